@@ -161,14 +161,11 @@ PARITY_BATCHES: Final = 4
 """Batches that are compared: a slow loader takes tenths of a second for each, and the baseline is read twice."""
 LOSS_STEPS: Final = 3
 """Steps whose losses are compared: the second and third are taken with what the first has learnt."""
-_TRAINING_KEYS: Final = (*STEP_KEYS, "recipe", "seed")
-"""Arguments of the bundled workload that its step depends on."""
+_TRAINING_KEYS: Final = (*STEP_KEYS, "recipe", "seed")  # Arguments of the bundled workload that its step depends on
 IMPORT_S: Final = 6.0
 """Starting another helper: TensorFlow's import, on two cores."""
-_AROUND_S: Final = 1.5
-"""Of a trial outside its window: fork, building the target, its first batches."""
-_SHORT_S: Final = 2.0
-"""A window that is not shortened further for the sake of more blocks."""
+_AROUND_S: Final = 1.5  # Of a trial outside its window: fork, building the target, its first batches
+_SHORT_S: Final = 2.0  # A window that is not shortened further for the sake of more blocks
 _SHORTEST_S: Final = 0.5
 
 
@@ -315,8 +312,7 @@ def _in_order(comparison: Comparison, arm: PlannedVariant, *, with_step: bool) -
     return arm.kwargs | {"with_step": with_step, "deterministic": True}
 
 
-_ABBA: int = 2
-"""Configurations, the baseline's second run not counted, up to which orders come in pairs."""
+_ABBA: int = 2  # Configurations, the baseline's second run not counted, up to which orders come in pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,8 +234,7 @@ def _dispatch(means: Means, facts: StepFacts, host: FloatArray) -> FloatArray:
 
 
 _INPUT_ONLY = ("input_only",)
-_MOSTLY = 0.5
-"""Share of the batches that have the usual size, at least, where one can speak of a usual size."""
+_MOSTLY = 0.5  # Share of the batches that have the usual size, at least, where one can speak of a usual size
 
 
 @dataclass(frozen=True)

@@ -37,17 +37,14 @@ LIKELY: Final = 3.0
 LEAST_SCALE: Final = 0.03
 """The smallest ``s0``: paired rounds on a quiet machine differ by about as much."""
 _NU: Final = 3.0
-_SPREAD: Final = 100.0
-"""Variance of the true mean under the alternative, in units of that of a round."""
+_SPREAD: Final = 100.0  # Variance of the true mean under the alternative, in units of that of a round
 PAIR_SPREAD: Final = 0.03
 """What pairs of processes differ by beyond their rounds (memory layout, the luck of their start): so much, however
 noisy the rounds are. On a quiet machine it is half of a round's variance, so that a pair weighs at most as much as two
 pairs of one round each, however long it lives; beside neighbours that make rounds differ it is a small part of it."""
-_WIDER: Final = 1.25
-"""Factor on the noise where most rounds were disturbed and are kept all the same."""
+_WIDER: Final = 1.25  # Factor on the noise where most rounds were disturbed and are kept all the same
 _FORESEEN: Final = 1000
-_ONE_SIDED: Final = 0.90
-"""Level of an interval whose upper end is passed in five cases of a hundred."""
+_ONE_SIDED: Final = 0.90  # Level of an interval whose upper end is passed in five cases of a hundred
 
 
 @dataclass(frozen=True, slots=True)

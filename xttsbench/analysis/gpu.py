@@ -36,8 +36,7 @@ from xttsbench.records.readings import (
 
 _LONGEST: Final = 10
 _KERNELS: Final = 15
-_SLICES: Final = 8000
-"""Slices that are kept of all GPUs together."""
+_SLICES: Final = 8000  # Slices that are kept of all GPUs together
 
 
 @dataclass(frozen=True)
@@ -285,8 +284,7 @@ TOOLS: Final = ("overview_page", "input_pipeline_analyzer")
 """XProf's tools that the verdict is read from."""
 _ADVICE_CHARACTERS: Final = 300
 _INPUT_BOUND: Final = 0.05
-_CLOSE: Final = 0.05
-"""Shares of a step that differ by less are the same."""
+_CLOSE: Final = 0.05  # Shares of a step that differ by less are the same
 
 
 def read(texts: Mapping[str, str]) -> XProfVerdict:

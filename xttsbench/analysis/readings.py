@@ -93,10 +93,8 @@ def covered(found: Intervals, windows: Intervals) -> npt.NDArray[np.int64]:
     return up_to(windows[:, 1]) - up_to(windows[:, 0])
 
 
-_MOSTLY: Final = 0.8
-"""Of a sample's period that steps must have waited, or run, for the sample to stand for that."""
-_SEEN_SHARE: Final = 0.5
-"""Of a stretch that samples must cover before its counters are said to have been read."""
+_MOSTLY: Final = 0.8  # Of a sample's period that steps must have waited, or run, for the sample to stand for that
+_SEEN_SHARE: Final = 0.5  # Of a stretch that samples must cover before its counters are said to have been read
 
 
 @dataclass(frozen=True)

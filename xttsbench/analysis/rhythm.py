@@ -199,8 +199,7 @@ _CLIP: Final = 10.0
 _SURROGATES: Final = 200
 _BATCH: Final = 20
 """Surrogates made at once: few, to keep the memory small and to stop early where they score as high as the steps."""
-_SEED: Final = 20090601
-"""Fixed: the same steps give the same answer."""
+_SEED: Final = 20090601  # Fixed: the same steps give the same answer
 
 
 @dataclass(frozen=True, slots=True)

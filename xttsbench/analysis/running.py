@@ -26,19 +26,15 @@ IntArray = npt.NDArray[np.int64]
 MOST_STRETCHES: Final = 128
 _CLASS: Final = 0.01
 _FASTEST_S: Final = 1e-6
-_CLASSES: Final = 2400
-"""Of the histogram: from a microsecond to seven hours."""
+_CLASSES: Final = 2400  # Of the histogram: from a microsecond to seven hours
 QUANTILES: Final[Mapping[str, float]] = {"p05": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99}
 _FACTOR: Final = 1.5
-_SIGMAS: Final = 5.0
-"""Of a stall, see :func:`xttsbench.analysis.variation.stragglers`."""
+_SIGMAS: Final = 5.0  # Of a stall, see `xttsbench.analysis.variation.stragglers`
 _FEW: Final = 20
-_CAUSES: Final = 48
-"""Causes that are counted apart; what comes later is counted together."""
+_CAUSES: Final = 48  # Causes that are counted apart; what comes later is counted together
 _OTHERS: Final = "other causes"
 UNSEEN: Final = "nothing that was seen"
-_HELD: Final = 64
-"""Step numbers of a cause that are kept, to see whether they are regular."""
+_HELD: Final = 64  # Step numbers of a cause that are kept, to see whether they are regular
 _SEEN: Final = 3
 _REGULAR: Final = 0.8
 _HANDOFF_S: Final = 2.5e-4

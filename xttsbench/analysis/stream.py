@@ -26,8 +26,7 @@ _LEAST_SWING: Final = {"share": 0.03, "utilization": 0.03, "cpus": 0.05, "s": 1e
 
 Below it are the kernel's ticks, and whatever wakes up once a second, these readings included."""
 _LEAST_OF_MEAN: Final = 0.10
-_SAME: Final = 0.9
-"""Periods that differ by less are one."""
+_SAME: Final = 0.9  # Periods that differ by less are one
 
 
 class Stream:

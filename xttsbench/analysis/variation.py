@@ -27,8 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MIN_STEPS: Final = 20
-_FIT_STEPS: Final = 600
-"""Theil-Sen looks at every pair of steps; longer runs are thinned evenly to so many."""
+_FIT_STEPS: Final = 600  # Theil-Sen looks at every pair of steps; longer runs are thinned evenly to so many
 
 _SIGMAS: Final = 5.0
 """Robust standard deviations above the median that a straggler needs beside the factor: in noisy steps a factor alone

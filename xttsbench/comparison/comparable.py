@@ -15,8 +15,7 @@ from xttsbench.records.comparison_result import Difference
 
 _UNKNOWN: Final = "not recorded"
 _BATCH_KEYS: Final = ("batch_size", "batch", "tokens_per_batch")
-_ALIKE: Final = 0.1
-"""Mean batches of a token budget vary by less than this from run to run."""
+_ALIKE: Final = 0.1  # Mean batches of a token budget vary by less than this from run to run
 
 
 @dataclass(frozen=True, slots=True)

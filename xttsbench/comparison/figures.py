@@ -24,8 +24,7 @@ from xttsbench.records.base import Estimate, Missing
 EMULATED: Final = "emulated accelerator"
 GPU: Final = "GPU (driver)"
 PROCESSOR: Final = "processor: share of the wall time inside the step"
-_LEAST: Final = 1e-6
-"""A share of 0, such as a wait that never was, has no logarithm."""
+_LEAST: Final = 1e-6  # A share of 0, such as a wait that never was, has no logarithm
 
 
 @dataclass(frozen=True)

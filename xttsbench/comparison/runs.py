@@ -233,8 +233,7 @@ def reading(trial: TrialRecord) -> str | None:
     return next((arm for arm in trial.spec.others if arm not in told), None)
 
 
-_LEAST_FREEDOM: Final = 12
-"""Degrees of freedom below which a slope may be chance."""
+_LEAST_FREEDOM: Final = 12  # Degrees of freedom below which a slope may be chance
 _LEAST_EXPLAINED: Final = 0.25
 """Of the variance between rounds: where less is explained, the readings' own noise would be added instead."""
 

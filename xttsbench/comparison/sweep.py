@@ -36,12 +36,10 @@ from xttsbench.records.trial import TrialRecord
 LEAST_ROUNDS: Final = 3
 MOST_ROUNDS: Final = 12
 """That the processes of a block live through."""
-_OPENING_TURNS: Final = 3.0
-"""Opening a process takes as long as so many turns."""
+_OPENING_TURNS: Final = 3.0  # Opening a process takes as long as so many turns
 AGAIN_BLOCKS: Final = 4
 """Blocks in which the baseline is measured twice: by then the configurations' own rounds tell the noise."""
-_ONE_SIDED: Final = 0.90
-"""Level of an interval whose one end is passed in five cases of a hundred."""
+_ONE_SIDED: Final = 0.90  # Level of an interval whose one end is passed in five cases of a hundred
 
 
 @dataclass(frozen=True)
@@ -270,8 +268,7 @@ def _may_beat(name: str, winner: str, seen: Seen, s0: float, margin: float) -> b
     return sample is None or interval(sample, s0, level=_ONE_SIDED).high >= 1 + margin
 
 
-_SHOWN: Final = 3
-"""Configurations whose end is told in a sentence; the report has all of them."""
+_SHOWN: Final = 3  # Configurations whose end is told in a sentence; the report has all of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,8 +161,7 @@ MIN_BATCHES: Final = 5
 """A dataset that ends after fewer is begun again so often that its starts are what is measured."""
 SURE: Final = 0.95
 """From this probability on a verdict is final, and more measuring would not be worth its time."""
-_MASKED: Final = 0.25
-"""Share of the processors that neighbours take from which contention may not show."""
+_MASKED: Final = 0.25  # Share of the processors that neighbours take from which contention may not show
 CONFIDENT: Final = 0.60
 """Below this probability no bottleneck is named; beside neighbours, whose doings look like losses of the target's own,
 nothing avoidable is below :data:`SURE`."""

@@ -215,8 +215,7 @@ def _forget(
 
 STARVING: Final = THRESHOLD
 """Share of the time that is waiting for data, above which training starves: the threshold of a verdict."""
-_AGAIN_S: Final = 120.0
-"""Between two sentences on the same state."""
+_AGAIN_S: Final = 120.0  # Between two sentences on the same state
 _PACK: Final = "take the loader packed, whose features 'xttsbench data precompute' makes once"
 
 

@@ -27,8 +27,7 @@ OPAQUE_SHARE: Final = 0.20
 ALWAYS: Final = 0.90
 """A step that traces or compiles in this share of its calls has no time of its own to compare them with."""
 _FEW_SAMPLES: Final = 20
-_QUIET: Final = 0.05
-"""Of the capacity: what others take of a quiet machine."""
+_QUIET: Final = 0.05  # Of the capacity: what others take of a quiet machine
 _MOST_LOST: Final = 0.9
 _AS_GIVEN: Final = ("warm_up", "as_is", "step_only")
 """Segments of the step as given; a script has those of other modes in the same trial."""

@@ -198,14 +198,10 @@ def _mean(series: Sequence[FloatArray]) -> float:
     return float(np.mean([one.mean() for one in series if len(one)])) if any(len(one) for one in series) else 0.0
 
 
-_FEW: Final = 40
-"""Fewer steps say too little of how waits vary."""
-_UNEVEN: Final = 0.5
-"""Waits vary where their standard deviation has this share of their mean."""
-_LOST: Final = 0.03
-"""Share of the step from which what bursts cost is considered."""
-_ENOUGH: Final = 0.02
-"""A buffer is large enough where a larger one gives no more than this share of the step."""
+_FEW: Final = 40  # Fewer steps say too little of how waits vary
+_UNEVEN: Final = 0.5  # Waits vary where their standard deviation has this share of their mean
+_LOST: Final = 0.03  # Share of the step from which what bursts cost is considered
+_ENOUGH: Final = 0.02  # A buffer is large enough where a larger one gives no more than this share of the step
 _SIZES: Final = (4, 8, 16, 32, 64, 128)
 
 

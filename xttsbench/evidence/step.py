@@ -60,8 +60,7 @@ def costliest_shape(evidence: Evidence) -> ShapeCost | None:
 
 FloatArray = npt.NDArray[np.float64]
 MODES: Final = ("eager", "graph", "xla")
-_TRACING: Final = ("graph", "xla")
-"""Modes that trace the step, and so leave out what its Python does on the side."""
+_TRACING: Final = ("graph", "xla")  # Modes that trace the step, and so leave out what its Python does on the side
 FETCHES_REMOVED: Final = "host reads removed"
 """How a note of the trial begins whose step had its fetches answered while it was traced."""
 

@@ -13,8 +13,7 @@ from xttsbench.evidence.pipeline import BATCHES, last_of
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.pipeline import place
 
-_WASTE: Final = 0.30
-"""Share of padding from which it is worth a word."""
+_WASTE: Final = 0.30  # Share of padding from which it is worth a word
 _SURE: Final = 0.01
 
 

@@ -25,10 +25,8 @@ from xttsbench.throughput.threads import chain_before
 
 _EXPENSIVE: Final = 0.50
 """Share of the pace that the ops before a cache must have to be worth one where nothing says what it gives."""
-_SHORT_EPOCH_S: Final = 600.0
-"""A data set that takes no longer to go through is hardly trained on once."""
-_LONGEST_EPOCH_S: Final = 24 * 3600.0
-"""A data set that takes longer to go through is hardly seen twice."""
+_SHORT_EPOCH_S: Final = 600.0  # A data set that takes no longer to go through is hardly trained on once
+_LONGEST_EPOCH_S: Final = 24 * 3600.0  # A data set that takes longer to go through is hardly seen twice
 _NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model", "CopyToDevice")
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
 

@@ -104,8 +104,7 @@ def precision(evidence: Evidence) -> Findings:
         )
 
 
-_NAMED_FROM: Final = 0.02
-"""Share of the time of the step's ops from which those on the CPU are named."""
+_NAMED_FROM: Final = 0.02  # Share of the time of the step's ops from which those on the CPU are named
 _ASKED: Final = "asked for"
 
 

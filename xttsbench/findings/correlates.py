@@ -19,14 +19,10 @@ IntArray = npt.NDArray[np.int64]
 
 SIDES: Final = {"input": "the input", "host": "work between steps", "step": "the step itself"}
 """Side of a step, as evidence has it, in words."""
-_ALIKE: Final = 0.7
-"""Correlation of two folded profiles that counts as one shape."""
-_AMOUNT: Final = 0.3
-"""Of the swing of the step time that a time must have, to be said to make it."""
-_NEAR: Final = 0.1
-"""How far, relatively, a number may lie from the period and still be it."""
-_RATE_NEAR: Final = 0.35
-"""The same for how often a line was seen: a sampler misses some."""
+_ALIKE: Final = 0.7  # Correlation of two folded profiles that counts as one shape
+_AMOUNT: Final = 0.3  # Of the swing of the step time that a time must have, to be said to make it
+_NEAR: Final = 0.1  # How far, relatively, a number may lie from the period and still be it
+_RATE_NEAR: Final = 0.35  # The same for how often a line was seen: a sampler misses some
 _MOST: Final = 0.8
 _CHANCE: Final = 0.3
 

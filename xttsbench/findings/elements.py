@@ -13,8 +13,7 @@ from xttsbench.records.pipeline import PipelineOp, place
 
 _LETS_PASS: Final = ("PrefetchDataset", "CacheDataset", "OptionsDataset", "ShuffleDataset", "AssertCardinalityDataset")
 """Ops that neither change elements nor how many there are, so that a filter may go before them."""
-_NOTICEABLE: Final = 0.05
-"""Share of the cost that a filter must throw away to be worth a word."""
+_NOTICEABLE: Final = 0.05  # Share of the cost that a filter must throw away to be worth a word
 _KEEPS_ALL: Final = 0.99
 
 
@@ -104,10 +103,8 @@ def _kept(op: PipelineOp, source: PipelineOp | None) -> float | None:
     return op.elements_per_batch / source.elements_per_batch
 
 
-_MANY_ELEMENTS: Final = 32
-"""Elements per batch from which what each costs on its own adds up."""
-_TINY_COST_S: Final = 100e-6
-"""An op that takes less for an element spends it on the call, as far as elements are small."""
+_MANY_ELEMENTS: Final = 32  # Elements per batch from which what each costs on its own adds up
+_TINY_COST_S: Final = 100e-6  # An op that takes less for an element spends it on the call, as far as elements are small
 _TINY_WHERE_BUSY_S: Final = 300e-6
 """The same for an op of which the processor time alone is that small: the rest is waiting for a core, or a little."""
 _TINY_BYTES: Final = 16 * 1024

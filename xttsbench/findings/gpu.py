@@ -14,8 +14,7 @@ from xttsbench.records.readings import HEAT, POWER, SLOWED, GpuReadings, throttl
 from xttsbench.records.trial import TrialRecord
 
 _HELD_SHARE: Final = 0.05
-_HELD_BYTES: Final = 2 << 30
-"""Drivers keep some hundred megabytes for themselves, so less than this names nobody."""
+_HELD_BYTES: Final = 2 << 30  # Drivers keep some hundred megabytes for themselves, so less than this names nobody
 _SLOWED_SHARE: Final = 0.1
 _SLOW_CLOCK: Final = 0.9
 
@@ -146,10 +145,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-_SHARE: Final = 0.10
-"""Of a step, from which time that a GPU loses is worth a finding."""
-_UNEVEN: Final = 0.10
-"""By which the busiest GPU's kernels take longer than the mean of all."""
+_SHARE: Final = 0.10  # Of a step, from which time that a GPU loses is worth a finding
+_UNEVEN: Final = 0.10  # By which the busiest GPU's kernels take longer than the mean of all
 
 
 @rule(

@@ -41,8 +41,7 @@ def host_sync(evidence: Evidence) -> Findings:
 
 
 _HOST_KINDS: Final = ("python", "io", "sync")
-_COLLECTING: Final = 0.5
-"""Share of the host's work from which Python's garbage collection is named as what it is."""
+_COLLECTING: Final = 0.5  # Share of the host's work from which Python's garbage collection is named as what it is
 _OTHERWISE: Final = "Do this work less often, or in a thread beside the training, or after the epoch."
 _REMEDIES: Final = {
     "collects": "Call gc.freeze() once the model is built, keep fewer objects alive from step to step, and do not call "

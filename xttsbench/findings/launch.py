@@ -43,10 +43,8 @@ def eager_step(evidence: Evidence) -> Findings:
     )
 
 
-_FLAT: Final = 0.85
-"""A step that takes this share of its time for half the batch does not follow the size of its batch."""
-_SHORT_S: Final = 3e-6
-"""At most what an op took that was too short to be timed."""
+_FLAT: Final = 0.85  # A step that takes this share of its time for half the batch does not follow the size of its batch
+_SHORT_S: Final = 3e-6  # At most what an op took that was too short to be timed
 _SMALL_OPS: Final = 2.0
 """An op that runs for less than Python takes to launch so many is small: its launch is a good part of it."""
 

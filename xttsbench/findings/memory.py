@@ -19,10 +19,8 @@ from xttsbench.records.trial import TrialRecord
 _MIN_SAMPLES: Final = 8
 _STRETCHES: Final = 8
 _MIN_GROWTH_BYTES: Final = 8 << 20
-_MIN_GROWTH_SHARE: Final = 0.01
-"""Of the resident memory: an allocator's own pools grow by less for a while."""
-_UNKNOWN_BUFFER: Final = 16
-"""Elements that a tuned buffer is taken to hold where its size was not read."""
+_MIN_GROWTH_SHARE: Final = 0.01  # Of the resident memory: an allocator's own pools grow by less for a while
+_UNKNOWN_BUFFER: Final = 16  # Elements that a tuned buffer is taken to hold where its size was not read
 _SOON_S: Final = 3600.0
 
 
@@ -136,8 +134,7 @@ _MIN_BYTES: Final = 4 << 20
 _COLD_SHARE: Final = 0.5
 _SOME_SHARE: Final = 0.1
 _CACHED_SHARE: Final = 0.02
-_BATCH_SHARE: Final = 0.25
-"""Of a batch's bytes that a step must read before its data can be said to come from files."""
+_BATCH_SHARE: Final = 0.25  # Of a batch's bytes that a step must read before its data can be said to come from files
 _GOES_ON_SHARE: Final = 0.2
 """Of the bytes from storage that are read in the second half of the steps, where the steps wait for them: libraries
 that are loaded, and a first pass over files that stay in memory, are read at the start."""

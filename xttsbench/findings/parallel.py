@@ -148,8 +148,7 @@ def _file_reader(op: PipelineOp) -> str | None:
     return next((kind for own in every_op(op.inner) for kind in READERS if own.op.startswith(kind)), None)
 
 
-_MANY_THREADS: Final = 4
-"""Threads for each core from which a pool is far larger than the cores."""
+_MANY_THREADS: Final = 4  # Threads for each core from which a pool is far larger than the cores
 _WAITING: Final = 0.5
 """An op waits where less than this share of its cost is processor time, on cores that are not all busy."""
 _BUSY: Final = 0.8
@@ -230,8 +229,7 @@ def _something_waits(evidence: Evidence, pipeline: Pipeline) -> bool:
     )
 
 
-_UNEVEN: Final = 0.5
-"""Waits that vary this much beside their mean are those of a few slow elements, or of bursts."""
+_UNEVEN: Final = 0.5  # Waits that vary this much beside their mean are those of a few slow elements, or of bursts
 
 
 @rule(

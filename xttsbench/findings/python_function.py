@@ -23,8 +23,7 @@ _FIXES: Final = {
     "releases": ("parallel-map", "parallel-interleave", "open-generator", "run-ahead"),
     "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
 }
-_MANY_CALLS: Final = 8
-"""Calls per batch from which one call for the whole batch is worth a word."""
+_MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batch is worth a word
 
 
 @rule(

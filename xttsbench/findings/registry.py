@@ -43,8 +43,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 }
 """The rules by what they are about."""
 
-_GENERAL: Final = ("input-bound",)
-"""Their speed-up is that of a cure of everything at once."""
+_GENERAL: Final = ("input-bound",)  # Their speed-up is that of a cure of everything at once
 _SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
 
 

@@ -20,8 +20,7 @@ from xttsbench.evidence.pipeline import (
 from xttsbench.findings.rule import Findings, finding, is_main, most_costly, pace_s, rule
 from xttsbench.records.pipeline import PipelineOp, size
 
-_SLOW_FILL_S: Final = 2.0
-"""A buffer that takes less to fill goes unnoticed, unless epochs are short."""
+_SLOW_FILL_S: Final = 2.0  # A buffer that takes less to fill goes unnoticed, unless epochs are short
 _VERY_SLOW_FILL_S: Final = 30.0
 
 

@@ -78,8 +78,7 @@ LEVEL: Final = 1e-4
 LEAST_ROWS: Final = 20
 """Independent draws of each side; fewer tell nothing."""
 _LAGS: Final = 32
-_SURE_Z: Final = 7.0
-"""Of the correlation of neighbours, over all lags and numbers of a sketch."""
+_SURE_Z: Final = 7.0  # Of the correlation of neighbours, over all lags and numbers of a sketch
 _MOST_CATEGORIES: Final = 20
 _FEW_PER_CATEGORY: Final = 5
 """Rows of a value on average, from which on a component without sketches is compared by how often each value comes."""

@@ -151,10 +151,8 @@ def _halves(ours: list[Key], theirs: list[Key], epoch: int) -> Bags:
     return Bags(True)
 
 
-_LEVEL: Final = 1e-6
-"""Of each test that two shares are the same."""
-_MATTERS: Final = 0.1
-"""Shares that differ by less are taken for the same, however many rows there are."""
+_LEVEL: Final = 1e-6  # Of each test that two shares are the same
+_MATTERS: Final = 0.1  # Shares that differ by less are taken for the same, however many rows there are
 _SURE_ROWS: Final = 16
 """With so many rows, that shuffled epochs have one order is no coincidence, even with a buffer of two."""
 EPOCHS: Final = 3

@@ -248,8 +248,7 @@ def _unless_lost(found: Semantics, lost: dict[str, str]) -> Semantics:
     return judgement(None, "unknown", sentence, found.elements, found.epochs)
 
 
-_FORM: Final = 32
-"""Bits of a digest below which dtypes and shapes are."""
+_FORM: Final = 32  # Bits of a digest below which dtypes and shapes are
 Digests = dict[tuple[int, int], int]
 
 

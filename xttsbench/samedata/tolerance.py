@@ -22,8 +22,7 @@ TOLERANCE: Final = 1e-4
 STATE_TOLERANCE: Final = 1e-3
 """Relative difference of two losses, or of two sketches of a variable, that counts as none: the order in which a
 compiler sums is its own."""
-_NOISE: Final = 3.0
-"""A step that differs from itself is compared at this many times that difference."""
+_NOISE: Final = 3.0  # A step that differs from itself is compared at this many times that difference
 
 Array = npt.NDArray[Any]
 

@@ -21,8 +21,7 @@ Problem = tuple[KeyPath, str]
 """A place in the file and what is wrong there."""
 
 _LARGEST_BYTES: Final = 1_000_000
-_NODES: Final = 20_000
-"""Nodes of a file at most, aliases followed: a few lines of YAML can stand for gigabytes."""
+_NODES: Final = 20_000  # Nodes of a file at most, aliases followed: a few lines of YAML can stand for gigabytes
 _DEPTH: Final = 40
 
 

@@ -25,8 +25,7 @@ POOL: Final = "thread pool"
 SWITCH_S: Final = 5e-3
 """For which CPython lets a thread have the lock while another waits for it (``sys.getswitchinterval``)."""
 _EVEN: Final = 0.5
-_TIE: Final = 0.01
-"""A resource is named only where it is slower than every stage by this share."""
+_TIE: Final = 0.01  # A resource is named only where it is slower than every stage by this share
 
 
 @dataclass(frozen=True)
@@ -243,8 +242,7 @@ FloatArray = npt.NDArray[np.float64]
 _PASSES: Final = 3
 """How often the sequence is gone through, so that filling the buffer for the first time counts little."""
 _HALVINGS: Final = 40
-_NO_WAIT: Final = 0.02
-"""A wait below this share of the mean step is the hand-over of a batch that was ready."""
+_NO_WAIT: Final = 0.02  # A wait below this share of the mean step is the hand-over of a batch that was ready
 
 
 def period_s(production_s: FloatArray, rest_s: FloatArray, ahead: int) -> float:

@@ -17,10 +17,8 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.pace import LOCK, POOL, PROCESSORS, Consumer, Machine, Stage, Thread, Work, pace
 from xttsbench.throughput.threads import demand, pool_size, threads
 
-_CALLS: Final = 4_000
-"""Calls of the simulated sequence."""
-_FEW: Final = 8
-"""Fewer times say too little of how they vary."""
+_CALLS: Final = 4_000  # Calls of the simulated sequence
+_FEW: Final = 8  # Fewer times say too little of how they vary
 
 
 def stages(pipeline: Pipeline, cpus: int) -> Stage:
