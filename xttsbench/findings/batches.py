@@ -11,7 +11,6 @@ import numpy as np
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.pipeline import BATCHES, last_of
 from xttsbench.findings.rule import Findings, rule
-from xttsbench.records.pipeline import place
 
 _WASTE: Final = 0.30  # Share of padding from which it is worth a word
 _SURE: Final = 0.01
@@ -57,7 +56,7 @@ def padding_waste(evidence: Evidence) -> Findings:
         },
         remedy,
         severity="warning" if batches.padding_share >= 0.5 else "info",
-        location=place(buckets or last_of(evidence, BATCHES)),
+        at=buckets or last_of(evidence, BATCHES),
     )
 
 
@@ -103,7 +102,7 @@ def dynamic_shape(evidence: Evidence) -> Findings:
         "bucket_by_sequence_length(..., pad_to_bucket_boundary=True, drop_remainder=True).",
         severity="warning" if limiting else "info",
         limiting=limiting,
-        location=place(last_of(evidence, ("GroupByWindowDataset",)) or last_of(evidence, BATCHES)),
+        at=last_of(evidence, ("GroupByWindowDataset",)) or last_of(evidence, BATCHES),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 

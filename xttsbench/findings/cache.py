@@ -16,7 +16,7 @@ from xttsbench.evidence.pipeline import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.rule import Findings, Gain, finding, gain, is_main, pace_share, rule
+from xttsbench.findings.rule import Findings, Gain, gain, is_main, pace_share, rule
 from xttsbench.fixes.cache import shuffled_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
@@ -68,10 +68,8 @@ def cacheable(evidence: Evidence) -> Findings:
         if python and not said
         else ""
     )
-    yield finding(
-        cacheable,
+    yield cacheable.finding(
         f"what {op.name} yields is the same in every epoch: {size(held)}, {share:.0%} of the pipeline's work",
-        op,
         {
             "pace_share": share,
             "elements": elements,
@@ -82,8 +80,9 @@ def cacheable(evidence: Evidence) -> Findings:
             "python_functions": len(python),
         },
         f"Keep it {where} after this op, {_before(orderings)}. The first epoch takes as long as now.{proviso}",
-        limits=helps,
+        at=op,
         severity="warning" if again else "info",
+        helps=helps,
     )
 
 
@@ -203,12 +202,11 @@ def _frozen(pipeline: Pipeline, op: PipelineOp) -> Findings:
         f"{f' (.map({function_of(first)}))' if 'Map' in first.op else ''}: what is drawn there is drawn once, and "
         "every epoch sees the same."
     )
-    yield finding(
-        cache_misuse,
+    yield cache_misuse.finding(
         f"{op.name} keeps the {what} of the first epoch for all others ({first.name} is before it)",
-        op,
         {"fault": "frozen", "random_op": first.name, "random_line": first.location.line, "only_order": only_order},
         remedy,
+        at=op,
         severity="warning",
     )
 
@@ -217,12 +215,11 @@ def _endless(evidence: Evidence, op: PipelineOp, source: PipelineOp | None) -> F
     if INFINITE not in (op.cardinality, source.cardinality if source is not None else None):
         return
     each = bytes_of(evidence, op)
-    yield finding(
-        cache_misuse,
+    yield cache_misuse.finding(
         f"{op.name} caches a data set without an end: it grows with every element and is never read",
-        op,
         {"fault": "endless", "element_bytes": each, "in_memory": op.filename == ""},
         "Put .cache() before .repeat().",
+        at=op,
         severity="warning",
     )
 
@@ -253,10 +250,8 @@ def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: Pi
     share = pace_share(evidence, *upstream(pipeline, op))
     helps = gain(evidence, f"cache@{op.name}", *(f"cache@{name}" for name in (*op.inputs, cut.name)))
     waits = evidence.limits("input")
-    return finding(
-        cache_misuse,
+    return cache_misuse.finding(
         f"{op.name} is never filled: {cut.name} ends the epoch before the cache has read its input, so it is discarded",
-        op,
         {
             "fault": "cut short",
             "cached_elements": op.cardinality,
@@ -266,8 +261,9 @@ def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: Pi
             "pace_share": share,
         },
         "Put .take(n) before .cache()." if cut.op.startswith("Take") else "Make both sides of zip() equally long.",
-        limits=helps,
+        at=op,
         severity="warning" if waits else "info",
+        helps=helps,
     )
 
 
@@ -278,11 +274,10 @@ def _too_large(evidence: Evidence, op: PipelineOp) -> Findings:
     held = each * op.cardinality
     if held <= CACHE_MEMORY_SHARE * memory:
         return
-    yield finding(
-        cache_misuse,
+    yield cache_misuse.finding(
         f"{op.name} will hold {size(held)}; the process may use {size(memory)}",
-        op,
         {"fault": "too large", "elements": op.cardinality, "element_bytes": each, "share_of_memory": held / memory},
         "Cache on disk (.cache('/path/of/the/cache')), or cache what is smaller: before decoding, or as uint8.",
+        at=op,
         severity="critical" if held > memory else "warning",
     )

@@ -61,7 +61,7 @@ def retracing(evidence: Evidence) -> Findings:
         remedies[reason],
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        location=place_in_step(evidence, ("function", "tensorflow")),
+        at=place_in_step(evidence, ("function", "tensorflow")),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 
@@ -95,7 +95,7 @@ def xla_recompilation(evidence: Evidence) -> Findings:
         },
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        location=place_in_step(evidence, ("function", "tensorflow")),
+        at=place_in_step(evidence, ("function", "tensorflow")),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 
@@ -138,7 +138,7 @@ def partial_batch(evidence: Evidence) -> Findings:
         },
         severity="critical" if limiting else "warning" if found.lost_s > 0.1 else "info",
         limiting=limiting,
-        location=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
+        at=place_of(heaviest_line(evidence, ("function", "tensorflow"))),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 
@@ -158,6 +158,6 @@ def _broke(evidence: Evidence, usual: int | None) -> Finding | None:
             {"usual_size": before, "partial_size": size, "at_step": trial.error.step},
             "batch(n, drop_remainder=True), or take the size from the batch itself: tf.shape(batch)[0].",
             severity="critical",
-            location=Location(file=trial.error.file, line=trial.error.line),
+            at=Location(file=trial.error.file, line=trial.error.line),
         )
     return None

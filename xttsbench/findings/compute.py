@@ -141,5 +141,5 @@ def cpu_placement(evidence: Evidence) -> Findings:
         "Take the tf.device away." if asked else None,
         severity="warning" if limiting or share >= THRESHOLD else "info",
         limiting=limiting,
-        location=Location(file=line.file, line=line.line, op=heaviest.op) if line else Location(op=heaviest.op),
+        at=Location(file=line.file, line=line.line, op=heaviest.op) if line else Location(op=heaviest.op),
     )

@@ -8,8 +8,8 @@ from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.pipeline import MAPS, explains_wait, function_of, no_op_explains, ops_cost_s, slowest_op
-from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, finding, gain, most_costly, pace_share, rule
-from xttsbench.records.pipeline import PipelineOp, place
+from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, most_costly, pace_share, rule
+from xttsbench.records.pipeline import PipelineOp
 
 _LETS_PASS: Final = ("PrefetchDataset", "CacheDataset", "OptionsDataset", "ShuffleDataset", "AssertCardinalityDataset")
 """Ops that neither change elements nor how many there are, so that a filter may go before them."""
@@ -47,10 +47,8 @@ def late_filter(evidence: Evidence) -> Findings:
             costly = most_costly(evidence, wasted) or wasted[0]
             waits = evidence.limits("input")
             names = f".map({function_of(costly)})"
-            yield finding(
-                late_filter,
+            yield late_filter.finding(
                 f"{op.name} throws away what {costly.name} has worked for, and does not look at it",
-                op,
                 {
                     "share_kept": kept,
                     "pace_share_of_the_work": share,
@@ -60,8 +58,9 @@ def late_filter(evidence: Evidence) -> Findings:
                 },
                 f"Filter first: .filter(...) before {names}, on what that map is given."
                 + ("" if waits else " Nothing waits for it now, so this saves processor time only."),
-                limits=helps,
+                at=op,
                 severity="warning" if waits else "info",
+                helps=helps,
             )
 
 
@@ -143,10 +142,8 @@ def per_element_overhead(evidence: Evidence) -> Findings:
         else f"Batch first: .batch({number}).map({function}), with {function} written for a whole batch (most "
         "TensorFlow ops take a leading dimension as they are)."
     )
-    yield finding(
-        per_element_overhead,
+    yield per_element_overhead.finding(
         f"{elements:.0f} elements a batch at {1e6 * total_s / elements:.0f} us each: most of that is calls, not work",
-        costly,
         {
             "elements_per_batch": elements,
             "ops_per_element": len(tiny),
@@ -156,8 +153,9 @@ def per_element_overhead(evidence: Evidence) -> Findings:
             "cost_share": cost_share(evidence, costly),
         },
         remedy,
-        limits=gain(evidence, "batch-first"),
+        at=costly,
         severity="warning" if evidence.limits("input") else "info",
+        helps=gain(evidence, "batch-first"),
     )
 
 
@@ -210,6 +208,6 @@ def input_bound(evidence: Evidence) -> Findings:
         _UNEXPLAINED if unexplained else None,
         severity="warning",
         limiting=True,
-        location=place(op),
+        at=op,
         predicted_speedup=evidence.max_speedups.get("input") if evidence.has_step or evidence.emulated else None,
     )

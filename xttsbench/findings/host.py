@@ -36,7 +36,7 @@ def host_sync(evidence: Evidence) -> Findings:
         ),
         severity="warning" if evidence.on_gpu or limiting else "info",
         limiting=limiting,
-        location=place_of(heaviest_line(evidence, ("sync",))),
+        at=place_of(heaviest_line(evidence, ("sync",))),
     )
 
 
@@ -92,7 +92,7 @@ def host_stall(evidence: Evidence) -> Findings:
         _REMEDIES["collects" if collects else line.kind if line else ""],
         severity="critical",
         limiting=True,
-        location=place_of(None if collects and line is None else line),
+        at=place_of(None if collects and line is None else line),
         predicted_speedup=evidence.max_speedups.get("host"),
     )
 
@@ -115,5 +115,5 @@ def python_function_in_step(evidence: Evidence) -> Findings:
         {"share_of_step": share, "functions": len(anatomy.python_functions_in_step)},
         severity="warning" if share >= THRESHOLD else "info",
         limiting=share >= THRESHOLD and evidence.bottleneck == "compute",
-        location=place_of(heaviest_line(evidence, ("python_function",))),
+        at=place_of(heaviest_line(evidence, ("python_function",))),
     )

@@ -37,7 +37,7 @@ def eager_step(evidence: Evidence) -> Findings:
         },
         severity="critical" if limiting else "info",
         limiting=limiting,
-        location=place_of(line),
+        at=place_of(line),
         predicted_speedup=whole_step(evidence, graph.speedup if graph else None)
         or (evidence.max_speedups.get("dispatch") if limiting else None),
     )

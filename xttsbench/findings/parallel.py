@@ -13,7 +13,6 @@ from xttsbench.findings.rule import (
     Gain,
     blamed,
     cost_share,
-    finding,
     gain,
     is_main,
     most_costly,
@@ -50,10 +49,8 @@ def sequential_map(evidence: Evidence) -> Findings:
         if op.stateful or op.python_functions
         else "TensorFlow does not do so by itself here"
     )
-    yield finding(
-        sequential_map,
+    yield sequential_map.finding(
         f"{op.name} maps one element at a time",
-        op,
         {
             "cost_share": cost_share(evidence, op),
             "pace_share": pace_share(evidence, op),
@@ -62,7 +59,8 @@ def sequential_map(evidence: Evidence) -> Findings:
         },
         f"Give it num_parallel_calls=tf.data.AUTOTUNE: .map({function_of(op)}, num_parallel_calls=tf.data.AUTOTUNE) "
         f"({why}).",
-        limits=helps,
+        at=op,
+        helps=helps,
     )
 
 
@@ -111,10 +109,8 @@ def sequential_read(evidence: Evidence) -> Findings:
             f"cycle_length={min(files, 16)}, num_parallel_calls={min(files, 16)}" if files else "num_parallel_calls=4"
         )
         remedy = f"AUTOTUNE runs one call here. Say how many: .interleave({function_of(op)}, {calls})."
-    yield finding(
-        sequential_read,
+    yield sequential_read.finding(
         f"{op.name} reads its {f'{files} ' if files else ''}sources one at a time",
-        op,
         {
             "cost_share": cost_share(evidence, op),
             "pace_share": pace_share(evidence, op),
@@ -124,8 +120,9 @@ def sequential_read(evidence: Evidence) -> Findings:
         },
         f"{remedy} The elements are the same, in another order (one that repeats, unless deterministic=False)."
         + ("" if helps is not None else " What it would give was neither tried nor estimated here."),
-        limits=helps,
+        at=op,
         severity="warning",
+        helps=helps,
     )
 
 
@@ -174,26 +171,22 @@ def thread_pool(evidence: Evidence) -> Findings:
         waiting = most_costly(evidence, [op for op in pipeline.ops if op.parallelism is not None and op.cost_s])
         waits = bool(blocking) or not size or size >= cores
         calls = "calls that wait share" if waits else "calls that could use all cores share"
-        yield finding(
-            thread_pool,
+        yield thread_pool.finding(
             f"{calls} {size or 'one thread a core'}{' thread(s)' if size else ''}, so they wait in turn",
-            waiting,
             {"threadpool_size": size, "cores": cores, "tried_size": threads},
             f"Let {threads} calls run at a time: num_parallel_calls={threads} in the map, and a pool as large, "
             f"options.threading.private_threadpool_size = {threads}.",
-            limits=helps,
-            location=blocking[0].location if blocking else place(waiting) if waiting else Location(),
+            at=blocking[0].location if blocking else place(waiting) if waiting else Location(),
+            helps=helps,
         )
     elif size and size >= _MANY_THREADS * cores and not _something_waits(evidence, pipeline):
         places = [Location(file=one.file, line=one.line) for one in evidence.source if one.kind == "pool-size"]
-        yield finding(
-            thread_pool,
+        yield thread_pool.finding(
             f"a private pool of {size} threads on {cores} cores, and nothing in it waits",
-            None,
             {"threadpool_size": size, "cores": cores},
             "Nothing is lost by it that was measured; threads beyond the cores only take turns. Leave "
             "private_threadpool_size out, or set it to the number of cores.",
-            location=places[-1] if places else Location(),
+            at=places[-1] if places else Location(),
         )
 
 
@@ -258,10 +251,8 @@ def order_sensitive(evidence: Evidence) -> Findings:
     if not (blamed(evidence, helps, op) if helps is not None else suspect):
         return
     shuffled = any(own.random for own in (*upstream(pipeline, op), op))
-    yield finding(
-        order_sensitive,
+    yield order_sensitive.finding(
         f"{op.name} keeps the order of its elements, so a slow one holds up those that are ready",
-        op,
         {
             "pace_share": pace_share(evidence, op),
             "parallelism": op.chosen_parallelism or op.parallelism,
@@ -272,7 +263,8 @@ def order_sensitive(evidence: Evidence) -> Findings:
         "which differs from run to run"
         + (". Its input is shuffled, so that order carries nothing but the seed's repeatability." if shuffled else ".")
         + ("" if helps is not None else " What that gives was not tried here."),
-        limits=helps,
+        at=op,
+        helps=helps,
     )
 
 

@@ -16,7 +16,7 @@ from xttsbench.evidence.pipeline import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.rule import Findings, Gain, finding, gain, rule
+from xttsbench.findings.rule import Findings, Gain, gain, rule
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, size
@@ -43,16 +43,15 @@ def no_prefetch(evidence: Evidence) -> Findings:
         helps = _overlapped(evidence)
     if helps is None and not (empty and evidence.limits("input") and _has_consumer(evidence)):
         return
-    yield finding(
-        no_prefetch,
+    yield no_prefetch.finding(
         "step and input take turns: "
         + ("prefetch(0) prepares nothing" if empty else "nothing is prepared")
         + " while the step runs",
-        last,
         {"last_op": last.op, "tensorflow_injects_prefetch": pipeline.injects_prefetch},
         "End the pipeline with .prefetch(tf.data.AUTOTUNE)" + (" in place of .prefetch(0)." if empty else "."),
-        limits=helps,
+        at=last,
         severity="warning",
+        helps=helps,
     )
 
 
@@ -97,16 +96,15 @@ def redundant_prefetch(evidence: Evidence) -> Findings:
         return
     idle = inner if measured is not None and measured.high >= 1 / WORTH else adjacent
     held = [buffered(op) * each for op in idle if (each := bytes_of(evidence, op)) is not None]
-    found = finding(
-        redundant_prefetch,
+    found = redundant_prefetch.finding(
         f"{len(idle)} prefetch(es) before the last hold memory and hide nothing",
-        idle[0],
         {
             "prefetches": len(inner) + 1,
             "buffered_elements": sum(buffered(op) for op in idle),
             "buffered_bytes": sum(held) if held else None,
             "speed_without_them": measured.estimate if measured else None,
         },
+        at=idle[0],
     )
     yield found.model_copy(update={"predicted_speedup": measured})
 
@@ -148,10 +146,8 @@ def oversized_prefetch(evidence: Evidence) -> Findings:
             else f"A prefetch hides one batch's time, not more: .prefetch(2), or .prefetch(tf.data.AUTOTUNE)."
             f"{' Its buffer counts batches here, since it stands after batch().' if batched else ''}"
         )
-        yield finding(
-            oversized_prefetch,
+        yield oversized_prefetch.finding(
             f"{op.name} holds {count} {unit}, {size(held)} of {size(memory)} of {'GPU ' if on_device else ''}memory",
-            op,
             {
                 "buffer_size": count,
                 "element_bytes": each,
@@ -160,6 +156,7 @@ def oversized_prefetch(evidence: Evidence) -> Findings:
                 "on_device": on_device,
             },
             remedy,
+            at=op,
             severity=_by_share(held / memory),
         )
 
@@ -191,10 +188,9 @@ def device_prefetch_not_last(evidence: Evidence) -> Findings:
         if not after:
             continue
         waits = evidence.limits("input") or evidence.limits("transfer")
-        yield finding(
-            device_prefetch_not_last,
+        yield device_prefetch_not_last.finding(
             f"{len(after)} op(s) after the copy to the device, {after[0].op} first: they run on the processor",
-            op,
             {"ops_after": ", ".join(own.op for own in after), "line_after": after[0].location.line},
+            at=op,
             severity="warning" if waits else "info",
         )

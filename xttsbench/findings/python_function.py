@@ -59,7 +59,7 @@ def python_function(evidence: Evidence) -> Findings:
             _checked_remedy(evidence, function, op) if limiting else _alone(evidence),
             severity="warning" if limiting else "info",
             limiting=limiting,
-            location=function.location,
+            at=function.location,
             predicted_speedup=(fixed.speedup if fixed is not None else evidence.max_speedups.get("input"))
             if limiting
             else None,

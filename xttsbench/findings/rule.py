@@ -26,6 +26,23 @@ _Find = Callable[[Evidence], Findings]
 
 
 @dataclass(frozen=True)
+class Gain:
+    """What a fix gives to a step that waits for data.
+
+    Attributes:
+        name: the fix, or several joined by `` + ``.
+        speedup: measured with its interval, or predicted, which has none.
+        processes: that measured it; 0 where it is predicted.
+        changes: how the fix would change the data, where it would.
+    """
+
+    name: str
+    speedup: Estimate
+    processes: int = 0
+    changes: str | None = None
+
+
+@dataclass(frozen=True)
 class Rule:
     """One thing that may be wrong with a target; called with the evidence, it yields what it finds.
 
@@ -58,9 +75,10 @@ class Rule:
         remedy: str | None = None,
         *,
         severity: Severity = "info",
+        at: PipelineOp | Location | None = None,
         limiting: bool = False,
-        location: Location | None = None,
         predicted_speedup: Estimate | None = None,
+        helps: Gain | None = None,
     ) -> Finding:
         """A finding of this rule.
 
@@ -68,19 +86,28 @@ class Rule:
             title: one line for a person.
             numbers: the evidence; ``None`` is what was not measured.
             remedy: in place of the rule's own.
-            severity: how bad it is.
+            severity: how bad it is; of what ``helps`` makes limiting, the gain says it.
+            at: the op, or the place in the user's source.
             limiting: whether it is (part of) what limits the step now.
-            location: in the user's source; nowhere without it.
             predicted_speedup: of the step without the fault; ``None`` where that is not known.
+            helps: the gain of a fix, which makes it limiting and is its speed-up.
         """
+        remedy = self.remedy if remedy is None else remedy
+        if helps is not None:
+            limiting, predicted_speedup = True, helps.speedup
+            severity = "critical" if helps.speedup.estimate >= 2 else "warning"
+            measured: Numbers = {"measured_with": helps.name, "processes": helps.processes}
+            numbers = {**numbers, **(measured if helps.processes else {"predicted_with": helps.name})}
+            changes = (helps.changes or "").strip().rstrip(".")
+            remedy += f" Mind that {changes[0].lower()}{changes[1:]}." if changes else ""
         return Finding(
             rule=self.id,
             severity=severity,
             limiting=limiting,
             title=title,
-            location=location or Location(),
+            location=at if isinstance(at, Location) else place(at),
             evidence=dict(numbers),
-            remedy=self.remedy if remedy is None else remedy,
+            remedy=remedy,
             predicted_speedup=predicted_speedup,
         )
 
@@ -97,23 +124,6 @@ def rule(name: str, *, evidence: str, threshold: str, remedy: str, false_alarms:
 
 MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What a fix gives to a step that waits for data.
-
-    Attributes:
-        name: the fix, or several joined by `` + ``.
-        speedup: measured with its interval, or predicted, which has none.
-        processes: that measured it; 0 where it is predicted.
-        changes: how the fix would change the data, where it would.
-    """
-
-    name: str
-    speedup: Estimate
-    processes: int = 0
-    changes: str | None = None
 
 
 def gain(evidence: Evidence, *kinds: str) -> Gain | None:
@@ -196,47 +206,3 @@ def most_costly(evidence: Evidence, ops: Sequence[PipelineOp]) -> PipelineOp | N
 def blamed(evidence: Evidence, helps: Gain, *ops: PipelineOp) -> bool:
     """Whether ops are what a fix helps: measured, or a main share of the pace where that is only predicted."""
     return helps.processes > 0 or is_main(evidence, *ops)
-
-
-def finding(
-    rule: Rule,
-    title: str,
-    op: PipelineOp | None,
-    numbers: Numbers,
-    remedy: str | None = None,
-    *,
-    limits: Gain | None = None,
-    severity: Severity = "info",
-    location: Location | None = None,
-) -> Finding:
-    """A finding about an op.
-
-    Args:
-        rule: whose it is.
-        title: one line for a person.
-        op: where it is, unless ``location`` is given.
-        numbers: the evidence.
-        remedy: what to do, in place of the rule's own words.
-        limits: the gain that makes it limiting; without one it limits nothing, and ``severity`` holds.
-        severity: of a finding that limits nothing.
-        location: in place of the op's.
-    """
-    where = location if location is not None else place(op)
-    if limits is None:
-        return rule.finding(title, numbers, remedy, severity=severity, location=where)
-    how: Numbers = (
-        {"measured_with": limits.name, "processes": limits.processes}
-        if limits.processes
-        else {"predicted_with": limits.name}
-    )
-    changes = limits.changes.strip().rstrip(".") if limits.changes else ""
-    said = rule.remedy if remedy is None else remedy
-    return rule.finding(
-        title,
-        {**numbers, **how},
-        f"{said} Mind that {changes[0].lower()}{changes[1:]}." if changes else said,
-        severity="critical" if limits.speedup.estimate >= 2 else "warning",
-        limiting=True,
-        location=where,
-        predicted_speedup=limits.speedup,
-    )

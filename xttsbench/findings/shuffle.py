@@ -17,7 +17,7 @@ from xttsbench.evidence.pipeline import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.rule import Findings, finding, is_main, most_costly, pace_s, rule
+from xttsbench.findings.rule import Findings, is_main, most_costly, pace_s, rule
 from xttsbench.records.pipeline import PipelineOp, size
 
 _SLOW_FILL_S: Final = 2.0  # A buffer that takes less to fill goes unnoticed, unless epochs are short
@@ -56,10 +56,8 @@ def shuffle_fill(evidence: Evidence) -> Findings:
         heavy = costly if costly is not None and is_main(evidence, costly) else None
         takes = [f"{fill_s:.2g} s" for _ in (1,) if slow and fill_s is not None]
         takes += [f"{size(held * each)}" for _ in (1,) if each is not None]
-        yield finding(
-            shuffle_fill,
+        yield shuffle_fill.finding(
             f"{op.name} fills {held} elements before the first batch ({', '.join(takes)})",
-            op,
             {
                 "buffer_size": op.buffer_size,
                 "filled_elements": held,
@@ -76,6 +74,7 @@ def shuffle_fill(evidence: Evidence) -> Findings:
                 else shuffle_fill.remedy
             )
             + " It is paid at the start of each epoch.",
+            at=op,
             severity="warning" if bad else "info",
         )
 
@@ -131,14 +130,13 @@ def shuffle_after_batch(evidence: Evidence) -> Findings:
         if not op.op.startswith("Shuffle") or batch is None or any(own.op.startswith(_NO_FAULT) for own in before):
             continue
         count, each = op.buffer_size or 0, bytes_of(evidence, op)
-        yield finding(
-            shuffle_after_batch,
+        yield shuffle_after_batch.finding(
             f"{op.name} shuffles whole batches: what {batch.name} put together stays together in every epoch",
-            op,
             {
                 "buffer_size": op.buffer_size,
                 "buffered_bytes": count * each if each is not None and count > 0 else None,
                 "batch": batch.name,
                 "batch_line": batch.location.line,
             },
+            at=op,
         )

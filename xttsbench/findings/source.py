@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.findings.rule import Findings, Rule, finding, rule
+from xttsbench.findings.rule import Findings, Rule, rule
 from xttsbench.records.base import Location
 from xttsbench.records.code import SourceFact
 from xttsbench.records.pipeline import every_op
@@ -103,13 +103,12 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
     for op in every_op(evidence.graph.ops):
         if op.byte_offset != _NPY_OFFSET or op.location.file in reported:
             continue
-        yield finding(
-            fixed_npy_header,
+        yield fixed_npy_header.finding(
             f"{op.name} cuts a file at byte {op.byte_offset}, as if every .npy header were that long",
-            op,
             {"byte_offset": op.byte_offset},
             "The header's length is in bytes 8 and 9 (little endian; the data begin at 10 + that), and it depends on "
             "shape and type: read it from there, or store the arrays as TFRecord or raw bytes.",
+            at=op,
             severity="warning",
         )
 
@@ -148,4 +147,4 @@ def _at(
     **numbers: int | None,
 ) -> Finding:
     where = Location(file=fact.file, line=fact.line)
-    return rule.finding(title, {"text": fact.text, **numbers}, remedy, severity=severity, location=where)
+    return rule.finding(title, {"text": fact.text, **numbers}, remedy, severity=severity, at=where)

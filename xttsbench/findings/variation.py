@@ -54,7 +54,7 @@ def oscillation(evidence: Evidence) -> Findings:
         }.get(source, "Look for what changes every so many steps: the length of batches, accumulation, clocks."),
         severity="warning" if spread >= 0.2 else "info",
         limiting=limiting,
-        location=next((one.location for one in correlates if one.location.line is not None), Location()),
+        at=next((one.location for one in correlates if one.location.line is not None), Location()),
         predicted_speedup=evidence.max_speedups.get(source) if limiting else None,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.findings.made import fixed, op, predicted
 from xttsbench.evidence.pipeline import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
 from xttsbench.findings.registry import RULES, rules
-from xttsbench.findings.rule import Rule, finding, gain, is_main, pace_s, pace_share, rule
+from xttsbench.findings.rule import Rule, gain, is_main, pace_s, pace_share, rule
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, Prediction, PythonFunction, size
 from xttsbench.records.trial import Batches
@@ -19,7 +19,7 @@ def made_up(evidence):
     is wrong.
     """
     yield made_up.finding("a title", {"number": 1})
-    yield made_up.finding("another", {}, "Mend that.", severity="critical", limiting=True, location=Location(line=3))
+    yield made_up.finding("another", {}, "Mend that.", severity="critical", limiting=True, at=Location(line=3))
 
 
 def test_a_rule_is_its_words_and_its_function(evidence) -> None:
@@ -161,12 +161,27 @@ def test_sizes(number: float, text: str) -> None:
 
 
 def test_a_gain_makes_a_finding_limiting_and_says_what_would_change(evidence, build) -> None:
-    plain = finding(RULE, "t", None, {"a": 1}, "Do it.", severity="info")
+    plain = RULE.finding(
+        "t",
+        {"a": 1},
+        "Do it.",
+        severity="info",
+    )
     assert (plain.limiting, plain.severity, plain.predicted_speedup) == (False, "info", None)
     helps = gain(evidence("input", predictions=predicted("any-order", 1.5, "It changes the order.")), "any-order")
-    found = finding(RULE, "t", None, {"a": 1}, "Do it.", limits=helps)
+    found = RULE.finding(
+        "t",
+        {"a": 1},
+        "Do it.",
+        helps=helps,
+    )
     assert (found.limiting, found.severity, found.evidence["predicted_with"]) == (True, "warning", "any-order")
     assert found.remedy == "Do it. Mind that it changes the order."
     measured = gain(evidence("input", fixes=fixed(build, "prefetch", 2.5)), "prefetch")
-    found = finding(RULE, "t", None, {}, "Do it.", limits=measured)
+    found = RULE.finding(
+        "t",
+        {},
+        "Do it.",
+        helps=measured,
+    )
     assert (found.severity, found.evidence) == ("critical", {"measured_with": "prefetch", "processes": 1})
