@@ -105,8 +105,7 @@ class EmulatedAccelerator:
 _PASSES: Final = 5
 _STREAM: Final = 1 << 20
 """Numbers of eight bytes that are streamed in each pass: 8 MiB, more than most cores' own cache holds."""
-_SORTED: Final = 1 << 15
-"""Numbers that are sorted in each pass: computing that fits into a core's own cache."""
+_SORTED: Final = 1 << 15  # numbers that are sorted in each pass: computing that fits into a core's own cache
 
 
 def canary_ns() -> int:

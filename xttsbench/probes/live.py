@@ -73,11 +73,9 @@ class Pace:
         self._left_s -= self._cost() - self._before_s
 
 
-_SECTOR_BYTES: Final = 512
-"""Of ``/proc/diskstats``, whatever the device's own sectors are."""
+_SECTOR_BYTES: Final = 512  # of `/proc/diskstats`, whatever the device's own sectors are
 _PIECE_BYTES: Final = 1 << 16
-_SLOW_SHARE, _SLOW_S = 0.001, 1.0
-"""Memory and quota take longer to read than to change."""
+_SLOW_SHARE, _SLOW_S = 0.001, 1.0  # memory and quota take longer to read than to change
 
 Times = tuple[int, int, int, int]
 """Ticks: used, waiting for storage, stolen, all."""
@@ -229,10 +227,8 @@ def _read(path: str) -> bytes:
 _NVML: Final = "NVML: "
 _SHARE: Final = 0.001
 _OPENED_S: Final = 5.0
-_ANSWER_S: Final = 0.1
-"""An answer is waited for so long; the PCIe counters of one GPU take 20 ms."""
-_SILENT_S: Final = 2.0
-"""A driver that has not answered for so long is said to hang."""
+_ANSWER_S: Final = 0.1  # an answer is waited for so long; the PCIe counters of one GPU take 20 ms
+_SILENT_S: Final = 2.0  # a driver that has not answered for so long is said to hang
 _COPIED: Final = (
     *("memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w"),
     *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"),

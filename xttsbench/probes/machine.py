@@ -214,8 +214,7 @@ READERS: Final = 8
 """As many as a pipeline has that reads in parallel."""
 _SAMPLE_BYTES: Final = 64 << 20
 _SAMPLE_FILES: Final = 256
-_PASS_S: Final = 2.0
-"""After so long a pass ends with the file that it is at; so does the search for files."""
+_PASS_S: Final = 2.0  # after so long a pass ends with the file that it is at; so does the search for files
 _LISTED: Final = 20_000
 _CHUNK: Final = 256 << 10
 _SEED: Final = 0

@@ -43,8 +43,7 @@ CHILDREN_GROUP: Final = "child processes"
 _SAMPLED: Final = (
     *("t_ns", "cpu_s", "run_delay_s", "rss_bytes", "major_faults", "read_bytes", "read_call_bytes", "throttled_s"),
     "parent_cpu_s",
-)
-"""Columns of :class:`~xttsbench.records.readings.HostReadings` that get an entry with each sample, where it is read."""
+)  # columns of :class:`~xttsbench.records.readings.HostReadings` that get an entry with each sample, where it is read
 
 
 class HostProbe:

@@ -254,8 +254,7 @@ _FIXED_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "uuid": pynvml.nvmlDeviceGetUUID,
     "memory_total_bytes": lambda handle: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
     "max_sm_clock_mhz": lambda handle: int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)),
-}
-"""What does not change while a process runs."""
+}  # what does not change while a process runs
 
 
 def _text(value: str | bytes | None) -> str:

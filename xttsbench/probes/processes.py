@@ -24,8 +24,7 @@ from xttsbench.records.watch import LIVE_FILE, LiveRun, RunningRun, running_dire
 
 _NAME_BYTES: Final = 4096
 _INTERPRETERS: Final = ("python", "bash", "sh", "perl", "ruby", "node", "java")
-_LIVE_S: Final = 1.0
-"""A watched run writes its record at most so often."""
+_LIVE_S: Final = 1.0  # a watched run writes its record at most so often
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,8 +193,7 @@ def _has_children() -> bool:
     return True
 
 
-_NO_LIMIT_BYTES = 1 << 62
-"""Control groups v1 write "no limit" as the largest multiple of a page below 2**63."""
+_NO_LIMIT_BYTES = 1 << 62  # control groups v1 write "no limit" as the largest multiple of a page below 2**63
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,12 +37,9 @@ SHARE: Final = 0.9
 """Of the limit that a step is meant to take: allocators leave gaps, and evaluations come between the steps."""
 _CLIPS: Final = 8
 """Of a batch in the first steps, beside those of one: few, so that no machine is brought to its limit by looking."""
-_TRIES: Final = 6
-"""Numbers of tokens that are tried by real steps, each smaller than the one before."""
-_NEVER_BYTES: Final = 2**60
-"""Stands for the need of a step that ran out of memory: no device has so much."""
-_STEP_DOWN: Final = 0.8
-"""Of a number of tokens whose step ran out of memory, the next one."""
+_TRIES: Final = 6  # numbers of tokens that are tried by real steps, each smaller than the one before
+_NEVER_BYTES: Final = 2**60  # stands for the need of a step that ran out of memory: no device has so much
+_STEP_DOWN: Final = 0.8  # of a number of tokens whose step ran out of memory, the next one
 Measure = Callable[[Shape], int | None]
 """Returns the peak of a step in bytes, or ``None`` where it ran out of memory."""
 

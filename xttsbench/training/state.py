@@ -137,8 +137,7 @@ def update(
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-_AVERAGE: Final = "average/"
-"""How the names of averaged weights begin among the optimizer's arrays."""
+_AVERAGE: Final = "average/"  # how the names of averaged weights begin among the optimizer's arrays
 
 
 class TrainingState:

@@ -142,8 +142,7 @@ than to its neighbours."""
 
 _CEPSTRA: Final = 20
 """Of a spectrum's cosine transform: the envelope, that is the letter, without the harmonics, that is the pitch."""
-_SHRINKAGE: Final = 0.01
-"""Of the mean variance, added to each (Friedman, "Regularized discriminant analysis", 1989)."""
+_SHRINKAGE: Final = 0.01  # of the mean variance, added to each (Friedman, "Regularized discriminant analysis", 1989)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,16 +44,13 @@ _NAMES: Final = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
 }
-_HEADER_BYTES: Final = 44
-"""Of a canonical file without further chunks: RIFF, ``fmt `` of 16 bytes, ``data``."""
+_HEADER_BYTES: Final = 44  # of a canonical file without further chunks: RIFF, `fmt ` of 16 bytes, `data`
 # What libsndfile logs of a header and does not refuse: numbers, and what they should be to fit the file.
 _LOGGED: Final = re.compile(r"^ *(Block Align|Bit Width|data|SSND) *: (\d+)(?: \(should be (\d+)\))?$", re.MULTILINE)
 _READ: Final = ("WAV", "WAVEX", "AIFF", "FLAC", "OGG", "MP3")
 """Formats, in libsndfile's words, of which it shows where a file ends early."""
-_LOSSY_SLACK: Final = 0.02
-"""Share of its samples that an MP3 may lack: its header, if it has any, estimates them."""
-_UNRECOGNISED: Final = 1
-"""libsndfile's code for a file of no kind that it knows."""
+_LOSSY_SLACK: Final = 0.02  # share of its samples that an MP3 may lack: its header, if it has any, estimates them
+_UNRECOGNISED: Final = 1  # libsndfile's code for a file of no kind that it knows
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
 _MAGIC: Final = (
     (0, b"fLaC", "FLAC"),
@@ -74,10 +71,8 @@ MIN_RATE_HZ: Final = 1_000
 MAX_RATE_HZ: Final = 768_000
 """Rates outside of these are not those of speech, but of a damaged header."""
 _STOP_DB: Final = 80.0
-_TRANSITION: Final = 0.1
-"""Width of the filter's slope as a part of the lower Nyquist frequency, at which it ends."""
-_LARGEST_FACTOR: Final = 50_000
-"""A filter grows with its factors; exact for all usual rates, and for any below this."""
+_TRANSITION: Final = 0.1  # width of the filter's slope as a part of the lower Nyquist frequency, at which it ends
+_LARGEST_FACTOR: Final = 50_000  # a filter grows with its factors; exact for all usual rates, and for any below this
 
 
 class WavError(InvalidInputError):
@@ -121,7 +116,7 @@ def read_sound_header(path: StrPath) -> SoundHeader:
         WavError: the file cannot be read, is no sound file, is of a form that is not supported, holds no sample, or
             ends before its header says.
     """
-    with _descriptor(path) as descriptor, _sound(descriptor, path) as (_, header):
+    with _sound(path) as (_, header):
         return header
 
 
@@ -134,7 +129,7 @@ def read_sound(path: StrPath) -> tuple[Floats, int]:
     Raises:
         WavError: as :func:`read_sound_header`; or a sample is not a number, or fewer come than the header says.
     """
-    with _descriptor(path) as descriptor, _sound(descriptor, path) as (file, header):
+    with _sound(path) as (file, header):
         samples = file.read(dtype="float32", always_2d=True)
     if len(samples) < header.frames * (1 - _LOSSY_SLACK * (file.format == "MP3")):
         raise WavError(path, f"ends after {len(samples)} of {header.frames} samples", "copy the file again")
@@ -151,8 +146,8 @@ def canonical_samples(path: StrPath, sample_rate_hz: int) -> int:
     Raises:
         WavError: as :func:`read_sound_header`; or the file is of another form.
     """
-    with _descriptor(path) as descriptor:
-        return _canonical_data(descriptor, path, sample_rate_hz)[1] // 2
+    with _opened(path) as file:
+        return _canonical_data(file, path, sample_rate_hz)[1] // 2
 
 
 def read_canonical_wav(path: StrPath, sample_rate_hz: int) -> Floats:
@@ -161,8 +156,8 @@ def read_canonical_wav(path: StrPath, sample_rate_hz: int) -> Floats:
     Raises:
         WavError: as :func:`canonical_samples`.
     """
-    with _descriptor(path) as descriptor:
-        data = _read_at(descriptor, path, *_canonical_data(descriptor, path, sample_rate_hz))
+    with _opened(path) as file:
+        data = _read_at(file, path, *_canonical_data(file, path, sample_rate_hz))
     samples = np.frombuffer(data, "<i2").astype(np.float32)
     samples *= np.float32(1 / 32768)
     return samples
@@ -179,10 +174,7 @@ def write_wav(target: StrPath | BinaryIO, samples: npt.NDArray[np.floating[Any]]
         raise ValueError(f"a clip is one row of numbers, got shape {samples.shape} or NaN in it")
     pcm = np.clip(np.round(samples * 32768), -32768, 32767).astype("<i2")
     with wave.open(os.fspath(target) if isinstance(target, str | os.PathLike) else target, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(sample_rate_hz)
-        file.setnframes(len(pcm))
+        file.setparams((1, 2, sample_rate_hz, len(pcm), "NONE", ""))
         file.writeframesraw(pcm.tobytes())
 
 
@@ -192,53 +184,46 @@ def wav_bytes(samples: int) -> int:
 
 
 @contextmanager
-def _descriptor(path: StrPath) -> Iterator[int]:
+def _opened(path: StrPath) -> Iterator[BinaryIO]:
     """Open a regular file."""
     try:
-        # Non-blocking, or a FIFO of that name would hold us for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        # Asked for first, or a FIFO of that name would hold us for ever.
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise WavError(path, "is not a regular file", "put a WAV file there")
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        with open(path, "rb") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise WavError(path, "there is no such file", "correct the name in the metadata") from error
+    except (OSError, ValueError) as error:  # the second for a path that holds a NUL
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise WavError(path, f"cannot be read ({why})", "make it readable") from error
 
 
-def _unreadable(path: StrPath, error: OSError | ValueError) -> WavError:
-    if isinstance(error, FileNotFoundError):
-        return WavError(path, "there is no such file", "correct the name in the metadata")
-    what = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return WavError(path, f"cannot be read ({what})", "make it readable")
-
-
-def _read_at(descriptor: int, path: StrPath, offset: int, size: int) -> bytes:
-    try:
-        data = os.pread(descriptor, size, offset)
-        while len(data) < size and (more := os.pread(descriptor, size - len(data), offset + len(data))):
-            data += more
-    except OSError as error:
-        raise _unreadable(path, error) from error
+def _read_at(file: BinaryIO, path: StrPath, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    data = file.read(size)
     if len(data) < size:
         raise WavError(path, f"ends after {offset + len(data)} bytes while it is read", "copy the file again")
     return data
 
 
 @contextmanager
-def _sound(descriptor: int, path: StrPath) -> Iterator[tuple[SoundFile, SoundHeader]]:
+def _sound(path: StrPath) -> Iterator[tuple[SoundFile, SoundHeader]]:
     """Open a file with libsndfile, and check its header."""
     import soundfile  # here, for most commands read no sound, or canonical files alone
 
     try:
-        with soundfile.SoundFile(descriptor, closefd=False) as file:
+        with _opened(path) as opened, soundfile.SoundFile(opened.fileno(), closefd=False) as file:
             yield file, _checked(file, path)
     except (soundfile.LibsndfileError, MemoryError, OverflowError) as error:
-        head = _read_at(descriptor, path, 0, min(_FIRST_READ_BYTES, os.fstat(descriptor).st_size))
+        with _opened(path) as opened:
+            head = opened.read(_FIRST_READ_BYTES)
         why = getattr(error, "error_string", "").rstrip(". ") or "its header asks for too much memory"
         detail = "" if getattr(error, "code", None) == _UNRECOGNISED else f" (libsndfile: {why})"
-        raise WavError(path, f"is no sound file that can be read: {_kind_of(head)}{detail}", _remedy(head)) from error
+        remedy = "convert it, e.g. with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav', then run 'xttsbench data import'"
+        if not head or head[:4] == b"vers":
+            remedy = "fetch the file again"
+        raise WavError(path, f"is no sound file that can be read: {_kind_of(head)}{detail}", remedy) from error
 
 
 def _checked(file: SoundFile, path: StrPath) -> SoundHeader:
@@ -251,7 +236,7 @@ def _checked(file: SoundFile, path: StrPath) -> SoundHeader:
         if 8 * block != file.channels * bits:
             what = f"contradicts itself: {file.channels} channels of {bits} bits, {block} bytes a frame"
             raise WavError(path, what, "write the file again")
-    for said, found in (log.get("data", (0, 0)), log.get("SSND", (0, 0))):
+    for said, found in (log.get(chunk, (0, 0)) for chunk in ("data", "SSND")):
         if found < said != _UNKNOWN_LENGTH:  # that is written to a pipe: the samples are all that follows
             what = f"is truncated: its header says {said} bytes of samples, the file has {found}"
             raise WavError(path, what, "copy the file again")
@@ -263,39 +248,30 @@ def _checked(file: SoundFile, path: StrPath) -> SoundHeader:
     return SoundHeader(file.samplerate, file.channels, sample_format, file.frames)
 
 
-def _canonical_data(descriptor: int, path: StrPath, sample_rate_hz: int) -> tuple[int, int]:
+def _canonical_data(file: BinaryIO, path: StrPath, sample_rate_hz: int) -> tuple[int, int]:
     """Return where the samples of a file in canonical form begin, and their size, in bytes."""
-    file_bytes = os.fstat(descriptor).st_size
-    head = _read_at(descriptor, path, 0, min(_FIRST_READ_BYTES, file_bytes))
+    file_bytes = os.fstat(file.fileno()).st_size
+    head = _read_at(file, path, 0, min(_FIRST_READ_BYTES, file_bytes))
     fmt_bytes = int.from_bytes(head[16:20], "little")
-    if head[:4] == b"RIFF" and head[8:16] == b"WAVEfmt " and fmt_bytes in (16, 18):
-        # PCM, mono, the rate, bytes a second, bytes a frame, bits
-        canonical = head[20:36] == struct.pack("<HHIIHH", 1, 1, sample_rate_hz, 2 * sample_rate_hz, 2, 16)
-        data: tuple[int, int] | None = None
-        offset = 20 + fmt_bytes
+    # PCM, mono, the rate, bytes a second, bytes a frame, bits
+    expected = struct.pack("<HHIIHH", 1, 1, sample_rate_hz, 2 * sample_rate_hz, 2, 16)
+    if head[:4] == b"RIFF" and head[8:16] == b"WAVEfmt " and fmt_bytes in (16, 18) and head[20:36] == expected:
+        data, offset = (0, 0), 20 + fmt_bytes
         for _ in range(_MOST_CHUNKS):  # and not for ever through a file of zeros
             if offset + 8 > file_bytes:
                 break
-            chunk = head[offset : offset + 8]
-            name, size = struct.unpack("<4sI", chunk if len(chunk) == 8 else _read_at(descriptor, path, offset, 8))
-            canonical = canonical and size % 2 == 0 and not (name == b"fmt " or (name == b"data" and data))
-            if name == b"data" and not data:
+            name, size = struct.unpack("<4sI", _read_at(file, path, offset, 8))
+            if size % 2 or name == b"fmt " or (name == b"data" and data[0]):
+                break
+            if name == b"data":
                 data = offset + 8, size
             offset += 8 + size
-        if canonical and data and data[1] and offset == file_bytes:
+        if data[1] and offset == file_bytes:
             return data
-    with _sound(descriptor, path) as (_, header):
-        expected = SoundHeader(sample_rate_hz, 1, "int16", 1).form
+    with _sound(path) as (_, header):
+        form = SoundHeader(sample_rate_hz, 1, "int16", 1).form
         reason = "has unusual chunks, which not every reader takes"
-        raise WavError(
-            path, reason if header.form == expected else f"is {header.form}, and {expected} is expected", CONVERT
-        )
-
-
-def _remedy(head: bytes) -> str:
-    if not head or head[:4] == b"vers":
-        return "fetch the file again"
-    return "convert it, e.g. with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav', then run 'xttsbench data import'"
+        raise WavError(path, reason if header.form == form else f"is {header.form}, and {form} is expected", CONVERT)
 
 
 def _kind_of(head: bytes) -> str:
@@ -340,11 +316,8 @@ def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
 
 def factors(from_hz: int, to_hz: int) -> tuple[int, int]:
     """Return by how much to interpolate and to decimate."""
-    if to_hz > from_hz:
-        inverse = Fraction(from_hz, to_hz).limit_denominator(_LARGEST_FACTOR)
-        return inverse.denominator, inverse.numerator
-    ratio = Fraction(to_hz, from_hz).limit_denominator(_LARGEST_FACTOR)
-    return ratio.numerator, ratio.denominator
+    low, high = Fraction(min(from_hz, to_hz), max(from_hz, to_hz)).limit_denominator(_LARGEST_FACTOR).as_integer_ratio()
+    return (high, low) if to_hz > from_hz else (low, high)
 
 
 @lru_cache(maxsize=16)

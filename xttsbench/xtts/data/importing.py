@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from sys import intern
 from typing import Final
@@ -22,7 +23,7 @@ from xttsbench.files import Draft, draft, first_entry, not_written, require_spac
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.listing import Entry, SoundFolder, find_listings, read_listing
 from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS, Problems, why_not_an_id
-from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import MIN_CLIP_S
 from xttsbench.xtts.text import SYMBOLS, encoded_length
 from xttsbench.xtts.wav import (
@@ -39,7 +40,6 @@ from xttsbench.xtts.wav import (
 
 IMPORT: Final = "import.json"
 _CLIPS_A_JOB: Final = 16
-Job = tuple[str, int, list[tuple[str, str]]]
 
 
 class Skipped(Record):
@@ -223,26 +223,19 @@ def _fill(
     wavs.mkdir()
     if workers is None:
         workers = allowed_workers() if len(clips) > 2 * _CLIPS_A_JOB else 1
-    jobs: Iterator[Job] = (
-        (str(wavs), sample_rate_hz, [(clip.path, clip.id) for clip in clips[start : start + _CLIPS_A_JOB]])
-        for start in range(0, len(clips), _CLIPS_A_JOB)
-    )
     good: list[_Clip] = []
-    samples = clipped = done = 0
-    peak = 0.0
-    progress.update("clips imported", 0, len(clips))
-    with closing(in_processes(_convert, jobs, workers)) as results:
-        for converted in results:
-            for clip, result in zip(clips[done : done + len(converted)], converted, strict=True):
-                if isinstance(result, str):
-                    unusable.add("unreadable", _relative(clip.path, source), result)
-                    continue
+    lengths, peaks = [], []
+    convert = partial(_convert, str(wavs), sample_rate_hz)
+    for chunk, converted in in_chunks(
+        convert, clips, _CLIPS_A_JOB, workers, "clips imported", progress, as_job=attrgetter("path", "id")
+    ):
+        for clip, result in zip(chunk, converted, strict=True):
+            if isinstance(result, str):
+                unusable.add("unreadable", _relative(clip.path, source), result)
+            else:
                 good.append(clip)
-                samples += result[0]
-                clipped += result[1] > 1
-                peak = max(peak, result[1])
-            done += len(converted)
-            progress.update("clips imported", done, len(clips))
+                lengths.append(result[0])
+                peaks.append(result[1])
     _check(unusable, source, skip_unreadable, len(good))
     train = [clip for clip in good if not clip.held_out]
     held_out = [clip for clip in good if clip.held_out]
@@ -256,22 +249,21 @@ def _fill(
         source=str(source),
         clips=len(good),
         eval_clips=len(held_out) or None,
-        seconds=round(samples / sample_rate_hz, 3),
+        seconds=round(sum(lengths) / sample_rate_hz, 3),
         speakers=len({clip.speaker for clip in good}),
-        bytes=samples * 2 + len(good) * wav_bytes(0),
+        bytes=sum(map(wav_bytes, lengths)),
         sample_rate_hz=sample_rate_hz,
         forms=dict(Counter(clip.form for clip in good).most_common()),
-        clipped=clipped,
-        peak=round(peak, 6),
+        clipped=sum(peak > 1 for peak in peaks),
+        peak=round(max(peaks), 6),
         skipped=tuple(Skipped(where=issue.where, reason=issue.what) for issue in unusable.issues),
     )
     write_lines(made.directory / IMPORT, [record.model_dump_json(indent=2), "\n"])
     return record
 
 
-def _convert(job: Job) -> list[tuple[int, float] | str]:
+def _convert(wavs: str, sample_rate_hz: int, clips: Sequence[tuple[str, str]]) -> list[tuple[int, float] | str]:
     """Convert some clips; of each return its samples and peak, or why it cannot be read. Runs in its own process."""
-    wavs, sample_rate_hz, clips = job
     converted: list[tuple[int, float] | str] = []
     for path, clip_id in clips:
         try:

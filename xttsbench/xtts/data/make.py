@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.metadata import METADATA, SPEAKERS
-from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
+from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import MADE
 from xttsbench.xtts.wav import wav_bytes, write_wav
 
@@ -238,10 +238,8 @@ MAX_S: Final = 60.0
 """Bounds of what may be asked for."""
 _CLIPS_A_JOB: Final = 8
 _METADATA_BYTES_A_CLIP: Final = 300
-_BLOCK_BYTES: Final = 4096
-"""What a file takes at least on most file systems."""
+_BLOCK_BYTES: Final = 4096  # what a file takes at least on most file systems
 Wanted = tuple[int, int, int, float, float, int]
-Job = tuple[Path, range, int, float, float, int]
 
 
 def cache_directory() -> Path:
@@ -330,7 +328,7 @@ def make_data(
         workers = allowed_workers() if count > 2 * _CLIPS_A_JOB else 1
     try:
         with draft(directory) as made:
-            record = _fill(made, wanted, workers, progress or Silent())
+            record = _fill(made, wanted, workers, progress)
             if made.publish():
                 return record
     except OSError as error:
@@ -341,48 +339,38 @@ def make_data(
     raise InvalidInputError(f"{directory} was made and removed by another process meanwhile; run again")
 
 
-def _fill(made: Draft, wanted: Wanted, workers: int, progress: Progress) -> MadeData:
+def _fill(made: Draft, wanted: Wanted, workers: int, progress: Progress | None) -> MadeData:
     version, count, seed, min_s, max_s, voices = wanted
     wavs = made.directory / "wavs"
     wavs.mkdir()
-    jobs: Iterator[Job] = (
-        (wavs, range(start, min(start + _CLIPS_A_JOB, count)), seed, min_s, max_s, voices)
-        for start in range(0, count, _CLIPS_A_JOB)
-    )
-    metadata, speakers, samples, size_bytes = [], [], 0, 0
-    progress.update("clips made", 0, count)
-    with closing(in_processes(_make_clips, jobs, min(workers, -(-count // _CLIPS_A_JOB)))) as results:
-        for clips in results:
-            for clip_id, text, clip_samples in clips:
-                metadata.append(f"{clip_id}|{text}|{text}\n")
-                speakers.append(f"{clip_id}|{clip_id.partition('-')[0]}\n")
-                samples += clip_samples
-                size_bytes += wav_bytes(clip_samples)
-            progress.update("clips made", len(metadata), count)
-    write_lines(made.directory / METADATA, metadata)
-    write_lines(made.directory / SPEAKERS, speakers)
-    rate = SAMPLE_RATE_HZ
+    make = partial(_make_clips, wavs, (seed, min_s, max_s, voices))
+    clips = []
+    for _, some in in_chunks(make, range(count), _CLIPS_A_JOB, workers, "clips made", progress, as_job=int):
+        clips += some
+    write_lines(made.directory / METADATA, (f"{clip_id}|{text}|{text}\n" for clip_id, text, _ in clips))
+    write_lines(made.directory / SPEAKERS, (f"{clip_id}|{clip_id.partition('-')[0]}\n" for clip_id, _, _ in clips))
     record = MadeData(
         maker_version=version,
         clips=count,
         seed=seed,
         min_s=min_s,
         max_s=max_s,
-        sample_rate_hz=rate,
-        seconds=round(samples / rate, 3),
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        seconds=round(sum(samples for _, _, samples in clips) / SAMPLE_RATE_HZ, 3),
         speakers=voices,
-        bytes=size_bytes,
+        bytes=sum(wav_bytes(samples) for _, _, samples in clips),
     )
     write_lines(made.directory / MADE, [record.model_dump_json(indent=2), "\n"])
     return record
 
 
-def _make_clips(job: Job) -> list[tuple[str, str, int]]:
+def _make_clips(
+    wavs: Path, wanted: tuple[int, float, float, int], indices: Sequence[int]
+) -> list[tuple[str, str, int]]:
     """Write some clips, and return the id, text and samples of each; runs in a process of its own."""
-    wavs, indices, seed, min_s, max_s, voices = job
     made = []
     for index in indices:
-        clip = utterance(index, seed, min_s, max_s, voices)
+        clip = utterance(index, *wanted)
         path = wavs / f"{clip.id}.wav"
         write_wav(path, clip.samples, SAMPLE_RATE_HZ)
         sync(path)

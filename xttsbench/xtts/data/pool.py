@@ -11,21 +11,21 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeVar
 
 from xttsbench.errors import XttsbenchError
 
+Item = TypeVar("Item")
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 _MOST_WORKERS: Final = 16
-_AHEAD: Final = 4
-"""Jobs submitted ahead for each worker."""
+_AHEAD: Final = 4  # jobs submitted ahead for each worker
 
 
 class Progress(Protocol):
@@ -77,6 +77,33 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
         ) from error
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def in_chunks(
+    function: Callable[[list[Job]], Result],
+    items: Sequence[Item],
+    size: int,
+    workers: int,
+    what: str,
+    progress: Progress | None,
+    *,
+    as_job: Callable[[Item], Job],
+) -> Iterator[tuple[Sequence[Item], Result]]:
+    """Yield chunks of ``size`` items with what the function returns of their jobs, in order, as :func:`in_processes`.
+
+    A job is made of an item when its chunk's turn comes: of a million clips, a few are described at a time. The
+    progress is told how many items of ``what`` (e.g. ``"clips made"``) are done, after each chunk was used.
+    """
+    progress, done = progress or Silent(), 0
+    chunks = [items[start : start + size] for start in range(0, len(items), size)]
+    if chunks:
+        progress.update(what, 0, len(items))
+    jobs = ([as_job(item) for item in chunk] for chunk in chunks)
+    with closing(in_processes(function, jobs, min(workers, len(chunks)))) as results:
+        for chunk, result in zip(chunks, results, strict=True):
+            yield chunk, result
+            done += len(chunk)
+            progress.update(what, done, len(items))
 
 
 class Server:

@@ -13,8 +13,9 @@ import secrets
 import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +47,7 @@ from xttsbench.xtts.data.cache_files import (
 )
 from xttsbench.xtts.data.feature_cache import NPY, FeatureCache, Survey, cache_path, opened, read_cache, wav_hash
 from xttsbench.xtts.data.metadata import why_not_an_id
-from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
+from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
@@ -59,8 +60,6 @@ _WORTH_PROCESSES_S: Final = 1200.0
 """Sound, in seconds, whose features are made by the time that a new process has started."""
 _CLIPS_A_JOB: Final = 64
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-Job = tuple[Sequence[tuple[str, Path]], Path, FeatureSettings]
 _ELSEWHERE: Final = "make room, or name another place (--out ROOT, or XTTSBENCH_CACHE), and run again"
 
 
@@ -164,27 +163,23 @@ class _Maker:
         if workers is None:
             workers = allowed_workers() if seconds > _WORTH_PROCESSES_S else 1
         size = max(1, min(_CLIPS_A_JOB, -(-len(clips) // (4 * workers))))
-        jobs: Iterator[Job] = (
-            (
-                [(self.data.id(clip), self.data.wav(clip)) for clip in clips[start : start + size].tolist()],
-                self.directory / NPY,
-                self.features,
-            )
-            for start in range(0, len(clips), size)
-        )
+        make = partial(_make_clips, self.directory / NPY, self.features)
         made: list[Index] = []
-        unnoted, noted_s, done = 0, time.monotonic(), 0
-        if clips.size:
-            self.progress.update("features made", 0, len(clips))
+        unnoted, noted_s = 0, time.monotonic()
         try:
-            with closing(in_processes(_make_clips, jobs, min(workers, -(-len(clips) // size)))) as results:
-                for ids, entries in results:
-                    made.append(index_of(ids, entries))
-                    done += len(ids)
-                    self.progress.update("features made", done, len(clips))
-                    if time.monotonic() - noted_s >= _NOTE_EVERY_S:
-                        self._note(made[unnoted:])
-                        unnoted, noted_s = len(made), time.monotonic()
+            for _, (ids, entries) in in_chunks(
+                make,
+                clips.tolist(),
+                size,
+                workers,
+                "features made",
+                self.progress,
+                as_job=lambda clip: (self.data.id(clip), self.data.wav(clip)),
+            ):
+                made.append(index_of(ids, entries))
+                if time.monotonic() - noted_s >= _NOTE_EVERY_S:
+                    self._note(made[unnoted:])
+                    unnoted, noted_s = len(made), time.monotonic()
         except BaseException:
             with suppress(OSError):  # what stopped us may be that the disk is full
                 self._note(made[unnoted:])
@@ -273,9 +268,10 @@ class _Maker:
         shutil.rmtree(self.directory / PARTS, ignore_errors=True)
 
 
-def _make_clips(job: Job) -> tuple[list[bytes], npt.NDArray[np.void]]:
+def _make_clips(
+    npy: Path, features: FeatureSettings, clips: Sequence[tuple[str, Path]]
+) -> tuple[list[bytes], npt.NDArray[np.void]]:
     """Write the features of some clips, and return their ids and entries; runs in a process of its own."""
-    clips, npy, features = job
     entries = np.zeros(len(clips), ENTRY)
     for entry, (clip_id, wav) in zip(entries, clips, strict=True):
         before = _identity(wav)

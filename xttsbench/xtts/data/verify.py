@@ -7,8 +7,8 @@ and the features are made again and compared. WAV files and metadata are never w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from xttsbench.xtts.data.cache_files import (
     read_npy,
 )
 from xttsbench.xtts.data.feature_cache import NPY, Survey, cache_path, read_cache, wav_hash, why_no_cache
-from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_processes
+from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
 from xttsbench.xtts.data.precompute import Made, make_cache
 from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
 from xttsbench.xtts.features import FeatureSettings, log_mel
@@ -59,19 +59,6 @@ class Verification:
     """Clips of ``data`` whose features in the cache are not to be trusted."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """Clips to compare, for a process of its own."""
-
-    directory: Path
-    features: FeatureSettings
-    packed_rows: int | None
-    """Rows of the packed file; None leaves it out."""
-    clips: Sequence[tuple[int, str, Path]]
-    """Number, id and WAV file of each."""
-    entries: npt.NDArray[np.void]
-
-
 def verify(
     directory: Path,
     features: FeatureSettings,
@@ -91,7 +78,6 @@ def verify(
     Raises:
         InvalidInputError: the directory is no data set, or its metadata cannot be read at all.
     """
-    progress = progress or Silent()
     data, clips, problems = usable(directory, features)
     cache = cache_path(directory, features, root)
     if data is None:
@@ -108,11 +94,21 @@ def verify(
             found.append(Problem(rule=fault.rule, clip=data.id(fault.clip), what=fault.what, remedy=remedy))
         chosen = _chosen(len(data), suspects, everything, seed)
         compared = len(chosen)
-        for clip, rule, what in _differences(
-            data, features, cache, index, survey.rows, packed_rows, chosen, workers, progress
+        if workers is None:
+            workers = allowed_workers() if compared > _WORTH_PROCESSES else 1
+        compare = partial(_compare, cache, features, packed_rows)
+        for _, differences in in_chunks(
+            compare,
+            chosen.tolist(),
+            _CLIPS_A_JOB,
+            workers,
+            "clips compared",
+            progress,
+            as_job=lambda clip: (clip, data.id(clip), data.wav(clip), index.entries[survey.rows[clip]]),
         ):
-            suspects.add(clip)
-            found.append(Problem(rule=rule, clip=data.id(clip), what=what, remedy=remedy))
+            for clip, rule, what in differences:
+                suspects.add(clip)
+                found.append(Problem(rule=rule, clip=data.id(clip), what=what, remedy=remedy))
     return Verification(directory, cache, data, clips, compared, (*problems, *found), tuple(sorted(suspects)))
 
 
@@ -163,55 +159,31 @@ def _chosen(clips: int, suspects: set[int], everything: bool, seed: int) -> npt.
     return np.sort(np.random.default_rng(seed).choice(sound, SAMPLE_CLIPS, replace=False))
 
 
-def _differences(
-    data: SpeechData,
+def _compare(
+    directory: Path,
     features: FeatureSettings,
-    cache: Path,
-    index: Index,
-    rows: npt.NDArray[np.int64],
     packed_rows: int | None,
-    chosen: npt.NDArray[np.int64],
-    workers: int | None,
-    progress: Progress,
-) -> Iterator[tuple[int, ProblemRule, str]]:
-    if workers is None:
-        workers = allowed_workers() if len(chosen) > _WORTH_PROCESSES else 1
-    tasks = (
-        _Task(
-            cache,
-            features,
-            packed_rows,
-            [(clip, data.id(clip), data.wav(clip)) for clip in chosen[start : start + _CLIPS_A_JOB].tolist()],
-            index.entries[rows[chosen[start : start + _CLIPS_A_JOB]]],
-        )
-        for start in range(0, len(chosen), _CLIPS_A_JOB)
-    )
-    done = 0
-    with closing(in_processes(_compare, tasks, min(workers, -(-len(chosen) // _CLIPS_A_JOB)))) as results:
-        for clips, differences in results:
-            done += clips
-            progress.update("clips compared", done, len(chosen))
-            yield from differences
+    clips: Sequence[tuple[int, str, Path, np.void]],
+) -> list[tuple[int, ProblemRule, str]]:
+    """Compare the cached features of some clips with freshly made ones; runs in a process of its own.
 
-
-def _compare(task: _Task) -> tuple[int, list[tuple[int, ProblemRule, str]]]:
-    """Compare the features of some clips with freshly made ones; runs in a process of its own."""
-    n_mels = task.features.n_mels
-    packed = None if task.packed_rows is None else open_packed(task.directory / PACKED, task.packed_rows, n_mels)
+    The packed file is left out where ``packed_rows`` is None. A clip has its number, id, WAV file and index entry.
+    """
+    packed = None if packed_rows is None else open_packed(directory / PACKED, packed_rows, features.n_mels)
     found: list[tuple[int, ProblemRule, str]] = []
-    for (clip, clip_id, wav), entry in zip(task.clips, task.entries, strict=True):
+    for clip, clip_id, wav, entry in clips:
         if wav_hash(wav) != entry["wav_hash"].tobytes():
             what = "has another WAV file than when its features were made (same size and time of change)"
             found.append((clip, "stale-cache", what))
             continue
-        cached = read_npy(task.directory / NPY / f"{clip_id}.npy", n_mels)
-        fresh = log_mel(read_canonical_wav(wav, task.features.sample_rate_hz), task.features)
+        cached = read_npy(directory / NPY / f"{clip_id}.npy", features.n_mels)
+        fresh = log_mel(read_canonical_wav(wav, features.sample_rate_hz), features)
         if difference := _difference(cached, fresh):
             found.append((clip, "feature-mismatch", difference))
         first, frames = int(entry["offset"]), int(entry["frames"])
         if packed is not None and not np.array_equal(packed[first : first + frames], cached, equal_nan=True):
             found.append((clip, "corrupt-cache", f"has other rows in {PACKED} than in npy/{clip_id}.npy"))
-    return len(task.clips), found
+    return found
 
 
 def _difference(cached: Floats, fresh: Floats) -> str | None:

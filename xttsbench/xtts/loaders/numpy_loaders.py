@@ -161,10 +161,8 @@ def _texts(data: SpeechData) -> Texts:
     return _ENCODED[data]
 
 
-_ALIGNMENT_BYTES: Final = 64
-"""Alignment of TensorFlow's own tensors (Eigen's widest vector)."""
-_KEPT: Final = 8
-"""Free buffers that are kept; what a longer queue of batches needed for a moment is given back."""
+_ALIGNMENT_BYTES: Final = 64  # alignment of TensorFlow's own tensors (Eigen's widest vector)
+_KEPT: Final = 8  # free buffers that are kept; what a longer queue of batches needed for a moment is given back
 Floats = npt.NDArray[np.float32]
 Fill = Callable[[Floats, Ints, Ints, Ints], None]
 """``fill(array, clips, firsts, counts)`` puts frames of clips, from ``firsts`` on, into ``array[i, : counts[i]]``."""

@@ -26,8 +26,7 @@ from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.loaders import IN_PYTHON, LOADERS
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, BatchMemory, Fill, Floats, Ints, MakeBatch, Planned, fill_batch
 
-_MOST: Final = 256
-"""Processes of a dataset: more is a slip."""
+_MOST: Final = 256  # processes of a dataset: more is a slip
 
 
 class Source(NamedTuple):

@@ -147,14 +147,12 @@ def check(good: tf.Tensor, sentence: Callable[[tf.Tensor], tf.Tensor]) -> tf.Ope
 
 _ROWS_AT_ONCE: Final = 8
 """Rows of a batch whose files the graph reads side by side; batches of any size are made of such rounds."""
-_HEAD_BYTES: Final = 512
-"""First bytes of a file in which its header must lie; NumPy's are 128 long for such arrays."""
+_HEAD_BYTES: Final = 512  # first bytes of a file in which its header must lie; NumPy's are 128 long for such arrays
 _MAGIC: Final = b"\x93NUMPY"
 _HEADER: Final = (
     r"""\{ *['"]descr['"]: *['"]([^'"]*)['"], *['"]fortran_order['"]: *(True|False), *['"]shape['"]: *\(([^)]*)\)"""
     r""",? *\} *\n"""
-)
-"""The dictionary that NumPy writes: keys in alphabetical order."""
+)  # the dictionary that NumPy writes: keys in alphabetical order
 _REMEDY: Final = "; run 'xttsbench data precompute'"
 
 
@@ -292,8 +290,7 @@ def _header(
 
 
 _HEADER_BYTES: Final = 44
-_PARALLEL_ROWS: Final = 8
-"""Clips of a batch that are worked on at a time, cores permitting."""
+_PARALLEL_ROWS: Final = 8  # clips of a batch that are worked on at a time, cores permitting
 
 
 def tf_wav(

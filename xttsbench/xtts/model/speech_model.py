@@ -29,8 +29,7 @@ from xttsbench.xtts.recipe import ModelSettings
 
 Batch = dict[str, tf.Tensor]
 
-_PHILOX_BLOCK: Final = 4
-"""Numbers that the generator makes of one value of its counter."""
+_PHILOX_BLOCK: Final = 4  # numbers that the generator makes of one value of its counter
 
 
 class Prediction(NamedTuple):
