@@ -21,12 +21,12 @@ import keras
 import tensorflow as tf
 
 from xttsbench.records.training import TrainJob
-from xttsbench.training.order import Position
+from xttsbench.training.course import Position
 from xttsbench.training.step import Replicas, make_strategy
 from xttsbench.training.stream import BatchStream, Loading
 from xttsbench.worker import session
-from xttsbench.xtts import text
 from xttsbench.xtts.data.feature_cache import open_cache
+from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.model import SpeechModel, losses, open_spec, use_precision
 from xttsbench.xtts.recipe import Recipe
@@ -44,9 +44,7 @@ def make_step(recipe: Recipe, mode: str, precision: str, seed: int) -> Step:
         precision: as the trainer has it.
         seed: of weights and dropout.
     """
-    model = SpeechModel(
-        recipe.model, recipe.features.n_mels, text.VOCABULARY, seed=seed, dtype=use_precision(precision)
-    )
+    model = SpeechModel(recipe.model, recipe.features.n_mels, VOCABULARY, seed=seed, dtype=use_precision(precision))
     ema_decay, settings = recipe.training.ema_decay, recipe.optimizer
     average = {} if ema_decay is None else {"use_ema": True, "ema_momentum": ema_decay}
     optimizer = keras.optimizers.Adam(

@@ -15,9 +15,9 @@ from xttsbench.cli.options import AsJson, Debug, Workers
 from xttsbench.cli.output import Watched, printable, say
 
 if TYPE_CHECKING:
+    from xttsbench.xtts.data.feature_cache import Verification
     from xttsbench.xtts.data.precompute import Made
     from xttsbench.xtts.data.speech_data import Problem
-    from xttsbench.xtts.data.verify import Verification
     from xttsbench.xtts.features import FeatureSettings
 
 app = typer.Typer(
@@ -205,8 +205,8 @@ def verify(
     """
     features = _features(recipe)
     with _watched(_KEPT) as progress:
-        from xttsbench.xtts.data.verify import mend
-        from xttsbench.xtts.data.verify import verify as look
+        from xttsbench.xtts.data.feature_cache import verify as look
+        from xttsbench.xtts.data.precompute import mend
 
         directory = _directory(data, progress)
 

@@ -26,8 +26,7 @@ from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write, flushed_file, sync
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
-from xttsbench.training.course import HealthState, StoppingState, Sums
-from xttsbench.training.order import NONE, Origin, Position
+from xttsbench.training.course import NONE, HealthState, Origin, Position, StoppingState, Sums
 
 WEIGHTS: Final = "weights.npz"
 OPTIMIZER: Final = "optimizer.npz"

@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Ended, Evaluated
 from xttsbench.training.checkpoints import Checkpoint, Checkpoints, RunState, digest
-from xttsbench.training.course import HealthState, StoppingState, Sums, Window, blown_up, learning_rate, skipping
-from xttsbench.training.order import NONE, Origin, Position, consumed, differences
+from xttsbench.training.course import (
+    NONE,
+    HealthState,
+    Origin,
+    Position,
+    StoppingState,
+    Sums,
+    Window,
+    blown_up,
+    consumed,
+    differences,
+    learning_rate,
+    skipping,
+)
 from xttsbench.xtts.recipe import Recipe
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.training.checkpoints import Checkpoint
-from xttsbench.xtts import text
+from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.model import SpeechModel, squared_norm, use_precision
-from xttsbench.xtts.model.generate import Generator
+from xttsbench.xtts.model.speech_model import Generator
 from xttsbench.xtts.recipe import OptimizerSettings, Recipe
 
 FIRST_SCALE: Final = 2.0**15
@@ -159,7 +159,7 @@ class TrainingState:
             self.model = SpeechModel(
                 recipe.model,
                 recipe.features.n_mels,
-                text.VOCABULARY,
+                VOCABULARY,
                 seed=seed,
                 dtype=use_precision(precision),
                 gradient_checkpointing=recipe.training.gradient_checkpointing,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from xttsbench.training.order import Position, clip_frames, planned_epoch, planned_from, with_parts
+from xttsbench.training.course import Position, clip_frames, planned_epoch, planned_from, with_parts
 from xttsbench.training.step import Shape
 from xttsbench.xtts.data.batches import Batch, LossCounts, loss_counts, split
 from xttsbench.xtts.data.feature_cache import FeatureCache

@@ -19,10 +19,10 @@ from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_byte
 from xttsbench.records.training import CHECKPOINTS, Begun, Fitted, HistoryLine, Interval, Spoken, TrainJob
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.training.course import Origin, Position, clip_frames, planned_epoch, with_parts
 from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.loop import HeldOut, Run, train
 from xttsbench.training.memory import Plan, ends, fit_tokens
-from xttsbench.training.order import Origin, Position, clip_frames, planned_epoch, with_parts
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, StepResult, TrainingStep, Workers, make_strategy
 from xttsbench.training.stream import Ahead, BatchStream, Fetched, Loading, shapes

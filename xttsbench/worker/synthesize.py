@@ -11,8 +11,8 @@ from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Synthesised, SynthesisJob
 from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.worker.channel import Channel, answer, closed, die_with_parent, quiet_unless_it_fails
-from xttsbench.xtts import text
 from xttsbench.xtts.clips import as_reference
+from xttsbench.xtts.data.metadata import VOCABULARY, encode, left_out
 from xttsbench.xtts.evaluate import read_references, write_sound
 from xttsbench.xtts.features import FeatureSettings, Floats, griffin_lim, log_mel
 from xttsbench.xtts.wav import read_sound, resample
@@ -44,10 +44,10 @@ def synthesise(job: SynthesisJob) -> Synthesised:
     notes: list[str] = []
     found, run_directory = find_checkpoint(Path(job.checkpoint), notes.append)
     origin = found.run.origin
-    if origin.vocabulary != text.VOCABULARY:
+    if origin.vocabulary != VOCABULARY:
         raise InvalidInputError(
             f"{job.checkpoint}: the model knows {origin.vocabulary} symbols, and this version of xttsbench has "
-            f"{text.VOCABULARY}; take the version that trained it"
+            f"{VOCABULARY}; take the version that trained it"
         )
     speaker, reference = voice(job, origin.features, origin.batches.reference_frames, run_directory)
     # Only now, so that a checkpoint that cannot be used is refused before TensorFlow is imported.
@@ -56,7 +56,7 @@ def synthesise(job: SynthesisJob) -> Synthesised:
 
         generator, averaged = generator_of(found)
     began_s = time.monotonic()
-    generated = generator([text.encode(job.text)], reference[None])
+    generated = generator([encode(job.text)], reference[None])
     spoken_s = time.monotonic()
     samples = griffin_lim(generated.mels[0], origin.features)
     ended_s = time.monotonic()
@@ -69,7 +69,7 @@ def synthesise(job: SynthesisJob) -> Synthesised:
     return Synthesised(
         out=job.out,
         text=job.text,
-        left_out=text.left_out(job.text),
+        left_out=left_out(job.text),
         speaker=speaker,
         step=found.entry.step,
         averaged=averaged,

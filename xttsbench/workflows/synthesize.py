@@ -10,7 +10,7 @@ from xttsbench.errors import HelperError, InvalidInputError, UsageError
 from xttsbench.execution.child import child_environment, start
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.training import Synthesised, SynthesisJob
-from xttsbench.xtts import text as texts
+from xttsbench.xtts.data.metadata import SYMBOLS, encoded_length
 
 
 def synthesise(
@@ -31,9 +31,9 @@ def synthesise(
     """
     if speaker is not None and reference is not None:
         raise UsageError(f"--speaker {speaker} and --reference {reference} both name a voice; give one of them")
-    if not texts.encoded_length(text):
+    if not encoded_length(text):
         raise InvalidInputError(
-            f"no character of {text!r} is known; write a text with some of {texts.SYMBOLS!r}, in any case"
+            f"no character of {text!r} is known; write a text with some of {SYMBOLS!r}, in any case"
             if text.strip()
             else "the text is empty; write what to say"
         )

@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from xttsbench.files import shipped
 from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.training.course import Origin
 from xttsbench.training.loop import Action, Run, train
-from xttsbench.training.order import Origin
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, TrainingStep, Workers, make_strategy
 from xttsbench.training.stream import BatchStream, Loading

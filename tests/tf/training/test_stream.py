@@ -16,7 +16,7 @@ import pytest
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import shipped
 from xttsbench.training import stream as training_stream
-from xttsbench.training.order import Position, with_parts
+from xttsbench.training.course import Position, with_parts
 from xttsbench.training.stream import Ahead, BatchStream, Loading, shapes
 from xttsbench.xtts.data.batches import loss_counts, plan
 from xttsbench.xtts.data.make import make_data

@@ -16,7 +16,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import SharedRows
 from xttsbench.probes.procfs import CpuAllowance
 from xttsbench.records.training import TrainJob
-from xttsbench.training.order import Position
+from xttsbench.training.course import Position
 from xttsbench.training.stream import Fetched
 from xttsbench.worker import session
 from xttsbench.worker.channel import Stop

@@ -11,12 +11,12 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.files import shipped
 from xttsbench.records.training import SynthesisJob
 from xttsbench.training.checkpoints import Checkpoints, RunState, find_checkpoint
-from xttsbench.training.order import Origin, Position
+from xttsbench.training.course import Origin, Position
 from xttsbench.training.state import TrainingState, generator_of
 from xttsbench.training.step import make_strategy
 from xttsbench.worker.synthesize import synthesise
-from xttsbench.xtts import text
 from xttsbench.xtts.data.make import utterance
+from xttsbench.xtts.data.metadata import VOCABULARY, encode
 from xttsbench.xtts.evaluate import write_references
 from xttsbench.xtts.recipe import load_recipe
 from xttsbench.xtts.wav import read_canonical_wav, write_wav
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
     state = TrainingState(RECIPE, make_strategy("one"), "float32", 0)
     origin = Origin(
         **{name: getattr(RECIPE, name) for name in ("features", "model", "loss", "batches", "optimizer")},
-        vocabulary=text.VOCABULARY,
+        vocabulary=VOCABULARY,
         schedule=RECIPE.training.schedule,
         ema_decay=0.9,
         precision="float32",
@@ -76,7 +76,7 @@ def test_a_checkpoint_can_be_named(run: Path) -> None:
     checkpoint, directory = find_checkpoint(run / "checkpoints" / "step-00000005", print)
     assert (checkpoint.entry.step, directory) == (5, run)
     generator, averaged = generator_of(checkpoint)
-    generated = generator([text.encode("ab")], np.full((1, 8, 80), -5, np.float32))
+    generated = generator([encode("ab")], np.full((1, 8, 80), -5, np.float32))
     assert averaged
     assert not generated.stopped[0]
 

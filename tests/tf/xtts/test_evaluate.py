@@ -10,12 +10,13 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.files import shipped
-from xttsbench.xtts import model, text
+from xttsbench.xtts import model
 from xttsbench.xtts.clips import Clips, as_reference, learn
 from xttsbench.xtts.data.make import letters_at, utterance
+from xttsbench.xtts.data.metadata import VOCABULARY, encode
 from xttsbench.xtts.evaluate import Evaluation, Heard, Listener, diagonality, read_references, write_references
 from xttsbench.xtts.features import log_mel
-from xttsbench.xtts.model.generate import Generated
+from xttsbench.xtts.model.speech_model import Generated
 from xttsbench.xtts.recipe import load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))
@@ -39,7 +40,7 @@ def clips(*numbers: int) -> Clips:
     return Clips(
         tuple(CLIPS[n].id for n in numbers),
         tuple(CLIPS[n].text for n in numbers),
-        tuple(text.encode(CLIPS[n].text) for n in numbers),
+        tuple(encode(CLIPS[n].text) for n in numbers),
         VOICES[list(numbers)],
         tuple(MELS[n] for n in numbers),
     )
@@ -66,7 +67,7 @@ def listener() -> Listener:
     small = TINY.model_copy(
         update={"model": TINY.model.model_copy(update={"d_model": 16, "feed_forward": 16, "layers": 2})}
     )
-    made = model.SpeechModel(small.model, FEATURES.n_mels, text.VOCABULARY, dtype="float32")
+    made = model.SpeechModel(small.model, FEATURES.n_mels, VOCABULARY, dtype="float32")
     return Listener(made, small, REFERENCES, TEMPLATES)
 
 
@@ -120,7 +121,7 @@ def test_the_right_text_is_that_of_the_clip(listener: Listener, monkeypatch: pyt
     wrong, right = seen
     for row, n in enumerate((2, 3)):
         for batch, other in ((right, n), (wrong, 5 - n)):
-            ids = text.encode(CLIPS[other].text)
+            ids = encode(CLIPS[other].text)
             assert batch["text_length"][row] == len(ids)
             assert batch["text"][row, : len(ids)].tolist() == ids.tolist()
         assert np.array_equal(right["mel"][row, : len(MELS[n])], MELS[n])

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from xttsbench.files import shipped
 from xttsbench.xtts import model
-from xttsbench.xtts.model.generate import LONGEST_CHARACTER_S, LONGEST_PAUSE_S, Generator, longest
+from xttsbench.xtts.data.metadata import VOCABULARY
+from xttsbench.xtts.model.speech_model import LONGEST_CHARACTER_S, LONGEST_PAUSE_S, Generator, longest
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
-from xttsbench.xtts.text import VOCABULARY
 
 TINY = load_recipe(shipped("training", "tiny")).model
 SMALL = TINY.model_copy(update={"d_model": 16, "feed_forward": 24, "prenet": (12, 12), "latents": 3})

@@ -27,8 +27,7 @@ from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED, KEEPING, LOADERS
 from xttsbench.xtts.loaders.loader import explained, make_dataset
-from xttsbench.xtts.loaders.numpy_loaders import Arrays
-from xttsbench.xtts.loaders.processes import InputProcesses
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, InputProcesses
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 from xttsbench.xtts.wav import write_wav
 

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from xttsbench.files import shipped
 from xttsbench.xtts import model
+from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.model import SpeechModel
 from xttsbench.xtts.model.parts import MASKED, attend, attend_and_show, merge_heads, normalise, split_heads
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
-from xttsbench.xtts.text import VOCABULARY
 
 TINY = load_recipe(shipped("training", "tiny")).model
 SMALL = TINY.model_copy(update={"d_model": 16, "feed_forward": 24, "prenet": (12, 12), "latents": 3})

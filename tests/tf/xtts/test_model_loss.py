@@ -12,9 +12,9 @@ from xttsbench.files import shipped
 from xttsbench.targets import configuration
 from xttsbench.training.step import OneDeviceStep
 from xttsbench.xtts import model
+from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.model.loss import guided_loss, mel_loss, stop_loss
 from xttsbench.xtts.recipe import Recipe, load_recipe
-from xttsbench.xtts.text import VOCABULARY
 
 TINY = load_recipe(shipped("training", "tiny"))
 SMALL = TINY.model.model_copy(update={"d_model": 16, "feed_forward": 24, "prenet": (12, 12), "latents": 3})

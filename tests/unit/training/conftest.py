@@ -16,10 +16,10 @@ import pytest
 
 from xttsbench.files import shipped
 from xttsbench.training.checkpoints import Checkpoints
+from xttsbench.training.course import Origin, Position
 from xttsbench.training.loop import Action, Run, train
-from xttsbench.training.order import Origin, Position
+from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.recipe import TrainingSettings, load_recipe
-from xttsbench.xtts.text import VOCABULARY
 
 TINY = load_recipe(shipped("training", "tiny"))
 BATCHES_AN_EPOCH = 5

@@ -21,7 +21,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.training.checkpoints import MANIFEST, Checkpoints, RunState, digest, read_manifest
-from xttsbench.training.order import Position
+from xttsbench.training.course import Position
 
 ARRAYS = {
     "blocks/0/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -207,7 +207,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from xttsbench.training.checkpoints import Checkpoints, RunState
-from xttsbench.training.order import Position
+from xttsbench.training.course import Position
 
 checkpoints = Checkpoints(Path(sys.argv[1]), 2)
 found = checkpoints.newest(lambda sentence: sys.exit(sentence))

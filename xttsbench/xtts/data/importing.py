@@ -22,10 +22,18 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.listing import Entry, SoundFolder, find_listings, read_listing
-from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, ONE_SPEAKER, SPEAKERS, Problems, why_not_an_id
+from xttsbench.xtts.data.metadata import (
+    EVAL_METADATA,
+    METADATA,
+    ONE_SPEAKER,
+    SPEAKERS,
+    SYMBOLS,
+    Problems,
+    encoded_length,
+    why_not_an_id,
+)
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import MIN_CLIP_S
-from xttsbench.xtts.text import SYMBOLS, encoded_length
 from xttsbench.xtts.wav import (
     MAX_RATE_HZ,
     MIN_RATE_HZ,

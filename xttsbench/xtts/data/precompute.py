@@ -45,7 +45,16 @@ from xttsbench.xtts.data.cache_files import (
     write_npy,
     write_packed,
 )
-from xttsbench.xtts.data.feature_cache import NPY, FeatureCache, Survey, cache_path, opened, read_cache, wav_hash
+from xttsbench.xtts.data.feature_cache import (
+    NPY,
+    FeatureCache,
+    Survey,
+    Verification,
+    cache_path,
+    opened,
+    read_cache,
+    wav_hash,
+)
 from xttsbench.xtts.data.metadata import why_not_an_id
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
@@ -115,6 +124,25 @@ def make_cache(
         if found:
             return Made(found, 0, len(data))  # only the times of change in it are old, and it cannot be written
         raise _not_written(error, directory) from error
+
+
+def mend(
+    verification: Verification,
+    features: FeatureSettings,
+    root: Path | None = None,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Made | None:
+    """Make again what ``feature_cache.verify`` found wrong in a cache; None where nothing there can be mended.
+
+    Raises:
+        XttsbenchError: as :func:`make_cache`.
+    """
+    if verification.data is None or not any(problem.in_cache for problem in verification.problems):
+        return None
+    again = verification.suspects
+    return make_cache(verification.data, features, root, workers=workers, progress=progress, again=again)
 
 
 class _Maker:

@@ -25,13 +25,13 @@ from xttsbench.xtts.data.metadata import (
     Issue,
     Metadata,
     Problems,
+    encode,
     held_out,
     read_metadata,
     read_speakers,
     repeated,
 )
 from xttsbench.xtts.features import FeatureSettings
-from xttsbench.xtts.text import encode
 from xttsbench.xtts.wav import CONVERT, WavError, canonical_samples
 
 MADE: Final = "made.json"

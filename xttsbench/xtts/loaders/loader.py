@@ -23,13 +23,20 @@ from typing import Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.xtts.data.batches import Batch
+from xttsbench.xtts.data.batches import Batch, Planned, planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
-from xttsbench.xtts.loaders.numpy_loaders import Arrays, MakeBatch, Planned, in_this_process, planned
-from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes, weakly
+from xttsbench.xtts.loaders.numpy_loaders import (
+    Arrays,
+    InputProcesses,
+    MakeBatch,
+    Source,
+    check_processes,
+    in_this_process,
+    weakly,
+)
 from xttsbench.xtts.loaders.tf_loaders import signature
 
 _AHEAD_OF_PROCESSES: Final = 2

@@ -2,163 +2,169 @@
 
 A loader is asked for a batch by number and looks everything else up in the columns, so that a pipeline carries nothing
 but numbers, and the graph of a dataset stays small. Never imports TensorFlow: a thread of ``tf.data`` makes a batch, or
-a process of its own (:mod:`xttsbench.xtts.loaders.processes`), by the same lines, in memory that TensorFlow takes over
-without a copy.
+a process of its own, so that Python's lock is no limit, by the same lines, in memory that TensorFlow takes over without
+a copy. Such a process has one batch under way, in memory that it shares with us, so that what a batch
+costs here is one copy of it; it is spawned, for a fork would copy TensorFlow's threads in whatever state they are.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
+from importlib import import_module
+from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import RawArray
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.batches import Batch
+from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.xtts.data.batches import Ints, Planned
 from xttsbench.xtts.data.cache_files import CacheFileError, check_packed, unreadable
 from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.pool import Server
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings, log_mel_frames
-from xttsbench.xtts.text import VOCABULARY
+from xttsbench.xtts.loaders import IN_PYTHON, LOADERS
 from xttsbench.xtts.wav import WavError, read_canonical_wav
 
-Ints = npt.NDArray[np.int32]
-_ENCODED: Final[WeakKeyDictionary[SpeechData, Texts]] = WeakKeyDictionary()
+_MOST: Final = 256  # processes of a dataset: more is a slip
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Texts:
-    """The encoded texts of a data set in one buffer."""
+class Source(NamedTuple):
+    """What a loader reads, and how: everything that a process needs to make any batch of a plan."""
 
-    ids: npt.NDArray[np.uint8]
-    """The ids of all texts, one after the other; with a 0 at the end, so that no place is out of range."""
-    starts: npt.NDArray[np.int64]
-    """``[n]`` where each begins."""
-    lengths: Ints
-    """``[n]``"""
+    loader: str
+    """One of :data:`IN_PYTHON`."""
+    planned: Planned
+    data: SpeechData
+    cache: FeatureCache | None
+    features: FeatureSettings
 
-    def padded(self, clips: Ints, characters: int) -> Ints:
-        """Return the texts of some clips, ``[len(clips), characters]``, with 0 after each."""
-        place = np.arange(characters)
-        inside = place < self.lengths[clips, None]
-        return np.where(inside, self.ids[np.where(inside, self.starts[clips, None] + place, 0)], 0).astype(np.int32)
+    def fill(self, **chosen: Any) -> Fill:
+        """Return what fills a batch with features; ``chosen`` goes to the loader.
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Planned:
-    """Planned batches, end to end, and what is known of the clips of their data set."""
-
-    clips: Ints
-    """``[rows]`` of all batches."""
-    references: Ints
-    reference_starts: Ints
-    bounds: npt.NDArray[np.int64]
-    """``[batches + 1]`` first row of each batch."""
-    frames: Ints
-    """``[batches]`` that mels are padded to."""
-    characters: Ints
-    """``[batches]`` that texts are padded to."""
-    reference_frames: int
-    lengths: Ints
-    """``[n]`` mel frames of each clip of the data set."""
-    texts: Texts
-    n_mels: int
-    floor: np.float32
-    """What mels are padded with: the logarithm of the features' floor."""
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The distinct numbers of rows that batches have, rising."""
-        return [int(size) for size in np.unique(np.diff(self.bounds))]
-
-    def shapes(self, number: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Return the shapes of a batch's mels and of its references, both ``[rows, frames, n_mels]``."""
-        rows = int(self.bounds[number + 1] - self.bounds[number])
-        return (rows, int(self.frames[number]), self.n_mels), (rows, self.reference_frames, self.n_mels)
-
-    def most_elements(self) -> tuple[int, int]:
-        """Return how many numbers the largest mels and the largest references of a batch have."""
-        rows = np.diff(self.bounds)
-        return int((rows * self.frames).max()) * self.n_mels, int(rows.max()) * self.reference_frames * self.n_mels
+        Raises:
+            CacheFileError: a file that the loader opens at once cannot be used.
+        """
+        module, _, function = LOADERS[self.loader].partition(":")
+        fill: Fill = getattr(import_module(module), function)(
+            self.planned, self.data, self.cache, self.features, **chosen
+        )
+        return fill
 
 
-def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSettings) -> Planned:
-    """Gather planned batches into columns, after checking that they fit the data.
+def check_processes(loader: str, count: int, *, keep: bool) -> None:
+    """Refuse a number of processes that a loader cannot use.
 
     Raises:
-        InvalidInputError: there is no batch, or the batches were planned for other data or other settings.
+        InvalidInputError: it is out of range, the loader runs in TensorFlow's ops, or features are to be kept.
     """
-    if not batches:
-        raise InvalidInputError("no batch was planned; plan some, of more clips or smaller batches")
-    clips, references, reference_starts = (
-        np.concatenate([getattr(batch, column) for batch in batches]).astype(np.int32, copy=False)
-        for column in ("clips", "references", "reference_starts")
-    )
-    sizes = np.fromiter((len(batch.clips) for batch in batches), np.int64, len(batches))
-    frames, characters, reference_frames = (
-        np.fromiter((getattr(batch, column) for batch in batches), np.int32, len(batches))
-        for column in ("frames", "characters", "reference_frames")
-    )
-    named = np.concatenate((clips, references))
-    if named.min() < 0 or named.max() >= len(data):
+    if not 0 <= count <= _MOST:
+        raise InvalidInputError(f"input processes must be 0 to {_MOST}, got {count}")
+    if count and loader not in IN_PYTHON:
         raise InvalidInputError(
-            f"the batches name the clips {named.min()} to {named.max()}, and {data.directory} has {len(data)}; "
-            "plan them for this data set"
+            f"input processes: the loader {loader} is TensorFlow's own work, in whose threads Python has no part, and "
+            f"cannot run without TensorFlow; take no process, or one of {', '.join(IN_PYTHON)}"
         )
-    lengths = (data.samples // features.hop_samples).astype(np.int32)
-    misfits = np.flatnonzero(
-        (lengths[clips] > np.repeat(frames, sizes)) | (data.text_lengths[clips] > np.repeat(characters, sizes))
-    )
-    outside = np.flatnonzero((reference_starts < 0) | (reference_starts >= lengths[references]))
-    if len(misfits) or len(outside):
-        clip = int(clips[misfits[0]] if len(misfits) else references[outside[0]])
+    if count and keep:
         raise InvalidInputError(
-            f"the clip {data.id(clip)!r} has {lengths[clip]} mel frames and {data.text_lengths[clip]} characters, "
-            "which do not fit the batch planned for it; plan the batches for this data set and these features"
+            f"input processes: each of {count} would keep the features of all clips for itself; take no process, or do "
+            "not keep features"
         )
-    if (reference_frames != reference_frames[0]).any():
-        raise InvalidInputError(
-            f"batches have references of {np.unique(reference_frames).tolist()} frames; plan them with one length"
-        )
-    return Planned(
-        clips,
-        references,
-        reference_starts,
-        np.concatenate(([0], np.cumsum(sizes))),
-        frames,
-        characters,
-        int(reference_frames[0]),
-        lengths,
-        _texts(data),
-        features.n_mels,
-        np.log(np.float32(features.log_floor)),
-    )
 
 
-def _texts(data: SpeechData) -> Texts:
-    """Return the encoded texts of a data set, encoded once for all of its datasets in this process."""
-    if data not in _ENCODED:
-        if VOCABULARY > 256:
-            raise ValueError(f"ids of {VOCABULARY} symbols do not fit a byte")
-        ids = bytearray()
-        starts = np.empty(len(data), np.int64)
-        for clip in range(len(data)):
-            starts[clip] = len(ids)
-            ids += data.text_ids(clip).astype(np.uint8).tobytes()
-        lengths = np.diff(starts, append=len(ids)).astype(np.int32)
-        ids.append(0)
-        _ENCODED[data] = Texts(np.frombuffer(ids, np.uint8), starts, lengths)
-    return _ENCODED[data]
+class InputProcesses:
+    """Makes batches from their numbers, each in one of some processes; callable from several threads.
+
+    The processes begin with it, and end when nothing refers to it any more, or with this process however that dies.
+    """
+
+    def __init__(self, source: Source, count: int) -> None:
+        self._planned, self._count = source.planned, count
+        self._memory = BatchMemory(source.planned)
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        workers = [_Worker(source) for _ in range(count)]
+        for worker in workers:
+            self._idle.put(worker)
+        weakref.finalize(self, _end, [worker.process for worker in workers])
+
+    def __call__(self, number: int) -> Arrays:
+        """Return a batch, waiting for a process that is free.
+
+        Raises:
+            InvalidInputError: the loader's own sentence.
+            XttsbenchError: the process died.
+        """
+        worker = self._idle.get()
+        try:
+            numbers = worker.ask(number)
+            mel, reference = self._memory.take(number)
+            for ours, theirs in zip((mel, reference), _views(worker.shared, self._planned, number), strict=True):
+                ours[:] = theirs
+        except (EOFError, ConnectionError) as error:
+            raise XttsbenchError(
+                f"one of {self._count} processes that make batches died, for want of memory perhaps; take fewer, or "
+                "smaller batches"
+            ) from error
+        finally:
+            # Back in any case: a dead one says so again, whereas without any the next call would wait for ever.
+            self._idle.put(worker)
+        return Arrays(mel, reference, numbers)
+
+
+def weakly(processes: InputProcesses) -> MakeBatch:
+    """Return what makes batches in some processes as long as something else refers to them.
+
+    TensorFlow keeps what a ``tf.numpy_function`` calls until this process ends, and they are to end with the dataset.
+    """
+    reference = weakref.ref(processes)
+
+    def make(number: int) -> Arrays:
+        found = reference()
+        if found is None:
+            raise XttsbenchError(
+                "the dataset whose batches came from processes of its own is gone; keep it while it is used"
+            )
+        return found(number)
+
+    return make
+
+
+class _Worker(Server):
+    """One process, and the memory that is shared with it."""
+
+    def __init__(self, source: Source) -> None:
+        self.shared = RawArray(ctypes.c_float, sum(source.planned.most_elements()))
+        super().__init__(_filler, self.shared, source)
+
+
+def _filler(shared: Any, source: Source) -> Callable[[int], Ints]:
+    """Return what puts a batch into shared memory and returns its numbers; runs in the process."""
+    fill = source.fill()
+    return lambda number: fill_batch(source.planned, fill, number, *_views(shared, source.planned, number))
+
+
+def _views(shared: Any, planned: Planned, number: int) -> tuple[Floats, Floats]:
+    """Return a batch's mels and references within shared memory."""
+    numbers = np.frombuffer(shared, np.float32)
+    mel, reference = planned.shapes(number)
+    end = math.prod(mel)
+    return numbers[:end].reshape(mel), numbers[end : end + math.prod(reference)].reshape(reference)
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """End processes that only read, at once, and wait until they are gone."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 _ALIGNMENT_BYTES: Final = 64  # alignment of TensorFlow's own tensors (Eigen's widest vector)

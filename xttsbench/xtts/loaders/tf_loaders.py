@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import tensorflow as tf
 
+from xttsbench.xtts.data.batches import Planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings, mel_filters
-from xttsbench.xtts.loaders.numpy_loaders import Planned
 
 Content = Callable[..., tf.Tensor]
 """Returns a scalar string that belongs to a clip, from its number (int32) and whatever else is needed to make it."""

@@ -14,8 +14,8 @@ from xttsbench.files import shipped
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, Shape, TrainingStep, make_strategy
 from xttsbench.xtts.data.batches import LossCounts
+from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.recipe import Recipe, load_recipe
-from xttsbench.xtts.text import VOCABULARY
 
 TINY = load_recipe(shipped("training", "tiny"))
 N_MELS, ROWS, FRAMES, CHARACTERS, REFERENCE = 5, 8, 24, 8, 8

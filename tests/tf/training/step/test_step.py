@@ -14,7 +14,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.targets.configuration import MODES
 from xttsbench.training.step import Shape
 from xttsbench.xtts import model
-from xttsbench.xtts.text import VOCABULARY
+from xttsbench.xtts.data.metadata import VOCABULARY
 
 Numbers = dict[str, np.ndarray]
 

@@ -12,9 +12,9 @@ import pytest
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import available, shipped
 from xttsbench.xtts.data.batches import plan
+from xttsbench.xtts.data.metadata import encode
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.recipe import load_recipe
-from xttsbench.xtts.text import encode
 from xttsbench.xtts.wav import write_wav
 
 LayOut = Callable[[Path, dict[str, str | bytes]], Path]

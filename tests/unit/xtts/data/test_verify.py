@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data import verify as module
-from xttsbench.xtts.data.feature_cache import cache_path
-from xttsbench.xtts.data.precompute import make_cache
+from xttsbench.xtts.data import feature_cache as module
+from xttsbench.xtts.data.feature_cache import Verification, cache_path, verify
+from xttsbench.xtts.data.precompute import make_cache, mend
 from xttsbench.xtts.data.speech_data import SpeechData, usable
-from xttsbench.xtts.data.verify import Verification, mend, verify
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.wav import write_wav
 

@@ -17,13 +17,12 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.files import shipped
-from xttsbench.xtts.data.batches import plan
+from xttsbench.xtts.data.batches import plan, planned
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.loaders import IN_PYTHON
-from xttsbench.xtts.loaders.numpy_loaders import Arrays, in_this_process, planned
-from xttsbench.xtts.loaders.processes import InputProcesses, Source, check_processes
+from xttsbench.xtts.loaders.numpy_loaders import Arrays, InputProcesses, Source, check_processes, in_this_process
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 from xttsbench.xtts.wav import read_canonical_wav, write_wav
 
@@ -38,7 +37,7 @@ from pathlib import Path
 sys.modules["tensorflow"] = sys.modules["keras"] = None
 sys.path.insert(0, sys.argv[2])
 from processes_script import source_of
-from xttsbench.xtts.loaders.processes import InputProcesses
+from xttsbench.xtts.loaders.numpy_loaders import InputProcesses
 
 make = InputProcesses(source_of(Path(sys.argv[1]), "numpy_wav"), 2)
 make(0), make(1)
