@@ -263,7 +263,7 @@ def print_summary(summary: WatchSummary) -> None:
     """Print the screen of a watched run on standard error."""
     from xttsbench.reporting.console import render
     from xttsbench.reporting.document import View
-    from xttsbench.reporting.sections.watch import watch_document
+    from xttsbench.reporting.sections.brief import watch_document
 
     color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)

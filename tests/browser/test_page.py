@@ -17,10 +17,8 @@ import pytest
 from tests.unit.reporting import conftest as runs
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.report import Bottleneck
-from xttsbench.reporting.html import render
-from xttsbench.reporting.page import page_document
+from xttsbench.reporting.page import page_document, render_page, write_run
 from xttsbench.reporting.scene import stage
-from xttsbench.reporting.write import write_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -99,7 +97,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     for name, run in made.items():
         found[name] = out / f"{name.replace(' ', '-')}.html"
-        found[name].write_text(render(page_document(run.report, stage(*run)), {}), encoding="utf-8")
+        found[name].write_text(render_page(page_document(run.report, stage(*run)), {}), encoding="utf-8")
     return found
 
 

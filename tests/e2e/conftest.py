@@ -89,7 +89,7 @@ def diagnose(on_one_helper: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     def write(directory: Path, report: Report, _trials: object) -> None:
         (directory / "report.json").write_text(report.model_dump_json(), encoding="utf-8")
 
-    monkeypatch.setattr("xttsbench.reporting.write.write_run", write)
+    monkeypatch.setattr("xttsbench.reporting.page.write_run", write)
 
     def run(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
         budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one

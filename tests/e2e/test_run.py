@@ -37,7 +37,7 @@ def run(on_one_helper, monkeypatch, capfd, tmp_path):
     def write(directory, report, trials):
         (directory / "report.json").write_text(report.model_dump_json(), encoding="utf-8")
 
-    monkeypatch.setattr("xttsbench.reporting.write.write_run", write)
+    monkeypatch.setattr("xttsbench.reporting.page.write_run", write)
     monkeypatch.chdir(tmp_path)
 
     def command(text, *options):

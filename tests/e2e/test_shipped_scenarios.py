@@ -32,7 +32,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_it_runs(name: str, speech: Path, on_one_helper: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xttsbench.reporting.write.write_run", lambda *_: ())
+    monkeypatch.setattr("xttsbench.reporting.page.write_run", lambda *_: ())
     text = (ROOT / "scenarios" / f"{name}.yaml").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^(steps|window_s|blocks|budget_s):.*\n", "", text)
     text += "steps: 4\nwindow_s: 0.2\nblocks: 1\nbudget_s: 600\n"

@@ -50,7 +50,7 @@ def doctor(
 
     Example:  xttsbench doctor --data my_data
     """
-    from xttsbench.reporting.sections.doctor import doctor_document
+    from xttsbench.reporting.sections.brief import doctor_document
     from xttsbench.workflows.doctor import Request
     from xttsbench.workflows.doctor import doctor as examine
 
@@ -134,7 +134,7 @@ def monitor(
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
-        from xttsbench.reporting.monitoring import monitored_document
+        from xttsbench.reporting.sections.brief import monitored_document
 
         (sys.stderr if quiet else sys.stdout).write(rendered(monitored_document(found), 0))
     if interrupted:

@@ -305,7 +305,7 @@ def watch(
 
 def _show(summary: WatchSummary, place: str, *, quiet: bool = False) -> None:
     """On standard error: standard output is the script's."""
-    from xttsbench.reporting.sections.watch import watch_document
+    from xttsbench.reporting.sections.brief import watch_document
 
     sys.stderr.write("\n" + rendered(watch_document(summary, place), detail(0, quiet=quiet), sys.stderr))
     sys.stderr.flush()
@@ -318,7 +318,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     """
     from xttsbench.execution.run_directory import TRIALS
     from xttsbench.records.watch import SUMMARY_FILE
-    from xttsbench.reporting.sections.watch import watch_document
+    from xttsbench.reporting.sections.brief import watch_document
     from xttsbench.workflows.outcome import rebuild
     from xttsbench.workflows.watch.watch import read_summary
 

@@ -160,8 +160,8 @@ def _positive(option: str, value: float | None) -> float | None:
 
 def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) -> None:
     """Print the record, the comment or the table, then what is for standard error; and end with the exit code."""
+    from xttsbench.reporting.page import to_json
     from xttsbench.reporting.sections.compare import comparison_document
-    from xttsbench.reporting.write import to_json
     from xttsbench.workflows.compare import comment
 
     report = compared.report

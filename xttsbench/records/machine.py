@@ -9,7 +9,7 @@ more rarely, is ``None`` or not in it, and never zero; of the doctor's records `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeGuard
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
@@ -42,7 +42,7 @@ class Said(NamedTuple):
 
     status: Status
     seen: str
-    figures: dict[str, Figure] = {}
+    figures: Mapping[str, Figure] = {}
     remedy: str = ""
 
 

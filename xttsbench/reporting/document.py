@@ -1,7 +1,7 @@
 """A report as a document: blocks of plain words in the order in which a reader wants them, before any markup.
 
 It is built once (:mod:`xttsbench.reporting.sections`) and shown by visitors: :mod:`~xttsbench.reporting.console`,
-:mod:`~xttsbench.reporting.markdown` and :mod:`~xttsbench.reporting.html`. Each block says from which view on it is
+:mod:`~xttsbench.reporting.markdown` and :mod:`~xttsbench.reporting.page`. Each block says from which view on it is
 shown. Whatever text goes into a block loses its control characters here, so a builder quotes names and messages as
 they come, and a visitor escapes for its own markup alone.
 """

@@ -1,26 +1,60 @@
-"""The order of the page: what is wrong, what is to be gained, where the time goes, what to do; what it rests on.
+"""The files of a run's directory that people read, and the page among them, ``report.html``, which fetches nothing.
 
-It is of the same sections as the other outputs, with the drawn ones of this package in place of their tables.
+The page is of the same sections as the other outputs, in an order of its own: what is wrong, what is to be gained,
+where the time goes, what to do; what it rests on. A plot is an element of the page: the SVG of its file without what
+only a file needs, in the colours of the page's theme, so that the dark theme needs no second picture. Its text is drawn
+as paths, so nothing in it comes from outside as markup. Each file is written whole or not at all, ``report.json``
+first; a plot or a page that cannot be made costs a warning, never the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
 from typing import Final, Literal
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from xttsbench.files import atomic_write
 from xttsbench.findings.registry import rules
 from xttsbench.records.report import Report
+from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import document as doc
-from xttsbench.reporting import units
-from xttsbench.reporting.groups import TRAINING, compares, target_figures
-from xttsbench.reporting.scene import Scene
-from xttsbench.reporting.sections import arms, fixes, missing, pipeline, step, unmeasured
+from xttsbench.reporting import markdown, units
+from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
+from xttsbench.reporting.scene import PARTS, Scene, TimeLine, stage, table_of, time_line
+from xttsbench.reporting.sections import (
+    TRAINING,
+    compare,
+    compares,
+    figures,
+    fixes,
+    missing,
+    pipeline,
+    step,
+    target_figures,
+    unmeasured,
+)
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls
 from xttsbench.reporting.sections.fixes import predictions
-from xttsbench.reporting.sections.report import details, experiments, findings, made, numbers, where_time_goes
+from xttsbench.reporting.sections.report import (
+    details,
+    experiments,
+    findings,
+    made,
+    numbers,
+    report_document,
+    where_time_goes,
+)
 from xttsbench.reporting.sections.summary import cause_facts, headline, inner, likely_sentence, training_facts
-from xttsbench.reporting.timeline import table_of, time_line
+from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
 """Plots that say something where there is a period."""
@@ -40,7 +74,7 @@ class Tiles(doc.Block):
 def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     """The report in the order of the page; without a scene the steps are not drawn over time."""
     comparing = compares(report)
-    compared = tuple(_with_tables(part, scene) for part in (*arms.comparisons(report), *arms.ungrouped(report)))
+    compared = tuple(_with_tables(part, scene) for part in (*compare.comparisons(report), *compare.ungrouped(report)))
     head = (_headline(report), *_answer(report, comparing=comparing), machine(report))
     warnings = (doc.Callout(warning) for warning in report.warnings)
     time_goes = f"Where a {unit(report)}'s time goes"
@@ -211,9 +245,9 @@ def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[d
     yield from _folded("Not measured", unmeasured(report))
     if comparing and (ops := pipeline.as_graph(report)):
         yield doc.Fold("The input pipeline", ops)
-    for part in details(report, comparing=comparing).blocks:
-        if not (isinstance(part, doc.Fold) and part.title == pipeline.TITLE):
-            yield part
+    for block in details(report, comparing=comparing).blocks:
+        if not (isinstance(block, doc.Fold) and block.title == pipeline.TITLE):
+            yield block
     yield doc.Fold("How it was made", made(report))
 
 
@@ -221,3 +255,155 @@ def _folded(title: str, parts: Iterator[doc.Section] | tuple[doc.Section, ...]) 
     inner = tuple(block for part in parts for block in part.blocks)
     if inner:
         yield doc.Fold(title, inner)
+
+
+def render_page(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:
+    """The page, ending in a newline.
+
+    A figure without a plot is left out, and so is one that the page draws.
+    """
+    environment = Environment(
+        loader=PackageLoader("xttsbench.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.tests["a"] = lambda block, name: type(block).__name__ == name
+    environment.filters["part"] = part
+    drawn = _holds_a_time_line(document.blocks)
+    scripts = (_text("templates/page.js"), *((_uplot(), _text("templates/timeline.js")) if drawn else ()))
+    return environment.get_template("report.html.j2").render(
+        headline=document.headline,
+        blocks=document.shown(view, figures=plots),
+        plots={name: partial(inline, name, image) for name, image in plots.items()},
+        scripts=scripts,
+        styles=_text("assets/uPlot.min.css") if drawn else "",
+        part_names=PARTS,
+        script_hashes=Markup(" ".join(f"'sha256-{_digest(script)}'" for script in scripts)),
+        not_measured=NOT_MEASURED,
+        part_colors=PART_COLORS,
+        severity_colors=SEVERITY_COLORS,
+    )
+
+
+def _holds_a_time_line(blocks: Sequence[Block]) -> bool:
+    return any(
+        isinstance(one, TimeLine) or (isinstance(one, Section) and _holds_a_time_line(one.blocks)) for one in blocks
+    )
+
+
+def _text(name: str) -> Markup:
+    """A script or a style sheet of this package: not from outside, so it is not escaped."""
+    return Markup(files("xttsbench.reporting").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _uplot() -> Markup:
+    """UPlot with the notice that its licence asks for in each copy."""
+    return Markup(f"/*!\n{_text('assets/uPlot-LICENSE')}*/\n{_text('assets/uPlot.iife.min.js')}")
+
+
+def _digest(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()
+
+
+_FILE_ONLY: Final = re.compile(
+    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTALL
+)
+_BETWEEN: Final = re.compile(r"> +<")
+_ROOT: Final = re.compile(r"<svg\b([^>]*?)(/?)>")
+_VIEW: Final = re.compile(r'viewBox="[-\d. ]+"')
+_IDENTIFIER: Final = re.compile(r"""(\bid="|\bxlink:href="#|url\(#)""")
+_COLOR: Final = re.compile(r"\b(fill|stroke): (#[0-9a-f]{6})\b")
+_THEMED: Final = {
+    INK: "var(--ink)",
+    "#000000": "var(--ink)",
+    SOFT: "var(--soft)",
+    GRID: "var(--rule)",
+    "#ffffff": "var(--page)",
+    "#0072b2": "var(--better)",
+    "#d0d4d9": "var(--rule)",
+}
+"""Colour on white to what it is in both themes; the others are seen on either ground."""
+
+
+def inline(name: str, svg: bytes, caption: str) -> Markup:
+    """The plot as an element of the page.
+
+    The name has lower-case letters, digits and hyphens; the caption is what a screen reader says.
+    """
+    text = _BETWEEN.sub("><", " ".join(_FILE_ONLY.sub("", svg.decode()).split()))
+    text = _IDENTIFIER.sub(lambda found: f"{found[1].removeprefix('xlink:')}{name}-", text)
+    text = _COLOR.sub(lambda found: f"{found[1]}: {_THEMED.get(found[2], found[2])}", text)
+    view = _VIEW.search(text)
+    root = f'<svg class="plot" role="img" aria-label="{escape(caption)}" {view[0] if view else ""}'
+    return Markup(_ROOT.sub(lambda found: f"{root}{found[2]}>", text, count=1))
+
+
+def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Write ``report.json``, ``plots/*.png`` and ``*.svg``, ``report.md`` and ``report.html``.
+
+    Returns:
+        What could not be made, one sentence each; empty where everything was.
+
+    Raises:
+        OSError: the directory cannot be written; whatever stood there before is whole.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    atomic_write(directory / "report.json", to_json(report).encode())
+    scene, warnings = _stage(report, trials)
+    images = _write_plots(directory / "plots", report, scene, warnings)
+    pages: dict[str, Callable[[], str]] = {
+        "report.md": lambda: markdown.render(report_document(report), plots=tuple(images)),
+        "report.html": lambda: render_page(page_document(report, scene), images),
+    }
+    for name, serialize in pages.items():
+        try:
+            page = serialize().encode()
+        except Exception as error:  # whatever is wrong with a page, the record stands
+            warnings.append(f"{name} was not written: {type(error).__name__}: {error}")
+        else:
+            atomic_write(directory / name, page)
+    return tuple(warnings)
+
+
+def to_json(report: Report) -> str:
+    """``report.json``: the record in its own order, indented, with a newline at the end."""
+    return report.model_dump_json(indent=2) + "\n"
+
+
+def _stage(report: Report, trials: Sequence[TrialRecord]) -> tuple[Scene | None, list[str]]:
+    """What is drawn from; ``None`` and the reason where the steps cannot be read."""
+    try:
+        return stage(report, trials), []
+    except Exception as error:
+        return None, [f"no plot was drawn: {type(error).__name__}: {error}"]
+
+
+def _write_plots(folder: Path, report: Report, scene: Scene | None, warnings: list[str]) -> dict[str, bytes]:
+    """Draw and write each plot by itself; what went wrong is added to ``warnings``.
+
+    Returns:
+        The SVGs of the plots that show something, by name.
+    """
+    if scene is None:
+        return {}
+    try:
+        from xttsbench.reporting import plots  # not at the top: Matplotlib is large, and the trials are over by now
+    except Exception as error:
+        warnings.append(f"no plot was drawn: {type(error).__name__}: {error}")
+        return {}
+    folder.mkdir(exist_ok=True)
+    images: dict[str, bytes] = {}
+    for name in figures(report):
+        try:
+            plot = plots.draw_one(name, scene)
+        except Exception as error:  # Matplotlib raises what it likes; one plot must not cost the others
+            warnings.append(f"plots/{name} was not drawn: {type(error).__name__}: {error}")
+            continue
+        atomic_write(folder / f"{name}.png", plot.png)
+        atomic_write(folder / f"{name}.svg", plot.svg)
+        if plot.says:
+            images[name] = plot.svg
+    return images

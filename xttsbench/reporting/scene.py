@@ -1,13 +1,15 @@
-"""What all plots draw from: the report, and the steps of each process as NumPy arrays in seconds.
+"""What all plots draw from: the report, and the steps of each process as NumPy arrays in seconds; and as tables.
 
 Time zero is a process's first step. A column that the trial did not record becomes NaN (or ``None`` for a whole
 optional quantity), never 0. Compared configurations stand beside one another over the same time, one process of each
-from the same repeat (:func:`side_runs`), with the utilization that the table of the comparison has.
+from the same repeat (:func:`side_runs`), with the utilization that the table of the comparison has. The page draws the
+steps of one process itself (:func:`time_line`): of many the fastest and the slowest of each of some thousand stretches
+are kept, so that no stall is lost from the picture; the sums up to each kept step are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -16,10 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xttsbench.analysis.readings import trace
-from xttsbench.analysis.steps import steady, steps_of
+from xttsbench.analysis.rhythm import autocorrelation, periodogram, varies
+from xttsbench.analysis.steps import Steps, steady, steps_of
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment, TrialRecord
-from xttsbench.reporting.groups import Group, compares, groups, of_verdict, trials_of
+from xttsbench.reporting import units
+from xttsbench.reporting.document import NOT_MEASURED, Block, Column, Table, table
+from xttsbench.reporting.sections import Group, compares, figures_of, groups, of_verdict, trials_of
 from xttsbench.reporting.words import ARM_COLORS, SERIES_COLORS, plain
 
 FloatArray = NDArray[np.float64]
@@ -231,3 +236,239 @@ def _sampled(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
             middles.append((window + 0.5) * window_s)
             means.append(float(share[inside].mean()))
     return np.array(middles), np.array(means)
+
+
+MOST_STRETCHES: Final = 4_000
+"""Twice as many steps are drawn at most: about the points of a wide screen."""
+_ROWS: Final = 24
+_WINDOWS: Final = 200
+_STEPS_PER_WINDOW: Final = 4
+_MOST_SAMPLES: Final = 2_000
+PARTS: Final = {"input": "waiting for input", "compile": "tracing and compiling", "host": "work between steps"}
+"""Part of a step's wall time to what it is; the rest of it is the step itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A share of time in use: its name, and points of time (seconds) with shares (0..1)."""
+
+    name: str
+    t_s: tuple[float, ...]
+    share: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLine(Block):
+    """What a script draws, and the same in a table.
+
+    Attributes:
+        data: ``n`` (number of a step), ``t`` (its end, seconds from the first one's start), ``wall`` and the parts of
+            it in seconds, ``waited`` (sum of the waits so far), ``compiled`` (numbers of the steps that traced or
+            compiled), ``warm`` (end of the warm-up), ``use`` (shares of time in use) and ``use_of`` (of what).
+    """
+
+    caption: str
+    parts: tuple[str, ...]
+    data: Mapping[str, object]
+    table: Table
+
+
+def time_line(scene: Scene | None) -> TimeLine | None:
+    """The time line of the process with the most steady steps; ``None`` where there are no steps."""
+    if scene is None or scene.main is None or scene.record is None:
+        return None
+    segment = scene.record.segment("as_is")
+    if segment is None:
+        return None
+    series, steps = scene.main, steps_of(segment.model_copy(update={"warmup_steps": 0}))
+    count, parts = series.wall_s.size, _parts(segment, steps)
+    kept = extremes(series.wall_s, MOST_STRETCHES)
+    compiled = np.flatnonzero(steps.compiling) + 1
+    use_of, uses = _uses(scene, series)
+    waited = np.cumsum(parts["input"]) if "input" in parts else None
+    data: dict[str, object] = {
+        "n": (kept + 1).tolist(),
+        "t": _rounded(series.end_s[kept]),
+        "wall": _short(series.wall_s[kept]),
+        **{name: _short(seconds[kept]) for name, seconds in parts.items()},
+        "waited": None if waited is None else _rounded(waited[kept]),
+        "compiled": compiled[:MOST_STRETCHES].tolist(),
+        "warm": round(float(series.end_s[series.steady_from - 1]), 6) if 0 < series.steady_from < count else 0.0,
+        "use_of": use_of,
+        "use": [{"name": use.name, "t": _rounded(use.t_s), "share": _short(use.share)} for use in uses],
+    }
+    said = f"{count:,} steps of process {series.label}, one after the other"
+    if kept.size < count:
+        said += f"; drawn are the fastest and the slowest of every {-(-count // MOST_STRETCHES):,}"
+    return TimeLine(f"{said}.", tuple(parts), data, _table(series, parts, compiled, uses))
+
+
+def _parts(segment: Segment, steps: Steps) -> dict[str, FloatArray]:
+    """Seconds of each step by part, as far as they were recorded."""
+    known = segment.columns
+    found: dict[str, FloatArray] = {}
+    if "wait_ns" in known:
+        found["input"] = np.maximum(steps.wait_s, 0.0)
+    if "step_ns" in known and steps.compiling.any():
+        found["compile"] = steps.compile_s
+    if "wait_ns" in known and "step_ns" in known:
+        found["host"] = np.maximum(steps.wall_s - steps.pause_s - steps.wait_s - steps.step_s, 0.0)
+    return found
+
+
+def _uses(scene: Scene, series: StepSeries) -> tuple[str, tuple[Use, ...]]:
+    """The best account of utilization that there is: emulated accelerator, GPU, else the processors."""
+    record = scene.record
+    window_s = max(float(series.end_s[-1]) / _WINDOWS, _STEPS_PER_WINDOW * float(series.wall_s.mean()))
+    if record is None or window_s <= 0:
+        return "", ()
+    if series.accelerator_s is not None:
+        return "EMULATED accelerator in use", (_use("emulated accelerator", series, series.accelerator_s, window_s),)
+    gpus = []
+    for gpu in record.readings.gpus:
+        t_s = (np.array(gpu.utilization_t_ns, dtype=np.int64) - series.zero_ns) / 1e9
+        during = np.flatnonzero((t_s >= 0) & (t_s <= series.end_s[-1]))[:: max(1, t_s.size // _MOST_SAMPLES)]
+        if during.size:
+            share = np.array(gpu.utilization)[during]
+            gpus.append(Use(f"GPU {gpu.index} {gpu.name}", tuple(t_s[during]), tuple(share)))
+    if gpus:
+        return "GPU in use, as the driver samples it", tuple(gpus)
+    if record.devices is None or not np.isfinite(series.cpu_s).all():
+        return "", ()
+    of = f"{record.devices.cpus} processors" if record.devices.cpus != 1 else "the processor"
+    return f"{of} in use by the process", (_use(of, series, series.cpu_s / record.devices.cpus, window_s),)
+
+
+def _use(name: str, series: StepSeries, busy_s: FloatArray, window_s: float) -> Use:
+    t_s, share = trace(series.end_s, busy_s, window_s=window_s)
+    return Use(name, tuple(t_s), tuple(share))
+
+
+def _table(
+    series: StepSeries, parts: Mapping[str, FloatArray], compiled: NDArray[np.int64], uses: Sequence[Use]
+) -> Table:
+    """Stretches of equally many steps."""
+    count = series.wall_s.size
+    edges = np.unique(np.linspace(0, count, min(_ROWS, count) + 1).astype(int))
+    rows = []
+    for low, high in pairwise(edges):
+        wall = series.wall_s[low:high]
+        begin, end = series.end_s[low] - series.wall_s[low], series.end_s[high - 1]
+        shares = [units.percent(float(seconds[low:high].sum() / wall.sum())) for seconds in parts.values()]
+        rows.append(
+            (
+                f"{low + 1:,} to {high:,}" if high - low > 1 else f"{high:,}",
+                units.duration(float(begin)),
+                units.duration(float(wall.mean())),
+                units.duration(float(wall.max())),
+                *shares,
+                f"{int(((compiled > low) & (compiled <= high)).sum()):,}",
+                *(_mean_use(use, float(begin), float(end)) for use in uses),
+            )
+        )
+    heads = ("from", "mean step", "slowest", *(PARTS[name] for name in parts), "compilations")
+    return table(("steps", *(Column(name, numeric=True) for name in (*heads, *(use.name for use in uses)))), rows)
+
+
+def _mean_use(use: Use, begin_s: float, end_s: float) -> str:
+    inside = [share for t_s, share in zip(use.t_s, use.share, strict=True) if begin_s <= t_s <= end_s]
+    return units.percent(float(np.mean(inside))) if inside else NOT_MEASURED
+
+
+def _short(values: Sequence[float] | FloatArray) -> list[float]:
+    """Four significant digits."""
+    return [float(f"{value:.4g}") for value in values]
+
+
+def _rounded(values: Sequence[float] | FloatArray) -> list[float]:
+    """To the microsecond."""
+    return [round(float(value), 6) for value in values]
+
+
+_NAMED: Final = {0.0: "fastest", 0.5: "median", 1.0: "slowest"}
+_QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+_LAGS: Final = 50
+_PERIODS: Final = 12
+_STRETCHES: Final = 12
+
+
+def table_of(name: str, scene: Scene) -> Table | None:
+    """The data of a plot of that name; ``None`` where a table beside it has them, or there are none."""
+    if name == "distribution":
+        return _distribution(scene)
+    wall = np.empty(0) if scene.main is None else scene.main.steady_wall_s
+    if name in ("autocorrelation", "periodogram"):
+        if wall.size <= _PERIODS or not varies(wall):
+            return None
+        return _autocorrelation(wall) if name == "autocorrelation" else _periodogram(wall)
+    for group in groups(scene.report):
+        if name == list(figures_of(group))[1] and (runs := side_runs(group, scene)):
+            return _traces(runs)
+    return None
+
+
+def _numbers(first: str, *others: str) -> tuple[Column, ...]:
+    return Column(first), *(Column(name, numeric=True) for name in others)
+
+
+def _distribution(scene: Scene) -> Table | None:
+    """Quantiles of the step time, a row for each process."""
+    steps = [series for series in scene.series if series.steady_wall_s.size]
+    columns = _numbers("process", "steps", *(_NAMED.get(share, f"{100 * share:g} %") for share in _QUANTILES))
+    rows = [
+        (
+            series.label,
+            f"{series.steady_wall_s.size:,}",
+            *(units.duration(float(value)) for value in np.quantile(series.steady_wall_s, _QUANTILES)),
+        )
+        for series in steps
+    ]
+    return table(columns, rows) if rows else None
+
+
+def _autocorrelation(wall_s: FloatArray) -> Table:
+    values = autocorrelation(wall_s, min(_LAGS, wall_s.size // 4))
+    band = 1.96 / np.sqrt(wall_s.size)
+    rows = [(f"{lag}", f"{value:.3f}", "yes" if abs(value) > band else "no") for lag, value in enumerate(values)]
+    return table(_numbers("lag, steps", "autocorrelation", "beyond white noise (95 %)"), rows)
+
+
+def _periodogram(wall_s: FloatArray) -> Table:
+    """The periods with most power."""
+    found = periodogram(wall_s)
+    strongest = np.argsort(-found.power)[:_PERIODS]
+    rows = [
+        (
+            units.number(float(1 / found.frequency[at])),
+            f"{found.power[at]:.2e}",
+            f"{found.null[at]:.2e}",
+            "yes" if found.power[at] > found.threshold[at] else "no",
+        )
+        for at in strongest
+    ]
+    return table(_numbers("period, steps", "power, s²", "expected of red noise", "above the 1 % line"), rows)
+
+
+def _traces(runs: tuple[SideRun, ...]) -> Table:
+    """The step time and the utilization of each configuration over stretches of the longest one's time."""
+    span_s = max(float(run.series.end_s[-1]) for run in runs)
+    edges = np.linspace(0.0, span_s, _STRETCHES + 1)
+    heads = [f"{run.arm.id}: {what}" for run in runs for what in ("mean step", "utilization")]
+    columns = [list(_stretches(run, edges)) for run in runs]
+    rows = []
+    for place, (low, high) in enumerate(pairwise(edges)):
+        cells = [cell for column in columns for cell in column[place]]
+        rows.append((f"{low:.1f} to {high:.1f} s", *cells))
+    return table(_numbers("since the first step", *heads), rows)
+
+
+def _stretches(run: SideRun, edges: FloatArray) -> Iterator[tuple[str, str]]:
+    """Mean step time and utilization in each stretch."""
+    end_s, wall_s = run.series.end_s, run.series.wall_s
+    t_s, share = utilization(run, float(edges[1] - edges[0]))
+    known = bool(run.arm.utilization_of)
+    for low, high in pairwise(edges):
+        steps = wall_s[(end_s > low) & (end_s <= high)]
+        used = share[(t_s > low) & (t_s <= high)]
+        mean = units.duration(float(steps.mean())) if steps.size else "no step ended"
+        yield mean, units.percent(float(used.mean())) if known and used.size else NOT_MEASURED

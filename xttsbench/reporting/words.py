@@ -232,7 +232,6 @@ ARM_COLORS: Final = {
     "plain": "#999999",
     "ended": "#D0D4D9",
 }
-"""Tone of a compared configuration (see :class:`~xttsbench.reporting.sections.arms.Row`) to its colour; ``again`` is a
-lighter baseline."""
+"""Tone of a :class:`~xttsbench.reporting.document.Row` to its colour; ``again`` is a lighter baseline."""
 
 SEVERITY_COLORS: Final = {"critical": "#D55E00", "warning": "#E69F00", "info": "#56B4E9"}

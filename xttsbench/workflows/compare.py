@@ -19,10 +19,9 @@ from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
 from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import markdown
-from xttsbench.reporting.sections.arms import spoken
-from xttsbench.reporting.sections.compare import comparison_document, to_junit
+from xttsbench.reporting.page import to_json
+from xttsbench.reporting.sections.compare import comparison_document, spoken, to_junit
 from xttsbench.reporting.units import percent, ratio_interval
-from xttsbench.reporting.write import to_json
 from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, NOTHING
 from xttsbench.workflows.reports.parts import unread
 from xttsbench.workflows.sides import Runs, Side, compare_pairs, measured_of, pair_arms, read_side, runs_of, same_run

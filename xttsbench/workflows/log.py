@@ -37,8 +37,8 @@ from xttsbench.records.machine import (
 )
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.monitoring import figures, monitored_document, table_of
 from xttsbench.reporting.screen import numbered
+from xttsbench.reporting.sections.brief import figures, monitored_document, table_of
 from xttsbench.reporting.words import cell
 
 STDOUT: Final = "-"
@@ -198,8 +198,8 @@ def write_page(log: Path) -> Page:
     read = {name: values for name, values in columns.items() if not np.isnan(values).all()}
     record = _record(log, table, read)
     # Here and not above: Matplotlib is large.
-    from xttsbench.reporting import html
-    from xttsbench.reporting.plots.figure import draw_panels
+    from xttsbench.reporting.page import render_page
+    from xttsbench.reporting.plots import draw_panels
 
     images, drawn = {}, []
     for name, (title, panels) in figures(read).items():
@@ -208,7 +208,7 @@ def write_page(log: Path) -> Page:
     document = monitored_document(record, drawn, _users(table))
     file = log.with_suffix(".html")
     try:
-        atomic_write(file, html.render(document, images).encode())
+        atomic_write(file, render_page(document, images).encode())
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}. Copy the log to where it can.") from error
     return Page(record, document, file)

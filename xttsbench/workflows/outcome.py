@@ -198,7 +198,7 @@ def finish(run: Recorded) -> Outcome:
     """Write the report of a run of any kind, with what else it leaves, and say how it ended."""
     report = report_of(run)
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
-    from xttsbench.reporting.write import write_run
+    from xttsbench.reporting.page import write_run
 
     warnings = write_run(run.directory, report, run.trials)
     if run.plan.kind == "sweep":

@@ -316,7 +316,7 @@ def _session(
     trials, lines = [*earlier, trained.record], [*before, *session.lines]
     report = assemble_train(plan, machine, trials, lines, setup)
     # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.
-    from xttsbench.reporting.write import write_run
+    from xttsbench.reporting.page import write_run
 
     warnings = write_run(directory, report, trials)
     code, message = judge_training(trained, report)

@@ -29,8 +29,8 @@ from xttsbench.findings.registry import rules
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.reporting.page import to_json
 from xttsbench.reporting.sections.summary import MOST_LINES
-from xttsbench.reporting.write import to_json
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run
 
@@ -297,7 +297,7 @@ def printed(*arguments: object) -> str:
 
 
 def test_one_line_one_screen_or_everything_is_printed(before: Path, slower: Path, monkeypatch) -> None:
-    monkeypatch.setattr("xttsbench.reporting.write._write_plots", lambda *_: {})
+    monkeypatch.setattr("xttsbench.reporting.page._write_plots", lambda *_: {})
     for command in (("report", before), ("compare", before, slower)):
         line, screen, more, everything = (printed(*command, *option) for option in (["-q"], [], ["-v"], ["-vv"]))
         assert len(line.splitlines()) == 1 < len(screen.splitlines()) <= MOST_LINES

@@ -24,11 +24,10 @@ from tests.unit.reporting.sections.test_summary import (
     stored,
 )
 from xttsbench.records.report import Report
-from xttsbench.reporting import html, markdown, units
+from xttsbench.reporting import markdown, units
 from xttsbench.reporting.document import View
-from xttsbench.reporting.groups import compares
-from xttsbench.reporting.page import page_document
-from xttsbench.reporting.sections import answer
+from xttsbench.reporting.page import page_document, render_page
+from xttsbench.reporting.sections import answer, compares
 from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.words import SAME_DATA, part
 
@@ -54,7 +53,7 @@ def numbers(value: Any) -> Iterator[float]:
 def outputs(report: Report) -> dict[str, str]:
     """What people read, as plain words, by where they read it."""
     document = report_document(report, "reports/one")
-    page = html.render(page_document(report), {})
+    page = render_page(page_document(report), {})
     body = re.sub(r"<(style|script).*?</\1>", " ", page, flags=re.DOTALL)
     return {
         **{f"console, {view.name}": flat(screen(report, width=400, view=view)) for view in View},

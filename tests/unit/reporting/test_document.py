@@ -29,7 +29,7 @@ from xttsbench.reporting.document import (
     View,
     table,
 )
-from xttsbench.reporting.groups import groups, trials_of
+from xttsbench.reporting.sections import groups, trials_of
 from xttsbench.reporting.words import PART_COLORS
 
 HEAD = Headline("diagnose", "x", "input", "It waits.", view=View.SUMMARY)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
 
-from tests.unit.reporting.conftest import estimate, sections
+import pytest
+
+from tests.unit.reporting.conftest import Run, estimate, one, sections
 from xttsbench.findings.registry import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
-from xttsbench.reporting import plots
+from xttsbench.reporting import page, plots
 from xttsbench.reporting.document import Code, Fact, Facts, Figure, Finding, Fold, Section, Table
-from xttsbench.reporting.html import inline
-from xttsbench.reporting.page import Tiles, machine, page_document
+from xttsbench.reporting.page import Tiles, inline, machine, page_document, render_page
+from xttsbench.reporting.plots import target
 from xttsbench.reporting.scene import stage
-from xttsbench.reporting.words import INK
+from xttsbench.reporting.sections import CAPTIONS, unmeasured
+from xttsbench.reporting.words import INK, plain
 
 
 def figures(report: Report) -> dict[str, str]:
@@ -142,3 +151,219 @@ def test_a_real_plot_has_every_identifier_that_it_names_and_no_ink_of_one_theme(
     assert INK not in drawn
     assert "var(--ink)" in drawn
     assert not re.search(r"xmlns|xlink|<!|<\?|http", drawn)
+
+
+_VOID = {"meta"}
+
+
+def serialize(report: Report, plots: dict[str, bytes]) -> str:
+    return render_page(page_document(report), plots)
+
+
+def with_steps(run: Run) -> str:
+    return render_page(page_document(run.report, stage(*run)), {})
+
+
+class _Page(HTMLParser):
+    """Collects text and elements, and checks that the elements nest."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(page)
+        self.words = " ".join(" ".join(self.text).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            if "type" not in self.elements[-1][1]:
+                self.scripts.append(data)
+        elif self.open and self.open[-1] != "style":
+            self.text.append(data)
+
+
+def test_the_page_is_self_contained_and_runs_no_script_but_its_own(every_run) -> None:
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    for name, run in every_run.items():
+        text = render_page(page_document(run.report, stage(*run)), {"timeline": svg})
+        page = _Page(text)
+        assert page.open == [], name
+        assert not re.search(r"https?://|url\((?!#)|@import", re.sub(r"(?s)<script>.*?</script>", "", text)), name
+        (policy,) = [attributes["content"] for _, attributes in page.elements if "http-equiv" in attributes]
+        assert policy is not None
+        assert policy.startswith("default-src 'none'; "), name
+        assert b"Permission is hereby granted" in text.encode() or "uPlot" not in text, name
+        allowed = re.findall(r"'sha256-([^']+)'", policy)
+        assert allowed == [b64encode(sha256(script.encode()).digest()).decode() for script in page.scripts], name
+        identifiers = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+        for tag, attributes in page.elements:
+            assert tag not in {"link", "iframe", "object", "form"}, name
+            assert not [key for key in attributes if key.startswith("on")], name
+            assert (attributes.get("src") or "data:").startswith("data:"), name
+            assert (attributes.get("href") or "#finding-1")[1:] in {*identifiers, "finding-1"}, name
+
+
+def test_what_a_page_says_of_hostile_names_runs_nothing(hostile, starving) -> None:
+    assert _Page(with_steps(hostile)).scripts == _Page(with_steps(starving)).scripts
+
+
+def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
+    for name, (report, _) in every_run.items():
+        words = _Page(serialize(report, {})).words
+        for finding in report.findings:
+            assert plain(finding.title) in words, name
+            assert finding.rule in words, name
+        for fact in (fact for found in unmeasured(report) for fact in one(found, Facts).facts):
+            assert f"{fact.label} {fact.value}" in words, name
+
+
+def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
+    words = _Page(serialize(starving.report, {})).words
+    body = words[words.index("input : The step waits") :]
+    assert body.index("Probability over 99 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
+    assert "unattributed 390 µs 1.1 %" in body
+
+
+def test_the_bar_has_the_shares_of_the_parts(starving) -> None:
+    elements = _Page(serialize(starving.report, {})).elements
+    shares = [
+        float(re.fullmatch(r"width: ([\d.]+)%", attributes["style"])[1])
+        for tag, attributes in elements
+        if tag == "div" and "style" in attributes
+    ]
+    assert abs(sum(shares) - 100) < 0.01
+    assert abs(shares[0] - 52.3) < 0.2
+
+
+def test_a_null_is_not_measured(empty) -> None:
+    words = _Page(serialize(empty.report, {})).words
+    assert "step time, mean not measured: the target raised ValueError at step 0" in words
+
+
+def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None:
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    drawn = dict.fromkeys(("arms-modes-real-device", "traces-modes-real-device", "timeline"), svg)
+    page = _Page(serialize(comparing.report, drawn))
+    places = [
+        page.words.index(word)
+        for word in (
+            "run loaders Emulated accelerator, 10 ms a step: packed is 5.71x",
+            "REFUSED: tf_fast",
+            "loaders: EMULATED accelerator, 10 ms a step configuration utilization",
+            "packed 94.3 % 93.4 to 95.3 10.6 ms 10.3 to 10.9",
+            "modes: REAL device configuration",
+            "Not measured the time of a step",
+        )
+    ]
+    assert places == sorted(places)
+    plots = [attributes for tag, attributes in page.elements if tag == "svg" and attributes.get("class") == "plot"]
+    assert [attributes["aria-label"] for attributes in plots] == [
+        "Throughput of each configuration, modes: REAL device",
+        "Utilization and step time, modes: REAL device",
+    ]
+    for absent in ("undecided :", "Probability", "Where the time", "Findings", "In time"):
+        assert absent not in page.words
+
+
+def test_the_rows_of_a_comparison_are_told_apart_and_dead_arms_have_no_bar(comparing) -> None:
+    elements = _Page(serialize(comparing.report, {})).elements
+    rows = [attributes["class"] for tag, attributes in elements if tag == "tr" and "class" in attributes]
+    assert rows == ["baseline", "faster", "slower", "ended", "ended", "again", "baseline", "faster"]
+    meters = [attributes["style"] for tag, attributes in elements if tag == "span" and "style" in attributes]
+    assert meters[:2] == ["width: 16.5%", "width: 94.3%"]
+    assert len(meters) == 6
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_everything_is_written_and_the_same_record_gives_the_same_bytes(tmp_path: Path, starving) -> None:
+    assert page.write_run(tmp_path / "a", *starving) == ()
+    assert page.write_run(tmp_path / "b", *starving) == ()
+    first, second = files(tmp_path / "a"), files(tmp_path / "b")
+    expected = {f"plots/{name}.{suffix}" for name in CAPTIONS for suffix in ("png", "svg")}
+    assert set(first) == expected | {"report.json", "report.md", "report.html"}
+    assert first == second
+    for name in CAPTIONS:
+        assert first[f"plots/{name}.png"].startswith(b"\x89PNG")
+        assert b"</svg>" in first[f"plots/{name}.svg"]
+
+
+def test_a_comparison_writes_its_plots_and_the_same_bytes_again(tmp_path: Path, comparing) -> None:
+    assert page.write_run(tmp_path / "a", *comparing) == ()
+    first = files(tmp_path / "a")
+    groups = ("loaders-emulated-accelerator-10-ms-a-step", "modes-real-device")
+    assert set(first) == {"report.json", "report.md", "report.html"} | {
+        f"plots/{kind}-{group}.{suffix}" for kind in ("arms", "traces") for group in groups for suffix in ("png", "svg")
+    }
+    again = plots.draw_one(f"arms-{groups[0]}", stage(*comparing))
+    assert (first[f"plots/arms-{groups[0]}.png"], first[f"plots/arms-{groups[0]}.svg"]) == (again.png, again.svg)
+
+
+def test_a_plot_that_shows_nothing_is_on_no_page(tmp_path: Path, empty) -> None:
+    assert page.write_run(tmp_path, *empty) == ()
+    written = files(tmp_path)
+    assert "plots/distribution.png" in written
+    assert b"plots/" not in written["report.md"]
+    assert b"<img" not in written["report.html"]
+
+
+def test_hostile_arms_write_nothing_outside_the_directory(tmp_path: Path, hostile_arms) -> None:
+    assert page.write_run(tmp_path / "deep" / "run", *hostile_arms) == ()
+    written = {name for name in files(tmp_path) if not name.startswith("deep/run/")}
+    assert written == set()
+    plots = list((tmp_path / "deep" / "run" / "plots").iterdir())
+    assert len(plots) == 8
+    assert not [path for path in plots if path.suffix == ".svg" and b"<script" in path.read_bytes()]
+
+
+def test_the_json_is_the_record_again(tmp_path: Path, hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_write_plots", lambda *_: {})
+    page.write_run(tmp_path, *hostile)
+    text = (tmp_path / "report.json").read_text(encoding="utf-8")
+    assert text.endswith("}\n")
+    assert list(Report.model_validate_json(text).model_dump()) == list(Report.model_fields)
+    assert Report.model_validate_json(text).verdict == hostile.report.verdict
+
+
+def test_a_plot_that_fails_costs_a_warning_only(tmp_path: Path, starving, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(scene: object) -> None:
+        raise RuntimeError("no font")
+
+    monkeypatch.setitem(target.DRAWERS, "timeline", fail)
+    warnings = page.write_run(tmp_path, *starving)
+    assert warnings == ("plots/timeline was not drawn: RuntimeError: no font",)
+    written = files(tmp_path)
+    assert "plots/timeline.png" not in written
+    assert {"report.json", "report.html", "plots/distribution.svg"} <= set(written)
+    assert b"timeline.png" not in written["report.md"]
+
+
+def test_a_page_that_fails_costs_a_warning_only(tmp_path: Path, empty, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise KeyError("template")
+
+    monkeypatch.setattr(page, "render_page", fail)
+    (warning,) = page.write_run(tmp_path, *empty)
+    assert warning.startswith("report.html was not written: KeyError")
+    assert {"report.json", "report.md"} <= set(files(tmp_path))
+
+
+def test_importing_the_exporters_imports_neither_matplotlib_nor_tensorflow() -> None:
+    code = (
+        "import sys, xttsbench.reporting.page, xttsbench.reporting.console; "
+        "print([name for name in ('matplotlib', 'tensorflow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -12,11 +12,18 @@ import pytest
 from tests.unit.reporting.conftest import Run, eager_run, sections, segment, starving_run, trial, words
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import Figure, Table
-from xttsbench.reporting.groups import figures_of, groups
-from xttsbench.reporting.html import render
-from xttsbench.reporting.page import page_document
-from xttsbench.reporting.scene import Scene, extremes, from_segment, stage
-from xttsbench.reporting.timeline import MOST_STRETCHES, TimeLine, table_of, time_line
+from xttsbench.reporting.page import page_document, render_page
+from xttsbench.reporting.scene import (
+    MOST_STRETCHES,
+    Scene,
+    TimeLine,
+    extremes,
+    from_segment,
+    stage,
+    table_of,
+    time_line,
+)
+from xttsbench.reporting.sections import figures_of, groups
 
 
 def test_columns_become_seconds_from_the_first_step() -> None:
@@ -83,7 +90,7 @@ def many(steps: int) -> Run:
 
 def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
     found = drawn(starving)
-    data = embedded(render(page_document(starving.report, stage(*starving)), {}))
+    data = embedded(render_page(page_document(starving.report, stage(*starving)), {}))
     assert found.parts == ("input", "host")
     assert data["n"] == list(range(1, 401))
     wall = np.diff([0.0, *data["t"]])
@@ -126,7 +133,7 @@ def test_of_many_steps_the_extremes_are_kept_and_the_sums_stay_exact() -> None:
     assert isinstance(times, list)
     assert abs(waited[-1] - sum(run.trials[0].segments[0].columns["wait_ns"]) / 1e9) < 1e-5
     assert abs(times[-1] - wall.sum()) < 1e-5
-    page = render(page_document(run.report, stage(*run)), {})
+    page = render_page(page_document(run.report, stage(*run)), {})
     assert len(page.encode()) < 2_000_000
     assert "drawn are the fastest and the slowest of every 25" in page
 
@@ -165,14 +172,14 @@ def test_the_driver_s_samples_of_a_gpu_come_before_the_processor() -> None:
 def test_without_steps_there_is_no_time_line(empty) -> None:
     assert time_line(stage(*empty)) is None
     assert time_line(None) is None
-    assert "uPlot" not in render(page_document(empty.report, stage(*empty)), {})
+    assert "uPlot" not in render_page(page_document(empty.report, stage(*empty)), {})
 
 
 def test_a_name_cannot_end_the_data(hostile) -> None:
     found = stage(*hostile)
     assert found.main is not None
     evil = replace(found, main=replace(found.main, label="</script><script>alert(1)</script>"))
-    page = render(page_document(hostile.report, evil), {})
+    page = render_page(page_document(hostile.report, evil), {})
     assert "<script>alert" not in page
     assert embedded(page)["n"][0] == 1
 

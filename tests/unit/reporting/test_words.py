@@ -25,9 +25,9 @@ from tests.unit.reporting.sections.test_compare import made as made_comparison
 from tests.unit.reporting.sections.test_summary import STORED, optimized, stored, undecided
 from xttsbench.cli.app import app
 from xttsbench.cli.read import Kind
-from xttsbench.reporting import console, html, markdown
+from xttsbench.reporting import console, markdown
 from xttsbench.reporting.document import Document, View
-from xttsbench.reporting.page import page_document
+from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections.compare import comparison_document
 from xttsbench.reporting.sections.report import report_document
@@ -100,7 +100,7 @@ def test_no_report_speaks_in_riddles(every_run: dict[str, Run]) -> None:
     made = {"optimized": optimized(), "undecided": undecided()} | {str(path): stored(path) for path in STORED}
     reports |= {name: Run(report, ()) for name, report in made.items()}
     for name, run in reports.items():
-        page = html.render(page_document(run.report, stage(*run)), {})
+        page = render_page(page_document(run.report, stage(*run)), {})
         for where, text in (*shown(report_document(run.report, "reports/one")), ("report.html", prose(page))):
             assert riddles(text) == [], (name, where)
 

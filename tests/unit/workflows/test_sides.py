@@ -11,7 +11,7 @@ import pytest
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Report, Variant, Verdict
-from xttsbench.reporting.write import to_json
+from xttsbench.reporting.page import to_json
 from xttsbench.workflows.reports.diagnose import GROUP, LABEL
 from xttsbench.workflows.sides import Side, kwargs_of, pair_arms, read_side, trials_of
 

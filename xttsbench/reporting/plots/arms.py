@@ -19,10 +19,10 @@ from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.report import Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
-from xttsbench.reporting.groups import Group
-from xttsbench.reporting.plots.figure import drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, words
 from xttsbench.reporting.scene import FloatArray, Scene, SideRun, extremes, has_samples, side_runs, utilization
-from xttsbench.reporting.sections.arms import result, tone
+from xttsbench.reporting.sections import Group
+from xttsbench.reporting.sections.compare import result, tone
 from xttsbench.reporting.words import ARM_COLORS, INK, SOFT, configuration
 
 _WIDE = 10.0

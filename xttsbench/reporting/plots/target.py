@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,8 +19,9 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
-from xttsbench.reporting.plots.figure import drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, words
 from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
+from xttsbench.reporting.sections import TRAINING
 from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
 from xttsbench.reporting.words import INK, PART_COLORS, SERIES_COLORS, SOFT
@@ -383,3 +387,14 @@ def _training_title(training: Training) -> str:
     fall = f": loss {losses[0]:.3g} to {losses[-1]:.3g}" if losses else ""
     held_out = f", held out {training.evaluations[-1].loss:.3g}" if training.evaluations else ""
     return f"{training.recipe}, {steps:,} steps{fall}{held_out}"
+
+
+DRAWERS: Final[dict[str, Callable[[Scene], Figure]]] = {
+    "attribution": draw_attribution,
+    "timeline": draw_timeline,
+    "distribution": draw_distribution,
+    "autocorrelation": draw_autocorrelation,
+    "periodogram": draw_periodogram,
+    TRAINING: draw_training,
+}
+"""Plot of one target to what draws it, in the order of :data:`xttsbench.reporting.sections.CAPTIONS`."""

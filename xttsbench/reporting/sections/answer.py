@@ -19,8 +19,7 @@ from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Finding, Report, Variant
 from xttsbench.reporting import units
-from xttsbench.reporting.groups import Group, compares, groups
-from xttsbench.reporting.sections import pipeline_of
+from xttsbench.reporting.sections import Group, compares, groups, pipeline_of
 from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.words import SAME_DATA, part, short_path
 

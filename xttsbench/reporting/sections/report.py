@@ -18,8 +18,18 @@ from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units, words
 from xttsbench.reporting.document import NOT_MEASURED, Fold, Section, View, folded
-from xttsbench.reporting.groups import compares, of_verdict, target_figures
-from xttsbench.reporting.sections import arms, cell, fixes, missing, pipeline, step, unmeasured
+from xttsbench.reporting.sections import (
+    cell,
+    compare,
+    compares,
+    fixes,
+    missing,
+    of_verdict,
+    pipeline,
+    step,
+    target_figures,
+    unmeasured,
+)
 from xttsbench.reporting.sections.answer import one_trial, unit
 from xttsbench.reporting.sections.summary import headline, summary
 from xttsbench.reporting.words import PART_COLORS, label, lock, part
@@ -41,13 +51,13 @@ def report_document(report: Report, place: str = "") -> doc.Document:
         blocks=(
             headline(report),
             *(doc.Callout(warning) for warning in report.warnings),
-            *arms.comparisons(report),
+            *compare.comparisons(report),
             *numbers(report, comparing=comparing),
             *where_time_goes(report, comparing=comparing),
             doc.Section(pipeline.TITLE, () if comparing else pipeline.blocks(report)),
             *(() if comparing else fixes.predictions(report)),
             *experiments(report),
-            *arms.ungrouped(report),
+            *compare.ungrouped(report),
             *fixes.section(report),
             *findings(report, comparing=comparing),
             *step.in_time(report, only_measured=comparing),
@@ -236,7 +246,7 @@ def details(report: Report, *, comparing: bool) -> Section:
         "Details",
         (
             *(_training(report.training) if report.training is not None else ()),
-            arms.in_full(report),
+            compare.in_full(report),
             Fold(pipeline.TITLE, ops, view=View.FULL) if comparing else Fold("", ()),
             _pairs("Pipeline", {} if ops else report.pipeline or {}),
             fixes.predictions_in_full(report),

@@ -21,8 +21,7 @@ from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.document import Headline, Paragraph, View
-from xttsbench.reporting.groups import Group, compares, groups
-from xttsbench.reporting.sections import answer, arms, cell, fixes, missing
+from xttsbench.reporting.sections import Group, answer, cell, compare, compares, fixes, groups, missing
 from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.step import costliest_line
 from xttsbench.reporting.words import LIKELY, configuration, part
@@ -383,9 +382,9 @@ def _group(group: Group, most: int) -> doc.Table:
                 cell(one.step_time_s, units.duration_bounds),
                 cell(one.utilization, units.percent_bounds),
                 doc.Cell("1") if one.role == "baseline" else cell(one.effect, units.ratio_bounds),
-                doc.Cell(arms.result(one)),
+                doc.Cell(compare.result(one)),
             ),
-            arms.tone(one),
+            compare.tone(one),
         )
         for one in best[:most]
     ]

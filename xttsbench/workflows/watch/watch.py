@@ -136,7 +136,7 @@ def finished(observer: Observer, run: Recorded) -> WatchSummary:
     record = observer.record()
     append_trial(run.directory, record)
     report = report_of_watched(replace(run, trials=(record,)))
-    from xttsbench.reporting.write import to_json
+    from xttsbench.reporting.page import to_json
 
     atomic_write(run.directory / "report.json", to_json(report).encode())
     return observer.summary(report)

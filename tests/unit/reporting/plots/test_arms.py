@@ -9,9 +9,9 @@ from matplotlib.text import Text
 
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.reporting import plots
-from xttsbench.reporting.groups import figures
-from xttsbench.reporting.plots import figure_of, stage
-from xttsbench.reporting.plots.figure import style
+from xttsbench.reporting.plots import figure_of, style
+from xttsbench.reporting.scene import stage
+from xttsbench.reporting.sections import figures
 from xttsbench.reporting.words import ARM_COLORS
 
 ARMS, TRACES = (f"{kind}-loaders-emulated-accelerator-10-ms-a-step" for kind in ("arms", "traces"))

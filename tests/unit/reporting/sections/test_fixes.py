@@ -14,10 +14,9 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report, Variant
-from xttsbench.reporting import console, html, markdown
+from xttsbench.reporting import console, markdown
 from xttsbench.reporting.document import Code, Facts, Fold, Paragraph, Section, Table, View
-from xttsbench.reporting.html import render
-from xttsbench.reporting.page import page_document
+from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.sections import fixes
 from xttsbench.reporting.sections.fixes import FixCard, as_cards
 from xttsbench.reporting.sections.report import report_document
@@ -88,7 +87,7 @@ def in_markdown(given: Report) -> str:
 
 
 def on_page(given: Report) -> str:
-    return html.render(report_document(given), {})
+    return render_page(report_document(given), {})
 
 
 def optimized(**fields: Any) -> Optimized:
@@ -368,7 +367,7 @@ def test_a_patch_is_there_to_be_copied() -> None:
     report = starving_run().report.model_copy(
         update={"fixes": (fix("best", "accepted", verified_speedup=estimate(1.4), chosen=True, patch=patch),)}
     )
-    page = render(page_document(report), {})
+    page = render_page(page_document(report), {})
     assert (
         '<pre class="copied" data-language="diff" tabindex="0">--- a\n+++ b\n-old\n+new &amp; &lt;b&gt;</pre>' in page
     )

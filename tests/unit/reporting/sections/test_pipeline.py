@@ -16,8 +16,7 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonF
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting.console import tree_lines
 from xttsbench.reporting.document import Lines
-from xttsbench.reporting.html import render
-from xttsbench.reporting.page import page_document
+from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.sections import pipeline as section
 from xttsbench.reporting.sections.answer import with_calls
 from xttsbench.reporting.sections.pipeline import Graph, as_graph, call, split
@@ -264,7 +263,7 @@ def test_the_op_that_the_model_names_is_marked_where_a_finding_agrees(starving) 
 
 
 def test_every_op_leads_to_its_row_with_line_and_findings(starving) -> None:
-    page = render(page_document(starving.report), {})
+    page = render_page(page_document(starving.report), {})
     for number in (1, 2, 3, 4):
         assert f'href="#op-{number}"' in page
         assert f'id="op-{number}"' in page

@@ -14,8 +14,7 @@ from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
 from xttsbench.reporting import console
 from xttsbench.reporting.document import View
-from xttsbench.reporting.groups import compares
-from xttsbench.reporting.sections import answer
+from xttsbench.reporting.sections import answer, compares
 from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.sections.summary import MOST_LINES, headline, refused
 from xttsbench.reporting.sections.summary import parity_sentences as sentences

@@ -49,7 +49,7 @@ def test_all_runs_are_tested(runs) -> None:
 
 @every_run
 def test_the_files_give_the_same_report_as_the_memory(build, runs, tmp_path: Path, name: str, monkeypatch) -> None:
-    monkeypatch.setattr("xttsbench.reporting.write.write_run", lambda *_: ())
+    monkeypatch.setattr("xttsbench.reporting.page.write_run", lambda *_: ())
     build.run_directory(tmp_path, *runs[name])
     assert rebuild(tmp_path).report.model_dump_json() == assemble(*runs[name]).model_dump_json()
 

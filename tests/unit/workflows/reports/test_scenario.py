@@ -185,7 +185,7 @@ def _rebuilt_without_pages(directory: Path):
     def write(folder, report, trials):
         (folder / "report.json").write_text(report.model_dump_json(indent=2) + "\n")
 
-    with patch("xttsbench.reporting.write.write_run", write):
+    with patch("xttsbench.reporting.page.write_run", write):
         return rebuild(directory)
 
 

@@ -6,7 +6,7 @@ from xttsbench.records.report import Attribution, Finding
 from xttsbench.records.watch import Stalls, WatchSummary
 from xttsbench.reporting.console import render
 from xttsbench.reporting.document import Bars, Section, View
-from xttsbench.reporting.sections.watch import watch_document
+from xttsbench.reporting.sections.brief import watch_document
 from xttsbench.workflows.watch.summary import judge, parse
 
 

@@ -9,7 +9,7 @@ from xttsbench.doctor import examine
 from xttsbench.records.machine import Examination, Machine
 from xttsbench.reporting import console
 from xttsbench.reporting.document import View
-from xttsbench.reporting.sections.doctor import doctor_document
+from xttsbench.reporting.sections.brief import doctor_document
 
 
 def made(machine: Machine) -> Examination:
