@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xttsbench.evidence.evidence import Evidence
-from xttsbench.findings.rule import Findings, cost_share, finding, is_main, most_costly, pace_share, rule
+from xttsbench.findings.rule import Findings, cost_share, is_main, most_costly, pace_share, rule
 from xttsbench.records.pipeline import every_op
 
 
@@ -28,10 +28,9 @@ def compressed_records(evidence: Evidence) -> Findings:
     if op is None or not is_main(evidence, op):
         return
     kind = " and ".join(sorted(kinds[op.name]))
-    yield finding(
-        compressed_records,
+    yield compressed_records.finding(
         f"{op.name} decompresses its records ({kind}) in every epoch",
-        op,
         {"compression": kind, "cost_share": cost_share(evidence, op), "pace_share": pace_share(evidence, op)},
+        op=op,
         severity="warning",
     )
