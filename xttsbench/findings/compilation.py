@@ -13,11 +13,21 @@ from xttsbench.records.base import Location
 from xttsbench.records.report import Finding
 
 _AGAIN: Final = {
-    "new function object": "the tf.function is made anew",
-    "shape": "each new shape of a batch is traced",
-    "python value": "each new Python value among its arguments is traced",
-    "other": "its arguments differ from call to call",
-}
+    "new function object": ("the tf.function is made anew", "Make the tf.function once, outside of the loop."),
+    "shape": (
+        "each new shape of a batch is traced",
+        "Pad the batches to a few fixed shapes (buckets), or let one trace serve all: "
+        "@tf.function(reduce_retracing=True), or an input_signature with None for what varies.",
+    ),
+    "python value": (
+        "each new Python value among its arguments is traced",
+        "Pass Python numbers as tensors, or keep them out of the arguments.",
+    ),
+    "other": (
+        "its arguments differ from call to call",
+        "See the signatures of the traces; make arguments alike from call to call.",
+    ),
+}  # Reason -> what is said of it, and the remedy
 
 
 @rule(
@@ -38,15 +48,9 @@ def retracing(evidence: Evidence) -> Findings:
     reason, times = Counter(trace.reason for trace in again).most_common(1)[0]
     example = next(trace for trace in again if trace.reason == reason)
     limiting, costliest = evidence.limits("compile"), costliest_shape(evidence)
-    remedies = {
-        "new function object": "Make the tf.function once, outside of the loop.",
-        "shape": "Pad the batches to a few fixed shapes (buckets), or let one trace serve all: "
-        "@tf.function(reduce_retracing=True), or an input_signature with None for what varies.",
-        "python value": "Pass Python numbers as tensors, or keep them out of the arguments.",
-        "other": "See the signatures of the traces; make arguments alike from call to call.",
-    }
+    why, remedy = _AGAIN[reason]
     yield retracing.finding(
-        f"{example.function} is traced again after the first step: {_AGAIN[reason]}",
+        f"{example.function} is traced again after the first step: {why}",
         {
             "traces_in_steady_state": int(steps.traces.sum()),
             "steps": len(steps),
@@ -58,7 +62,7 @@ def retracing(evidence: Evidence) -> Findings:
             "costliest_shape": costliest.shape if costliest else None,
             "costliest_shape_lost_s": costliest.lost_s if costliest else None,
         },
-        remedies[reason],
+        remedy,
         severity="critical" if limiting else "warning",
         limiting=limiting,
         at=place_in_step(evidence, ("function", "tensorflow")),

@@ -42,20 +42,21 @@ def xla_untried(evidence: Evidence) -> Findings:
 )
 def xla_slower(evidence: Evidence) -> Findings:
     """XLA makes the step slower, measured beside the original step: if it were used, or as it is used."""
-    through_xla, graph = evidence.modes.get("xla"), evidence.modes.get("graph")
-    speedup = through_xla.speedup if through_xla is not None and evidence.given_mode == "graph" else None
-    if through_xla is not None and speedup is not None and speedup.high < 1 / WORTH:
+    other = evidence.modes.get({"graph": "xla", "xla": "graph"}.get(evidence.given_mode or "", ""))
+    if other is None or (speedup := other.speedup) is None:
+        return
+    if evidence.given_mode == "graph" and speedup.high < 1 / WORTH:
         yield xla_slower.finding(
             f"XLA would slow the step down, to {speedup.estimate:.2f} of its speed",
-            {"step_speedup": speedup.estimate, "first_compilation_s": through_xla.compile_s},
+            {"step_speedup": speedup.estimate, "first_compilation_s": other.compile_s},
         )
-    if evidence.given_mode == "xla" and graph is not None and graph.speedup is not None and graph.speedup.low > WORTH:
+    if evidence.given_mode == "xla" and speedup.low > WORTH:
         yield xla_slower.finding(
-            f"without XLA the step runs {graph.speedup.estimate:.2f} times as fast",
-            {"step_speedup_without_xla": graph.speedup.estimate},
+            f"without XLA the step runs {speedup.estimate:.2f} times as fast",
+            {"step_speedup_without_xla": speedup.estimate},
             "Drop jit_compile=True for this step on this device.",
             severity="warning",
-            predicted_speedup=whole_step(evidence, graph.speedup),
+            predicted_speedup=whole_step(evidence, speedup),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,8 +84,7 @@ def with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> li
 def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[Correlate]:
     """What most of the outlying steps share and few of the others do, the most telling first."""
     mask = np.isin(np.arange(len(steps)), slow)
-    begins = np.zeros(len(steps), dtype=bool)
-    begins[1:] = np.diff(steps.epoch) > 0
+    begins = np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0
     excess = steps.wall_s - np.median(steps.wall_s)
     signs: list[tuple[str, str, npt.NDArray[np.bool_]]] = [
         ("they begin an epoch", "Prefetch over the boundary: repeat() before prefetch(), no new iterator.", begins),
@@ -98,9 +98,8 @@ def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list
         ),
     ]
     for shape in np.unique(steps.shape_id[mask]):
-        known = batches is not None and 0 <= shape < len(batches.shapes)
-        name = f"their batches have the shape {batches.shapes[shape]}" if known and batches else "one shape"
-        if known:
+        if batches is not None and 0 <= shape < len(batches.shapes):
+            name = f"their batches have the shape {batches.shapes[shape]}"
             signs.append((name, "Look at the elements of that shape.", steps.shape_id == shape))
     found = []
     for name, remedy, has in signs:
@@ -118,19 +117,10 @@ def same_place_in_epoch(steps: Steps, slow: IntArray) -> list[int]:
     starts = np.flatnonzero(np.diff(steps.epoch) > 0) + 1
     if len(starts) < 2:
         return []
-    ends = [*starts[1:], len(steps)]
-    slow_set = {int(index) for index in slow}
-    places: dict[int, int] = {}
-    for start, end in zip(starts, ends, strict=True):
-        for index in range(int(start), int(end)):
-            if index in slow_set:
-                places[index - int(start)] = places.get(index - int(start), 0) + 1
-    found = []
-    for place, times in sorted(places.items()):
-        reached = sum(end - start > place for start, end in zip(starts, ends, strict=True))
-        if times >= 2 and times > reached / 2:
-            found.append(place)
-    return found
+    lengths = np.diff([*starts, len(steps)])
+    epochs = np.searchsorted(starts, slow, side="right") - 1
+    times = Counter((slow - starts[epochs])[epochs >= 0].tolist())
+    return [place for place, count in sorted(times.items()) if count >= 2 and count > (lengths > place).sum() / 2]
 
 
 def _folded(values: FloatArray, period_steps: float) -> FloatArray:

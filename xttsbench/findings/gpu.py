@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -74,13 +75,10 @@ def gpu_throttled(evidence: Evidence) -> Findings:
                 mask for n in where if n < len(gpu.throttle_reasons) and (mask := gpu.throttle_reasons[n]) is not None
             ]
             shares = _shares(masks)
-            clocks = [mhz for n in where if n < len(gpu.sm_clock_mhz) and (mhz := gpu.sm_clock_mhz[n]) is not None]
-            share = (
-                float(np.mean([bool(set(throttle_reason_names(mask)) & SLOWED) for mask in masks])) if masks else 0.0
-            )
+            share = _mean([bool(set(throttle_reason_names(mask)) & SLOWED) for mask in masks]) or 0.0
             if share < _SLOWED_SHARE:
                 continue
-            clock = float(np.mean(clocks)) if clocks else None
+            clock = _mean([gpu.sm_clock_mhz[n] for n in where if n < len(gpu.sm_clock_mhz)])
             speed = clock / gpu.max_sm_clock_mhz if clock and gpu.max_sm_clock_mhz else None
             faulty = bool(shares.keys() - POWER)
             slow = speed is not None and speed < _SLOW_CLOCK
@@ -115,12 +113,8 @@ def _remedy(shares: Mapping[str, float]) -> str:
 
 def _shares(masks: Sequence[int]) -> dict[str, float]:
     """Share of the samples by reason that holds the clocks back, the most frequent first."""
-    counts: dict[str, int] = {}
-    for mask in masks:
-        for name in throttle_reason_names(mask):
-            if name in SLOWED:
-                counts[name] = counts.get(name, 0) + 1
-    return {name: counts[name] / len(masks) for name in sorted(counts, key=lambda name: -counts[name])}
+    counts = Counter(name for mask in masks for name in throttle_reason_names(mask) if name in SLOWED)
+    return {name: count / len(masks) for name, count in counts.most_common()}
 
 
 def _used(evidence: Evidence, trial: TrialRecord) -> tuple[GpuReadings, ...]:

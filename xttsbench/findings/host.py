@@ -28,12 +28,9 @@ def host_sync(evidence: Evidence) -> Findings:
     yield host_sync.finding(
         f"{per_step:.1f} values a step are fetched from the device",
         {"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": evidence.on_gpu},
-        host_sync.remedy
-        + (
-            ""
-            if evidence.on_gpu
-            else " On this CPU it costs next to nothing; on a GPU each fetch waits for the step to end."
-        ),
+        None
+        if evidence.on_gpu
+        else f"{host_sync.remedy} On this CPU it costs next to nothing; on a GPU each fetch waits for the step to end.",
         severity="warning" if evidence.on_gpu or limiting else "info",
         limiting=limiting,
         at=place_of(heaviest_line(evidence, ("sync",))),
@@ -42,16 +39,14 @@ def host_sync(evidence: Evidence) -> Findings:
 
 _HOST_KINDS: Final = ("python", "io", "sync")
 _COLLECTING: Final = 0.5  # Share of the host's work from which Python's garbage collection is named as what it is
-_OTHERWISE: Final = "Do this work less often, or in a thread beside the training, or after the epoch."
 _REMEDIES: Final = {
     "collects": "Call gc.freeze() once the model is built, keep fewer objects alive from step to step, and do not call "
     "gc.collect() in the loop.",
     "io": "Save less often, or beside the training (an asynchronous checkpoint: tf.train.CheckpointOptions); "
     "call clear_session between trainings, not in one.",
     "sync": "Keep metrics on the device, and fetch them less often.",
-    "python": _OTHERWISE,
-    "": _OTHERWISE,
 }
+_OTHERWISE: Final = "Do this work less often, or in a thread beside the training, or after the epoch."
 
 
 @rule(
@@ -70,15 +65,6 @@ def host_stall(evidence: Evidence) -> Findings:
     period = evidence.oscillation
     collecting_s = float(evidence.steps.gc_s.mean()) if evidence.steps is not None and len(evidence.steps) else None
     collects = collecting_s is not None and collecting_s >= _COLLECTING * evidence.parts.get("host", 0.0)
-    numbers: dict[str, float | int | str | bool | None] = {
-        "host_s_per_step": evidence.parts.get("host"),
-        "share": evidence.share("host"),
-        "line_share": line.share if line else None,
-        "in_share_of_steps": line.steps_share if line else None,
-        "kind": line.kind if line else None,
-        "period_steps": period.period_steps,
-        "gc_s_per_step": collecting_s,
-    }
     how_often = ""
     if line is not None and line.steps_share < 0.5:
         how_often = f", about every {1 / max(line.steps_share, 1e-6):.0f} steps"
@@ -88,8 +74,16 @@ def host_stall(evidence: Evidence) -> Findings:
     who = f", most of it in {line.function}()" if line and line.function.isidentifier() and not collects else ""
     yield host_stall.finding(
         f"{what} takes {evidence.share('host'):.0%} of the step{how_often}{who}",
-        numbers,
-        _REMEDIES["collects" if collects else line.kind if line else ""],
+        {
+            "host_s_per_step": evidence.parts.get("host"),
+            "share": evidence.share("host"),
+            "line_share": line.share if line else None,
+            "in_share_of_steps": line.steps_share if line else None,
+            "kind": line.kind if line else None,
+            "period_steps": period.period_steps,
+            "gc_s_per_step": collecting_s,
+        },
+        _REMEDIES.get("collects" if collects else line.kind if line else "", _OTHERWISE),
         severity="critical",
         limiting=True,
         at=place_of(None if collects and line is None else line),

@@ -105,20 +105,17 @@ def _fills(evidence: Evidence, growth: _Growth) -> bool:
     """Whether the pipeline's own buffers or a cache in its first pass can hold what was added."""
     if evidence.pipeline is None:
         return False
-    batch_bytes = evidence.batches.bytes / max(evidence.batches.cached, 1) if evidence.batches else 0.0
-    buffers = 0.0
+    batch_bytes = _batch_bytes(evidence)
+    buffers = batch_bytes * _UNKNOWN_BUFFER if evidence.pipeline.injects_prefetch else 0.0
     for op in evidence.pipeline.ops:
         size = op.element_bytes if op.element_bytes is not None else batch_bytes
         if "Cache" in op.op and not op.filename and growth.epochs == 1:
             stored = None if op.element_bytes is None else op.element_bytes * (op.elements_per_batch or 1.0)
             if stored is None or growth.bytes_per_step <= 2 * stored:
                 return True
-        held = [op.chosen_buffer_size or op.buffer_size, op.chosen_parallelism or op.parallelism]
-        for count in held:
+        for count in (op.chosen_buffer_size or op.buffer_size, op.chosen_parallelism or op.parallelism):
             if count:
                 buffers += size * (count if count > 0 else _UNKNOWN_BUFFER)
-    if evidence.pipeline.injects_prefetch:
-        buffers += batch_bytes * _UNKNOWN_BUFFER
     return growth.grown_bytes <= buffers
 
 

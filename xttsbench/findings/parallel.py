@@ -1,4 +1,4 @@
-"""The rules on calls at once: `sequential-map`, `sequential-read`, `thread-pool`, `order-sensitive`."""
+"""The rules on calls at once: `sequential-map`, `-read`, `thread-pool`, `order-sensitive`, `compressed-records`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xttsbench.findings.rule import (
 from xttsbench.fixes.calls import stays_at_one_call
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, place
+from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op
 from xttsbench.throughput.threads import may_wait
 
 
@@ -44,11 +44,7 @@ def sequential_map(evidence: Evidence) -> Findings:
     op = most_costly(evidence, maps)
     if op is None or not blamed(evidence, helps, *maps):
         return
-    why = (
-        "TensorFlow does not do so by itself for functions with state, Python functions among them"
-        if op.stateful or op.python_functions
-        else "TensorFlow does not do so by itself here"
-    )
+    where = "for functions with state, Python functions among them" if op.stateful or op.python_functions else "here"
     yield sequential_map.finding(
         f"{op.name} maps one element at a time",
         {
@@ -58,7 +54,7 @@ def sequential_map(evidence: Evidence) -> Findings:
             "cost_s_per_batch": op.cost_s,
         },
         f"Give it num_parallel_calls=tf.data.AUTOTUNE: .map({function_of(op)}, num_parallel_calls=tf.data.AUTOTUNE) "
-        f"({why}).",
+        f"(TensorFlow does not do so by itself {where}).",
         at=op,
         helps=helps,
     )
@@ -89,26 +85,22 @@ def sequential_read(evidence: Evidence) -> Findings:
     op = most_costly(evidence, [op for op in evidence.graph.ops if _reads_in_turn(evidence.graph, op)])
     if op is None:
         return
-    untried = (
-        not any(name.startswith("parallel-interleave") for name in evidence.fixes) and _file_reader(op) is not None
-    )
+    reader = _file_reader(op)
+    untried = reader is not None and not any(name.startswith("parallel-interleave") for name in evidence.fixes)
     if not (blamed(evidence, helps, op) if helps is not None else untried and is_main(evidence, op)):
         return
     source = input_of(evidence.graph, op)
     files = source.cardinality if source is not None and (source.cardinality or 0) > 0 else None
-    reader = _file_reader(op)
-    cycle = f"cycle_length={min(files, 16)}, " if files else ""
-    interleave = f".interleave({function_of(op)}, {cycle}num_parallel_calls=tf.data.AUTOTUNE)"
-    remedy = (
-        f"Read several at once: tf.data.{reader}(files, num_parallel_reads=tf.data.AUTOTUNE)."
-        if reader is not None and len(op.inner) == 1 and op.op.startswith("FlatMap")
-        else f"Read several at once: {interleave}."
-    )
+    function, cycle = function_of(op), f"cycle_length={min(files, 16)}, " if files else ""
     if stays_at_one_call(op):
-        calls = (
-            f"cycle_length={min(files, 16)}, num_parallel_calls={min(files, 16)}" if files else "num_parallel_calls=4"
+        calls = min(files, 16) if files else 4
+        remedy = (
+            f"AUTOTUNE runs one call here. Say how many: .interleave({function}, {cycle}num_parallel_calls={calls})."
         )
-        remedy = f"AUTOTUNE runs one call here. Say how many: .interleave({function_of(op)}, {calls})."
+    elif reader is not None and len(op.inner) == 1 and op.op.startswith("FlatMap"):
+        remedy = f"Read several at once: tf.data.{reader}(files, num_parallel_reads=tf.data.AUTOTUNE)."
+    else:
+        remedy = f"Read several at once: .interleave({function}, {cycle}num_parallel_calls=tf.data.AUTOTUNE)."
     yield sequential_read.finding(
         f"{op.name} reads its {f'{files} ' if files else ''}sources one at a time",
         {
@@ -130,9 +122,8 @@ def _reads_in_turn(pipeline: Pipeline, op: PipelineOp) -> bool:
     """Whether an op reads several sources one at a time; of ``flat_map`` only what reads files does."""
     if stays_at_one_call(op):
         return True
-    if not op.op.startswith(("FlatMapDataset", "InterleaveDataset", "LegacyInterleaveDataset")):
-        return False
-    if op.parallelism is not None:
+    readers = ("FlatMapDataset", "InterleaveDataset", "LegacyInterleaveDataset")
+    if op.parallelism is not None or not op.op.startswith(readers):
         return False
     source = input_of(pipeline, op)
     if source is not None and source.cardinality is not None and 0 <= source.cardinality <= 1:
@@ -176,7 +167,7 @@ def thread_pool(evidence: Evidence) -> Findings:
             {"threadpool_size": size, "cores": cores, "tried_size": threads},
             f"Let {threads} calls run at a time: num_parallel_calls={threads} in the map, and a pool as large, "
             f"options.threading.private_threadpool_size = {threads}.",
-            at=blocking[0].location if blocking else place(waiting) if waiting else Location(),
+            at=blocking[0].location if blocking else waiting,
             helps=helps,
         )
     elif size and size >= _MANY_THREADS * cores and not _something_waits(evidence, pipeline):
@@ -186,7 +177,7 @@ def thread_pool(evidence: Evidence) -> Findings:
             {"threadpool_size": size, "cores": cores},
             "Nothing is lost by it that was measured; threads beyond the cores only take turns. Leave "
             "private_threadpool_size out, or set it to the number of cores.",
-            at=places[-1] if places else Location(),
+            at=places[-1] if places else None,
         )
 
 
@@ -272,3 +263,32 @@ def _wait_spread(evidence: Evidence) -> float:
     """How uneven the waits for batches are, as standard deviation over mean; 0 where they were not measured."""
     waits = evidence.steps.wait_s if evidence.steps is not None else np.zeros(0)
     return float(waits.std() / waits.mean()) if len(waits) > 1 and waits.mean() > 0 else 0.0
+
+
+@rule(
+    "compressed-records",
+    evidence="kind of compression, shares of cost and pace of the op that reads",
+    threshold="the step waits for data, and the op that reads compressed files has 30 % of the pace",
+    remedy="Write the records once without compression, or keep them behind the reader with .cache(); where the files "
+    "have to stay as they are, read several at once.",
+    false_alarms="from a disk or network slower than the decompression, compressed files are the quicker ones",
+)
+def compressed_records(evidence: Evidence) -> Findings:
+    """Files of records that are decompressed in every epoch, each by the one thread that reads it."""
+    if not evidence.limits("input"):
+        return
+    kinds = {
+        op.name: kinds
+        for op in evidence.graph.ops
+        if not op.cached and (kinds := {own.compression for own in every_op([op]) if own.compression})
+    }
+    op = most_costly(evidence, [op for op in evidence.graph.ops if op.name in kinds])
+    if op is None or not is_main(evidence, op):
+        return
+    kind = " and ".join(sorted(kinds[op.name]))
+    yield compressed_records.finding(
+        f"{op.name} decompresses its records ({kind}) in every epoch",
+        {"compression": kind, "cost_share": cost_share(evidence, op), "pace_share": pace_share(evidence, op)},
+        at=op,
+        severity="warning",
+    )

@@ -96,7 +96,7 @@ def redundant_prefetch(evidence: Evidence) -> Findings:
         return
     idle = inner if measured is not None and measured.high >= 1 / WORTH else adjacent
     held = [buffered(op) * each for op in idle if (each := bytes_of(evidence, op)) is not None]
-    found = redundant_prefetch.finding(
+    yield redundant_prefetch.finding(
         f"{len(idle)} prefetch(es) before the last hold memory and hide nothing",
         {
             "prefetches": len(inner) + 1,
@@ -105,8 +105,8 @@ def redundant_prefetch(evidence: Evidence) -> Findings:
             "speed_without_them": measured.estimate if measured else None,
         },
         at=idle[0],
+        predicted_speedup=measured,
     )
-    yield found.model_copy(update={"predicted_speedup": measured})
 
 
 def _feeds_prefetch(pipeline: Pipeline, op: PipelineOp) -> bool:

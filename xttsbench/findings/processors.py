@@ -21,8 +21,7 @@ def gpu_invisible(evidence: Evidence) -> Findings:
     if evidence.devices is None or evidence.devices.gpus:
         return
     gpus = evidence.environment.get("gpus") or []
-    variables = evidence.known("variables")
-    mask = variables.get("CUDA_VISIBLE_DEVICES")
+    mask = evidence.known("variables").get("CUDA_VISIBLE_DEVICES")
     if not gpus:
         reason = evidence.known("unmeasured").get("gpus", "the driver's library shows none")
         yield gpu_invisible.finding(
@@ -39,8 +38,8 @@ def gpu_invisible(evidence: Evidence) -> Findings:
         cause = "TensorFlow could not load a CUDA library"
         remedy = (
             "Run 'TF_CPP_MIN_LOG_LEVEL=0 python -c \"import tensorflow as tf; tf.config.list_physical_devices()\"': "
+            "it names the library; 'tensorflow[and-cuda]' brings them all."
         )
-        remedy += "it names the library; 'tensorflow[and-cuda]' brings them all."
     yield gpu_invisible.finding(
         f"{len(gpus)} GPU(s) here, and TensorFlow sees none: {cause}",
         {"gpus": len(gpus), "built_with_cuda": evidence.devices.built_with_cuda, "mask": mask},
@@ -78,12 +77,7 @@ def cpu_quota(evidence: Evidence) -> Findings:
     harmless = stopped is not None and not held_back and not evidence.limits("contention")
     yield cpu_quota.finding(
         f"{threads} threads on a quota of {quota:g} processors ({visible:g} are visible){said}",
-        {
-            "quota_cpus": float(quota),
-            "visible_cpus": float(visible),
-            "threads": threads,
-        }
-        | ({"stopped_s_per_s": stopped} if stopped is not None else {}),
+        {"quota_cpus": float(quota), "visible_cpus": float(visible), "threads": threads, "stopped_s_per_s": stopped},
         f"tf.config.threading.set_intra_op_parallelism_threads({max(int(quota), 1)}) and the same for inter-op, "
         "before anything runs; or raise the quota.",
         severity="info" if harmless else "warning",

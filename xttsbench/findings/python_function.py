@@ -38,13 +38,18 @@ _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batc
 )
 def python_function(evidence: Evidence) -> Findings:
     """Python inside the graph, by file and line: whether it holds the interpreter lock, waits, or releases it."""
+    alone = (
+        "Leave it alone: other ops of the pipeline take the time."
+        if evidence.limits("input")
+        else "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
+    )
     for function in evidence.graph.python_functions:
         op = _outer_op(evidence, function)
         limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)
         after = (op, *downstream(evidence.graph, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
         yield python_function.finding(
-            f"{_called(function)} runs as {function.kind} in {function.location.op or 'the pipeline'} and "
+            f"{function.name}() runs as {function.kind} in {function.location.op or 'the pipeline'} and "
             f"{_WORDS[function.gil]}",
             {
                 "kind": function.kind,
@@ -56,7 +61,7 @@ def python_function(evidence: Evidence) -> Findings:
                 "pace_share": pace_share(evidence, op) if op is not None else None,
                 "helps": fixed.name if limiting and fixed is not None else None,
             },
-            _checked_remedy(evidence, function, op) if limiting else _alone(evidence),
+            _checked_remedy(evidence, function, op) if limiting else alone,
             severity="warning" if limiting else "info",
             limiting=limiting,
             at=function.location,
@@ -68,10 +73,10 @@ def python_function(evidence: Evidence) -> Findings:
 
 def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:
     """The op of the outer pipeline that runs a function, itself or in a dataset that its function makes."""
-    for op in evidence.graph.ops:
-        if any(function.token in own.python_functions for own in every_op((op,))):
-            return op
-    return None
+    return next(
+        (op for op in evidence.graph.ops if any(function.token in own.python_functions for own in every_op((op,)))),
+        None,
+    )
 
 
 def _is_waited_for(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> bool:
@@ -98,33 +103,22 @@ def _calls_at_once(evidence: Evidence, op: PipelineOp | None) -> int:
     return pool if written < 1 else min(written, pool)
 
 
-def _called(function: PythonFunction) -> str:
-    return f"{function.name}()"
-
-
-def _alone(evidence: Evidence) -> str:
-    if evidence.limits("input"):
-        return "Leave it alone: other ops of the pipeline take the time."
-    return "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
-
-
 def _checked_remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
     """The remedy of its class, unless the same report prices calls in parallel at nothing."""
+
+    def kinds(row: Prediction) -> set[str]:
+        return {fix.kind for fix in FixSet.of(row.fixes)}
+
     calls = ("parallel-map", "parallel-interleave", "open-generator", "calls", "thread-pool")
-    priced = [row for row in evidence.predictions if row.fixes and row.speedup and _kinds_of(row) <= set(calls)]
+    priced = [row for row in evidence.predictions if row.fixes and row.speedup and kinds(row) <= set(calls)]
     advises = function.gil in ("blocks", "releases") and not (op is not None and op.parallelism not in (None, 1))
     best = max((row.speedup or 0.0 for row in priced), default=None)
     if not advises or best is None or best >= WORTH or gain(evidence, *calls) is not None:
         return _remedy(evidence, function, op)
     return (
         f"More calls at once are estimated at {best:.2f} times as fast here: the processors, or another op, are busy "
-        f"already. Make the work of {_called(function)} itself cheaper, or cache its output where it may be repeated."
+        f"already. Make the work of {function.name}() itself cheaper, or cache its output where it may be repeated."
     )
-
-
-def _kinds_of(row: Prediction) -> set[str]:
-    """The kinds of a prediction's fixes."""
-    return {fix.kind for fix in FixSet.of(row.fixes)}
 
 
 def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> str:
@@ -166,18 +160,16 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
                 f"(num_parallel_calls={2 * calls}, options.threading.private_threadpool_size = {2 * calls}), or make a "
                 f"call's wait shorter.{batched}"
             )
-        if op is not None and "Interleave" in op.op:
-            return (
-                "It waits (files, network, sleep) and leaves the processor idle. Read several at once, .interleave("
-                f"..., cycle_length={calls}, num_parallel_calls={calls}), and give the pipeline a private thread pool "
-                f"as large, options.threading.private_threadpool_size = {calls}: the shared pool has one thread a core "
-                f"({allowed_cpus(evidence)} here)."
-            )
+        reads = op is not None and "Interleave" in op.op
+        call = (
+            f"Read several at once, .interleave(..., cycle_length={calls}"
+            if reads
+            else f"Call it in parallel, .map({name}"
+        )
         return (
-            "It waits (files, network, sleep) and leaves the processor idle. Call it in parallel, .map("
-            f"{name}, num_parallel_calls={calls}), and give the pipeline a private thread pool as large, "
-            f"options.threading.private_threadpool_size = {calls}: the shared pool has one thread a core "
-            f"({allowed_cpus(evidence)} here)."
+            f"It waits (files, network, sleep) and leaves the processor idle. {call}, num_parallel_calls={calls}), and "
+            "give the pipeline a private thread pool as large, options.threading.private_threadpool_size = "
+            f"{calls}: the shared pool has one thread a core ({allowed_cpus(evidence)} here)."
         )
     if function.gil == "releases":
         if parallel:

@@ -11,7 +11,6 @@ from xttsbench.findings import (
     batches,
     cache,
     compilation,
-    compression,
     compute,
     elements,
     gpu,
@@ -30,7 +29,7 @@ from xttsbench.findings.rule import Rule
 from xttsbench.records.report import Finding
 
 MODULES: Final[Mapping[str, tuple[ModuleType, ...]]] = {
-    "In the pipeline": (python_function, parallel, compression, prefetch, shuffle, cache, elements, batches),
+    "In the pipeline": (python_function, parallel, prefetch, shuffle, cache, elements, batches),
     "In the step": (launch, compilation, compute, host),
     "In time": (variation,),
     "On the machine": (processors, gpu, memory),
@@ -57,13 +56,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
 
     What only says where the time goes stands below the findings that say what to mend there.
     """
-    return tuple(sorted((_measured(found) for rule in rules().values() for found in rule(evidence)), key=_worth))
-
-
-def _measured(finding: Finding) -> Finding:
-    """The finding without the numbers that were not measured: evidence is what there is."""
-    evidence = {name: value for name, value in finding.evidence.items() if value is not None}
-    return finding.model_copy(update={"evidence": evidence})
+    return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=_worth))
 
 
 def _worth(finding: Finding) -> tuple[bool, bool, float, int]:

@@ -84,7 +84,7 @@ class Rule:
 
         Args:
             title: one line for a person.
-            numbers: the evidence; ``None`` is what was not measured.
+            numbers: the evidence, of which what was not measured (``None``) is left out.
             remedy: in place of the rule's own.
             severity: how bad it is; of what ``helps`` makes limiting, the gain says it.
             at: the op, or the place in the user's source.
@@ -106,7 +106,7 @@ class Rule:
             limiting=limiting,
             title=title,
             location=at if isinstance(at, Location) else place(at),
-            evidence=dict(numbers),
+            evidence={name: value for name, value in numbers.items() if value is not None},
             remedy=remedy,
             predicted_speedup=predicted_speedup,
         )

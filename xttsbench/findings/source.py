@@ -42,14 +42,12 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
 def dead_option(evidence: Evidence) -> Findings:
     """Options that this TensorFlow does not have, that are never applied, and results thrown away."""
     for fact in _facts(evidence, "dead-option"):
-        if "is the old name" in fact.detail:
-            yield _at(fact, dead_option, fact.detail, "Use the new name.", severity="info")
-        else:
-            yield _at(fact, dead_option, fact.detail)
+        old = "is the old name" in fact.detail
+        yield _at(fact, dead_option, remedy="Use the new name." if old else None, severity="info" if old else "warning")
     for fact in _facts(evidence, "option-never-applied"):
         options = "with_options" in fact.detail
         remedy = "dataset = dataset.with_options(options)." if options else "Assign it: dataset = dataset...."
-        yield _at(fact, dead_option, fact.detail, remedy)
+        yield _at(fact, dead_option, remedy=remedy)
 
 
 @rule(
@@ -64,16 +62,12 @@ def late_runtime_config(evidence: Evidence) -> Findings:
     for fact in _facts(evidence, "late-environment"):
         severity: Severity = "info" if "TF_CPP_" in fact.text else "warning"
         yield _at(fact, late_runtime_config, f"a setting that comes too late: {fact.detail}", severity=severity)
+    devices = evidence.devices
+    inter, intra = (devices.inter_op_threads, devices.intra_op_threads) if devices else (None, None)
+    remedy = "Call it right after the import of TensorFlow, before anything is computed."
     for fact in _facts(evidence, "late-threads"):
-        devices = evidence.devices
-        yield _at(
-            fact,
-            late_runtime_config,
-            f"a setting that comes too late: {fact.detail}",
-            "Call it right after the import of TensorFlow, before anything is computed.",
-            inter_op_threads=devices.inter_op_threads if devices else None,
-            intra_op_threads=devices.intra_op_threads if devices else None,
-        )
+        title = f"a setting that comes too late: {fact.detail}"
+        yield _at(fact, late_runtime_config, title, remedy, inter_op_threads=inter, intra_op_threads=intra)
     for fact in _facts(evidence, "own-environment"):
         name = fact.detail.partition(" ")[0]
         yield _at(
@@ -129,22 +123,20 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 
 
 def _facts(evidence: Evidence, kind: str) -> list[SourceFact]:
-    """The facts of a kind, one a line."""
-    found: dict[tuple[str, int], SourceFact] = {}
-    for fact in evidence.source:
-        if fact.kind == kind:
-            found.setdefault((fact.file, fact.line), fact)
-    return list(found.values())
+    """The facts of a kind, the first of each line."""
+    return list({(fact.file, fact.line): fact for fact in reversed(evidence.source) if fact.kind == kind}.values())[
+        ::-1
+    ]
 
 
 def _at(
     fact: SourceFact,
     rule: Rule,
-    title: str,
+    title: str | None = None,
     remedy: str | None = None,
     *,
     severity: Severity = "warning",
     **numbers: int | None,
 ) -> Finding:
     where = Location(file=fact.file, line=fact.line)
-    return rule.finding(title, {"text": fact.text, **numbers}, remedy, severity=severity, at=where)
+    return rule.finding(title or fact.detail, {"text": fact.text, **numbers}, remedy, severity=severity, at=where)

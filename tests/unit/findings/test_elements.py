@@ -91,7 +91,7 @@ def test_a_filter_inside_an_interleave(evidence) -> None:
     outer = op("Interleave/_1", "InterleaveDataset", inner=filtered().ops)
     found = only(late_filter, evidence("input", pipeline=Pipeline(ops=(outer,)), predictions=predicted("filter-first")))
     assert not found.limiting, "the model's fix is of the outer pipeline"
-    assert found.evidence["pace_share_of_the_work"] is None
+    assert found.evidence.get("pace_share_of_the_work") is None
 
 
 def tiny(cost_s: float = 0.02, elements: float = 512.0, **fields) -> Pipeline:

@@ -142,7 +142,7 @@ def test_what_shares_the_period_is_named(evidence, build, columns, name: str) ->
 def test_what_does_not_share_the_period_is_not(evidence, build, columns) -> None:
     steps = build.steps(**(WAITING | columns))
     found = only(oscillation_rule, evidence("host", steps=steps, oscillation=PERIODIC))
-    assert found.evidence["same_period"] is None
+    assert found.evidence.get("same_period") is None
     assert found.title.endswith(" has the period")
 
 
@@ -169,10 +169,8 @@ def test_a_buffer_of_the_periods_size_is_named(evidence, build) -> None:
     found = only(oscillation_rule, evidence("input", pipeline=Pipeline(ops=(op,)), **given))
     assert "80 elements are 10.0 batches" in found.title
     other = op.model_copy(update={"buffer_size": 500})
-    assert (
-        only(oscillation_rule, evidence("input", pipeline=Pipeline(ops=(other,)), **given)).evidence["same_period"]
-        is None
-    )
+    found = only(oscillation_rule, evidence("input", pipeline=Pipeline(ops=(other,)), **given))
+    assert "same_period" not in found.evidence
 
 
 def slow_at(build, places, **columns):
@@ -193,9 +191,9 @@ def test_the_same_batch_of_each_epoch(evidence, build) -> None:
     found = only(stragglers, evidence("input", **slow_at(build, (32, 57, 82), epoch=np.arange(100) // 25)))
     assert found.evidence["same_batch_of_epochs"] == "7"
     assert "Batch 7 of an epoch" in found.remedy
-    assert found.evidence["in_common"] is None
+    assert found.evidence.get("in_common") is None
     anywhere = only(stragglers, evidence("input", **slow_at(build, (32, 58, 90), epoch=np.arange(100) // 25)))
-    assert anywhere.evidence["same_batch_of_epochs"] is None
+    assert anywhere.evidence.get("same_batch_of_epochs") is None
 
 
 def test_the_shape_behind_the_stragglers(evidence, build) -> None:
