@@ -19,6 +19,7 @@ IF: Final = "__xttsbench_if__"
 FOR: Final = "__xttsbench_for__"
 WHILE: Final = "__xttsbench_while__"
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_NOT_OWN: Final = (*_FUNCTIONS, ast.For, ast.While)  # whose jumps do not leave the loop around them
 
 
 def handed_over(node: Any) -> Any:
@@ -149,7 +150,11 @@ class _Flow(ast.NodeTransformer):
 
     def _loop(self, node: Any, name: str, head: Any, first: ast.stmt | None = None, item: str | None = None) -> Any:
         """A loop as a call that is given what it goes through, or its test, and its body."""
-        broken = f"__broken_{next(self._numbers)}__" if any(isinstance(one, ast.Break) for one in _own(node)) else None
+        broken = (
+            f"__broken_{next(self._numbers)}__"
+            if any(isinstance(one, ast.Break) for one in _inside(node.body, _NOT_OWN))
+            else None
+        )
         body = None if node.orelse or own_scope(node) else _without_jumps(node.body, broken or "")
         if body is None or any(isinstance(one, ast.Return | ast.Try) for one in _inside(body)):
             node.body = self._block(node.body, tail=False, loop=True)
@@ -223,16 +228,6 @@ def later(value: ast.expr, *names: str) -> ast.expr:
     return ast.copy_location(ast.Lambda(parameters(names), value), value)
 
 
-def _own(loop: Any) -> Iterator[Any]:
-    """The nodes of a loop's body without those of loops in it."""
-    waiting = list(loop.body)
-    while waiting:
-        one = waiting.pop()
-        yield one
-        if not isinstance(one, (*_FUNCTIONS, ast.For, ast.While)):
-            waiting.extend(ast.iter_child_nodes(one))
-
-
 def _without_jumps(block: Sequence[Any], broken: str) -> list[Any] | None:
     """A loop's body whose jumps end branches, so that what follows is their else; ``None`` for other bodies.
 
@@ -275,13 +270,13 @@ def parameters(names: Sequence[str]) -> ast.arguments:
     return ast.arguments(posonlyargs=[], args=given, kwonlyargs=[], kw_defaults=[], defaults=[])
 
 
-def _inside(nodes: Sequence[Any]) -> Iterator[Any]:
-    """The nodes of some statements, without those of functions and classes in them."""
+def _inside(nodes: Sequence[Any], without: tuple[type, ...] = _FUNCTIONS) -> Iterator[Any]:
+    """The nodes of some statements, without those of functions and classes in them, or of other statements."""
     waiting = list(nodes)
     while waiting:
         one = waiting.pop()
         yield one
-        if not isinstance(one, _FUNCTIONS):
+        if not isinstance(one, without):
             waiting.extend(ast.iter_child_nodes(one))
 
 
@@ -307,10 +302,8 @@ def _ends(block: Sequence[Any]) -> bool:
 
 def _jumps(nodes: Sequence[Any]) -> bool:
     """Whether statements leave the loop around them, or catch errors."""
-    own = _own(ast.While(ast.Constant(True), list(nodes), []))
-    return any(isinstance(one, ast.Break | ast.Continue) for one in own) or any(
-        isinstance(one, ast.Try) for one in _inside(nodes)
-    )
+    leave = any(isinstance(one, ast.Break | ast.Continue) for one in _inside(nodes, _NOT_OWN))
+    return leave or any(isinstance(one, ast.Try) for one in _inside(nodes))
 
 
 def _leaves(nodes: Sequence[Any]) -> bool:

@@ -20,7 +20,11 @@ from xttsbench.fixes.native.control.rows import WANTED, Each, Row, as_words
 from xttsbench.fixes.native.text import Text, Texts
 
 Reads = Sequence[Callable[[], Any]]
-Sets = Callable[[tuple[Any, ...]], None] | None
+Sets = Callable[[tuple[Any, ...]], None]
+
+
+def sets_nothing(_values: tuple[Any, ...]) -> None:
+    """Of a branch, or the body of a loop, that assigns no variable."""
 
 
 class _Undefined(Symbolic):
@@ -105,7 +109,7 @@ def _alike(value: Any, tensor: Any) -> Any:
     return Each("number", tensor) if isinstance(value, Each) else Array(tensor, scalar=True)
 
 
-def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets = None) -> Any:
+def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets = sets_nothing) -> Any:
     """One of two functions, by a value that may be that of an array; what it returns.
 
     Raises:
@@ -121,14 +125,12 @@ def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets =
         changes = isinstance(one, list | dict) or getattr(one, "what", None) == Row.what
         only(not changes, "changes a list or a dictionary by the value of an array")
     ways = [_Way(one, before, reads, sets) for one in (then, otherwise)]
-    raising = [way.raised for way in ways]
-    if raising[0] is not None or raising[1] is not None:
-        if raising[0] is not None and raising[1] is not None:
-            raise raising[0]
-        at = 0 if raising[0] is not None else 1
-        holds = tf.logical_not(known) if at == 0 else known
-        tf.debugging.Assert(holds, [f"{type(raising[at]).__name__}: {raising[at]}"])
-        return (otherwise, then)[at]()
+    first, second = (way.raised for way in ways)
+    if first is not None and second is not None:
+        raise first
+    if (raised := second if first is None else first) is not None:
+        tf.debugging.Assert(known if first is None else tf.logical_not(known), [f"{type(raised).__name__}: {raised}"])
+        return then() if first is None else otherwise()
     merged = [Merged.of(*pair) for pair in _paired(ways[0], ways[1])]
     changing = [number for number, one in enumerate(merged) if one.dtype is not None]
 
@@ -186,7 +188,7 @@ class _Way:
                 if not _is_stated(error):
                     raise
                 self.raised = error  # the user's own, which only this way raises
-        set_all(sets, before)
+        sets(before)
 
 
 def _is_stated(error: Exception) -> bool:
@@ -211,7 +213,7 @@ def leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) 
     """What a function gives and sets as leaves, their structure, and which variables' arrays it changed in place."""
     held: dict[int, Any] = {}
     copies = tuple(_copy(one, held) for one in before)
-    set_all(sets, copies)
+    sets(copies)
     result = function()
     kept, placed = [], set()
     for number, (old, copy, new) in enumerate(zip(before, copies, current(reads), strict=True)):
@@ -249,8 +251,7 @@ def _packed(structure: Any, leaves: list[Any]) -> Any:
 
 
 def _paired(one: _Way, other: _Way) -> list[tuple[Any, Array | None, Any, Array | None]]:
-    same = len(one.leaves) == len(other.leaves) and str(_shape(one.structure)) == str(_shape(other.structure))
-    only(same, "gives results of another number in each way of a branch")
+    only(_shape(one.structure) == _shape(other.structure), "gives results of another number in each way of a branch")
     return list(zip(one.leaves, one.metas, other.leaves, other.metas, strict=True))
 
 
@@ -300,7 +301,7 @@ def _settled(
             only((old.dtype, old.ndim) == (new.dtype, new.ndim), "changes in place what it may also replace")
             old.tensor = new.tensor  # others may hold it too
         values.append(old if number in placed else new)
-    set_all(sets, tuple(values))
+    sets(tuple(values))
     return result
 
 
@@ -313,9 +314,3 @@ def current(reads: Reads) -> tuple[Any, ...]:
         except NameError:
             found.append(UNDEFINED)
     return tuple(found)
-
-
-def set_all(sets: Sets, values: tuple[Any, ...]) -> None:
-    """Have variables hold other values."""
-    if sets is not None:
-        sets(values)

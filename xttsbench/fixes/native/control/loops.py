@@ -6,6 +6,7 @@ is another array in each turn must be of one dtype and rank. A list that the bod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,7 +25,7 @@ from xttsbench.fixes.native.control.branches import (
     current,
     leaves_of,
     negated,
-    set_all,
+    sets_nothing,
     truth,
 )
 from xttsbench.fixes.native.control.rows import Row, TracedRange, as_row, is_open
@@ -128,7 +129,7 @@ class _Items:
     at: Callable[[Any], Any]
 
 
-def looped(items: Any, body: Any, stop: Callable[[], Any] | None, reads: Reads = (), sets: Sets = None) -> None:
+def looped(items: Any, body: Any, stop: Callable[[], Any] | None, reads: Reads = (), sets: Sets = sets_nothing) -> None:
     """``for``: through what Python knows as Python does it, through the rest as a loop of TensorFlow."""
     items = as_row(items) if is_open(items) else items
     known = _items(items)
@@ -141,7 +142,7 @@ def looped(items: Any, body: Any, stop: Callable[[], Any] | None, reads: Reads =
                 body(item)
             else:
                 only(number < _MOST_TURNS, "leaves a long loop where the value of an array says")
-                branch(negated(left), _given(body, item), lambda: None, reads, sets)
+                branch(negated(left), functools.partial(body, item), lambda: None, reads, sets)
         return
     place = [Array(tf.constant(0, tf.int64), int)]
 
@@ -155,26 +156,19 @@ def looped(items: Any, body: Any, stop: Callable[[], Any] | None, reads: Reads =
 
     def setting(values: tuple[Any, ...]) -> None:
         place[0] = values[-1]
-        set_all(sets, values[:-1])
+        sets(values[:-1])
 
     _carried(within, once, [*reads, lambda: place[0]], setting)
 
 
-def _given(body: Any, item: Any) -> Callable[[], Any]:
-    return lambda: body(item)
-
-
-def repeated(test: Callable[[], Any], body: Any, reads: Reads = (), sets: Sets = None) -> None:
+def repeated(test: Callable[[], Any], body: Any, reads: Reads = (), sets: Sets = sets_nothing) -> None:
     """``while``: as Python does it as long as the test is known, then as a loop of TensorFlow."""
     while truth(value := test()) is None:
         if not value:
             return
         body()
 
-    def within() -> Any:
-        return _as_tensor(test())
-
-    _carried(within, body, reads, sets)
+    _carried(lambda: _as_tensor(test()), body, reads, sets)
 
 
 def _as_tensor(value: Any) -> Any:
@@ -262,7 +256,7 @@ def _carried(test: Callable[[], Any], body: Callable[[], Any], reads: Reads, set
         values = list(before)
         for (number, one), tensors in zip(carried.items(), states, strict=True):
             values[number] = one.within(*tensors)
-        set_all(sets, tuple(values))
+        sets(tuple(values))
 
     def goes_on(*states: Any) -> Any:
         put(states)
@@ -278,7 +272,7 @@ def _carried(test: Callable[[], Any], body: Callable[[], Any], reads: Reads, set
     ended, values = tf.while_loop(goes_on, once, start, shape_invariants=shapes), list(before)
     for (number, one), tensors in zip(carried.items(), ended, strict=True):
         values[number] = one.after(*tensors, last=last[number], placed=number in placed)
-    set_all(sets, tuple(values))
+    sets(tuple(values))
 
 
 @dataclass(frozen=True)
@@ -363,12 +357,12 @@ def _after_one(
                 values[number] = Grown(None, tf.compat.v1.placeholder(tf.int32, []), kind)
             elif kind is not None:
                 values[number] = kind.made(_placeholder(kind), before[number])
-        set_all(sets, tuple(values))
+        sets(tuple(values))
         try:
             test()
             _, (_, after), placed = leaves_of(body, tuple(values), reads, sets)
         finally:
-            set_all(sets, before)
+            sets(before)
         for number, (old, new) in enumerate(zip(values, after, strict=True)):
             if isinstance(old, Grown):
                 only(new is old, "replaces a list in a loop whose length is known only when it runs")
@@ -388,11 +382,7 @@ def _first_items(given: list[Any] | Row) -> Array | None:
     """What is in a list before the loop, as an array; ``None`` where it is empty."""
     if isinstance(given, Row):
         return given.items
-    if not given:
-        return None
-    known = [lifted(one) for one in given if not isinstance(one, Spread)]
-    numbers = {one.number for one in known}
-    return Array(lifted(list(given)).tensor, numbers.pop() if len(numbers) == 1 else None)
+    return as_row(given).items if given else None
 
 
 def _element(items: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import tensorflow as tf
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from xttsbench.fixes.native.arrays import Array, CannotTraceError, Spread, Symbolic, lifted, only, ufunc
@@ -22,13 +23,11 @@ from xttsbench.fixes.native.written.origins import Origins
 _MOST_CODES: Final = 70_000
 _MOST_WORDS: Final = 2_000
 _LARGEST: Final = 1_000_000
-
-
 WANTED: Final[ContextVar[Any]] = ContextVar("WANTED", default=None)
 """For which items a value is asked for: of the others a table need not hold it."""
 
 
-class Each(Symbolic):
+class Each(NDArrayOperatorsMixin, Symbolic):
     """What stands for each item of a list.
 
     Attributes:
@@ -38,7 +37,6 @@ class Each(Symbolic):
 
     __slots__ = ("kind", "number", "values")
     what = "each item of a list"
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, kind: Literal["letter", "word", "number"], values: Any, number: type | None = None) -> None:
         self.kind, self.values, self.number = kind, values, number
@@ -58,9 +56,15 @@ class Each(Symbolic):
         only(self.kind == "number", f"computes with each {self.kind} of a text")
         return Array(self.values, self.number)
 
+    def __array_ufunc__(self, function: Any, _method: str, *inputs: Any, **_: Any) -> Each:
+        known = all(isinstance(one, Each | int | float) or (isinstance(one, Array) and not one.ndim) for one in inputs)
+        only(known, f"computes with {self.what} and an array")
+        found = ufunc(function, *(one.array if isinstance(one, Each) else one for one in inputs))
+        return Each("number", found.tensor, found.number)
+
     def __eq__(self, other: Any) -> Any:
         if self.kind == "number":
-            return _operator(np.equal)(self, other)
+            return np.equal(self, other)
         only(isinstance(other, str | bytes), f"compares each {self.kind} of a text with something else")
         if self.kind == "word":
             return Each("number", tf.equal(self.values, other))
@@ -70,27 +74,7 @@ class Each(Symbolic):
     def __ne__(self, other: Any) -> Any:
         return Each("number", tf.logical_not((self == other).values))
 
-
-def _operator(function: Any, *, reflected: bool = False) -> Any:
-    def made(self: Each, *others: Any) -> Each:
-        known = all(isinstance(one, Each | int | float) or (isinstance(one, Array) and not one.ndim) for one in others)
-        only(known, f"computes with {self.what} and an array")
-        given = [one.array if isinstance(one, Each) else one for one in (self, *others)]
-        found = ufunc(function, *(given[::-1] if reflected else given))
-        return Each("number", found.tensor, found.number)
-
-    return made
-
-
-for _name, _function in {
-    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "mod": np.remainder},
-    **{"truediv": np.true_divide},
-}.items():
-    setattr(Each, f"__{_name}__", _operator(_function))
-    setattr(Each, f"__r{_name}__", _operator(_function, reflected=True))
-for _name, _function in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}.items():
-    setattr(Each, f"__{_name}__", _operator(_function))
-setattr(Each, "__neg__", _operator(np.negative))  # noqa: B010 - as those above
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Row(Symbolic):
@@ -155,11 +139,9 @@ def is_open(value: Any) -> bool:
 
 def repeated(given: list[Any], times: Array) -> Row:
     """``given * times``."""
-    items = lifted(given)
-    number = {lifted(one).number for one in given}
+    items = _joined(given)
     count = tf.maximum(tf.cast(times.tensor, tf.int32), 0)
-    tensor = tf.tile(items.tensor, tf.concat([[count], tf.ones([items.ndim - 1], tf.int32)], 0))
-    return Row(Array(tensor, number.pop() if len(number) == 1 else None))
+    return Row(Array(tf.tile(items.tensor, tf.concat([[count], tf.ones([items.ndim - 1], tf.int32)], 0)), items.number))
 
 
 def extended(given: list[Any], values: Any) -> None:
@@ -291,11 +273,8 @@ def converted(kind: type) -> Callable[[Each], Each]:
     return of
 
 
-class _Missing:
-    """No value for what a table does not hold: an error, as it is to Python."""
-
-
-_MISSING: Final = _Missing()
+_MISSING: Final = object()
+"""No value for what a table does not hold: an error, as it is to Python."""
 
 
 def looked_up(origins: Origins, table: Any, key: Any, default: Any = _MISSING) -> Any:
@@ -333,8 +312,7 @@ def is_in(origins: Origins, key: Any, table: Any) -> Any:
     only(isinstance(table, Mapping | list | tuple | set | frozenset | str), "looks for text in an object")
     only(not isinstance(table, str) or (isinstance(key, Each) and key.kind == "letter"), "looks for text in text")
     name = origins.text(table)
-    found = _found(origins, dict.fromkeys(table, True), key, False, f"{{}} in {name}" if name else None, None)
-    return found
+    return _found(origins, dict.fromkeys(table, True), key, False, f"{{}} in {name}" if name else None, None)
 
 
 def _found(origins: Origins, table: dict[Any, Any], key: Any, default: Any, text: str | None, name: str | None) -> Any:
