@@ -38,13 +38,13 @@ from xttsbench.fixes.native.libraries import library_function
 from xttsbench.fixes.native.written.origins import OPERATORS, Origins
 from xttsbench.pipeline.source import call_of, is_tensorflow, is_users
 
+# Packages whose functions give what their arguments say, but for those below
 _COMPUTING: Final = (
     *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "re"),
     *("string", "enum", "dataclasses", "copy", "typing", "fractions", "statistics", "scipy", "librosa", "tensorflow"),
     *("pathlib", "posixpath", "_struct", "struct", "_collections", "_functools", "keras"),
     *("decimal", "unicodedata", "bisect"),
 )
-"""Packages whose functions give what their arguments say, but for those below."""
 _OUTSIDE: Final = (
     "numpy.random",
     "scipy.io",
@@ -58,20 +58,21 @@ _OUTSIDE_NAMES: Final = (
     *("__import__", "breakpoint", "id", "hash", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez"),
     *("savetxt", "tofile", "stream", "dump"),
 )
-_OF_FILES: Final = frozenset(dir(Path)) - frozenset(dir(PurePath))
-"""What paths have that looks at files."""
+_OF_FILES: Final = frozenset(dir(Path)) - frozenset(dir(PurePath))  # what paths have that looks at files
 _HANDS_ON: Final = (*(zip, enumerate, tuple, dict, reversed, isinstance, getattr, type, callable, slice, iter, next),)
 """Functions of Python's that look at what they are given no closer than at its length."""
+_WITH_TRACED: Final = {**text.FUNCTIONS, **files.OF_PATHS, **files.FUNCTIONS}
 _OF_TEXT: Final[Mapping[str, Callable[..., Any]]] = {"join": text.join_method, "format": text.format_method}
 _IN_PLACE: Final[Mapping[str, Any]] = {
     symbol: getattr(operator, f"i{one.__name__.strip('_')}") for symbol, one in OPERATORS.items()
 }
 _MATH: Final = {
-    **{getattr(math, one): getattr(np, one) for one in ("sqrt", "exp", "log", "log2", "log10", "log1p", "sin", "cos")},
-    **{getattr(math, one): getattr(np, one) for one in ("tan", "tanh", "hypot", "radians", "fabs")},
+    getattr(math, name): getattr(np, name)
+    for name in (
+        *("sqrt", "exp", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "hypot", "radians", "fabs"),
+    )
 }
-_MOST_CALLS: Final = 20_000
-"""A function that makes more is a long loop, which would be as many ops."""
+_MOST_CALLS: Final = 20_000  # more are a long loop, which would be as many ops
 
 
 class Calls:
@@ -119,16 +120,14 @@ class Calls:
         if own is not None:
             return self._rewritten(own)(function, *arguments, **named)
         traced = holds_traced((arguments, named))
-        if traced and isinstance(function, types.BuiltinFunctionType | type) and function in _PYTHON:
-            return _PYTHON[function](*arguments, **named)
+        if traced and (same := _of(_PYTHON, function)) is not None:
+            return same(*arguments, **named)
         if traced and function is map:
             return rows.listed(arguments[1], lambda one: self.call(arguments[0], one))
-        table = {**files.FUNCTIONS, **({**text.FUNCTIONS, **files.OF_PATHS} if traced else {})}
-        if isinstance(function, types.BuiltinFunctionType | types.FunctionType | type) and function in table:
-            return _fitting(table[function], function, arguments, named)
-        library = library_function(function, traced=traced)
-        if library is not None:
-            return _fitting(functools.partial(library, self.call), function, arguments, named)
+        if (same := _of(_WITH_TRACED if traced else files.FUNCTIONS, function)) is not None:
+            return _fitting(same, function, arguments, named)
+        if (same := library_function(function, traced=traced)) is not None:
+            return _fitting(functools.partial(same, self.call), function, arguments, named)
         if isinstance(function, np.ufunc) and (traced or _symbolic(arguments)):
             return ufunc(function, *arguments, **named)
         if _is_numpys(function) and (traced or _symbolic(arguments)):
@@ -158,8 +157,8 @@ class Calls:
             return getattr(arguments[0], name)(*arguments[1:], **named)
         if any(function is one for one in _HANDS_ON):
             return function(*arguments, **named)
-        if isinstance(function, types.BuiltinFunctionType) and function in _MATH:
-            return _number(ufunc(_MATH[function], *arguments), float)
+        if (same := _of(_MATH, function)) is not None:
+            return _number(ufunc(same, *arguments), float)
         raise CannotTraceError(f"hands an array to {_name(function)}, which is not known here")
 
     def item(self, value: Any, key: Any) -> Any:
@@ -282,17 +281,21 @@ def _own_call(function: Any) -> Any:
     return call if isinstance(call, types.FunctionType) and is_users(call) else None
 
 
+def _of(table: Mapping[Any, Any], function: Any) -> Any:
+    """What a table holds for a function; ``None`` for others, and for objects that are called."""
+    kinds = (types.BuiltinFunctionType, types.FunctionType, type, np.ufunc)
+    return table.get(function) if isinstance(function, kinds) else None
+
+
 def _is_numpys(function: Any) -> bool:
-    known = isinstance(function, types.FunctionType | types.BuiltinFunctionType | type) and function in FUNCTIONS
-    return known or (
-        str(getattr(function, "__module__", None)).split(".")[0] == "numpy" and not isinstance(function, type)
-    )
+    module = str(getattr(function, "__module__", None)).split(".")[0]
+    return _of(FUNCTIONS, function) is not None or (module == "numpy" and not isinstance(function, type))
 
 
 def is_known(function: Any) -> bool:
     """Whether a function is one of NumPy's or Python's that is known here by itself."""
-    plain = isinstance(function, types.BuiltinFunctionType | types.FunctionType | np.ufunc)
-    return plain and (function in files.FUNCTIONS or function in FUNCTIONS or function in UFUNCS)
+    tables = (files.FUNCTIONS, FUNCTIONS, UFUNCS)
+    return not isinstance(function, type) and any(_of(table, function) is not None for table in tables)
 
 
 def _refuse_outside(function: Any) -> None:
@@ -329,7 +332,7 @@ def _number(array: Array, kind: type) -> Array:
 
 
 def _length(value: Any) -> Any:
-    if isinstance(value, list) and any(isinstance(one, Spread) for one in value):
+    if rows.is_open(value):
         return sum(_length(one.items) if isinstance(one, Spread) else 1 for one in value)
     if isinstance(value, text.Text | text.Texts | rows.Row | loops.Grown):
         return value.length()

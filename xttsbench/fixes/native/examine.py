@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from xttsbench.fixes.open_generator.rewrite import ElementOfItem, open_generator
 from xttsbench.pipeline.python.items import Leaf
 from xttsbench.pipeline.python.state import called
 from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import cells, locate, lookup
+from xttsbench.pipeline.source import locate, lookup
 from xttsbench.records.pipeline import ItemTensor, NativeFunction, Pipeline
 
 _TIMED_S: Final = 0.15
@@ -68,7 +69,7 @@ def _found(one: Checked) -> NativeFunction:
         known = known.model_copy(update={"items": tuple(map(_item, one.of.items.leaves))})
     try:
         text = _text(one, one.traced, name)
-        names = _run(one, text, name)
+        names = _run(one, one.traced, text, name)
     except NoTextError as error:
         return known.model_copy(update={"why_no_text": str(error)})
     except Exception as error:  # without a text the fix is a saved plan
@@ -92,7 +93,7 @@ def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tupl
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
-    processors = max(len(tf.config.list_logical_devices("CPU")), _allowed())
+    processors = max(len(tf.config.list_logical_devices("CPU")), len(os.sched_getaffinity(0)))
 
     def pace(parallel: int | None) -> tuple[float, float]:
         # The arguments come from a closure: what the pipeline hands on is a number.
@@ -109,12 +110,6 @@ def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tupl
             count = min(_MOST_CALLS, max(2 * count, int(1.3 * count * _TIMED_S / max(wall_s, 1e-4))))
 
     return pace(None), pace(processors)
-
-
-def _allowed() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))
 
 
 def _text(one: Checked, traced: Traced, name: str) -> str:
@@ -140,17 +135,13 @@ def _parameters(user: Any, count: int) -> list[str]:
     return plain[:count] if len(plain) >= count else [f"x{number}" for number in range(count)]
 
 
-def _run(one: Checked, text: str, name: str) -> tuple[str, ...]:
+def _run(one: Checked, traced: Traced, text: str, name: str) -> tuple[str, ...]:
     """Run the text on the recorded calls; the names that it takes from the scope of the user's function.
 
     Raises:
         NoTextError: it does not run, or gives other results.
     """
-    inner = called(one.function)
-    function = getattr(inner, "__func__", inner)
-    scope: dict[str, Any] = {**function.__globals__, **cells(function), "tf": tf}
-    if inner is not function:
-        scope[function.__code__.co_varnames[0]] = inner.__self__
+    scope: dict[str, Any] = {**traced.origins.names, "tf": tf}
     tree = ast.parse(text)
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     stored |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -158,7 +149,7 @@ def _run(one: Checked, text: str, name: str) -> tuple[str, ...]:
     loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - stored - set(dir(builtins)) - {"tf"}
     try:
         exec(compile(text, f"<{name}>", "exec"), scope)
-        specs = one.traced.function.structured_input_signature[0] if one.traced is not None else ()
+        specs = traced.function.structured_input_signature[0]
         made = tf.function(scope[name], autograph=False).get_concrete_function(*specs)
         for arguments, expected in one.calls:
             tensors = [tf.convert_to_tensor(a, spec.dtype) for a, spec in zip(arguments, specs, strict=True)]

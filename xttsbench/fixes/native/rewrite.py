@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -80,26 +80,26 @@ def checked(graph: Any) -> list[Checked]:
         node.attr["token"].s.decode(): node for function in graph.library.function for node in python_nodes(function)
     }
     known = {token: one for token in nodes if (one := lookup(token)) is not None and _is_users(one)}
-    refused: dict[str, RefusedError] = {}
-    for token, registered in known.items():
-        if (why := _objection(registered)) is not None:
-            place = locate(registered.user)
-            refused[token] = RefusedError(why, place.file, place.line)
-    recorders = _recorded(graph, [token for token in known if token not in refused])
-    found: list[Checked] = []
-    for token, registered in known.items():
-        name = display_name(registered.user)
-        results = tuple(tf.as_dtype(one) for one in nodes[token].attr["Tout"].list.type)
-        try:
-            if token in refused:
-                raise refused[token]
-            recorder = recorders[token]
-            traced, exact = _traced(registered, nodes[token], recorder, _shapes(graph, token))
-            seen = tuple(recorder.calls)
-            found.append(Checked(token, *_function(registered), name, traced, None, seen, results, exact))
-        except RefusedError as error:
-            found.append(Checked(token, *_function(registered), name, refused=str(error)))
-    return found
+    objections = {token: _objection(registered) for token, registered in known.items()}
+    recorders = _recorded(graph, [token for token in known if objections[token] is None])
+    return [
+        _checked(graph, token, registered, nodes[token], objections[token] or recorders[token])
+        for token, registered in known.items()
+    ]
+
+
+def _checked(graph: Any, token: str, registered: Registered, node: Any, known: str | _Recorder) -> Checked:
+    """One of them, by what speaks against it, or by calls of it that were recorded."""
+    one = Checked(token, *_function(registered), display_name(registered.user))
+    place = locate(registered.user)
+    try:
+        if isinstance(known, str):
+            raise RefusedError(known, place.file, place.line)
+        results = tuple(tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type)
+        traced, exact = _traced(registered, node, known, _shapes(graph, token))
+        return replace(one, traced=traced, calls=tuple(known.calls), results=results, exact=exact)
+    except RefusedError as error:
+        return replace(one, refused=str(error))
 
 
 def python_nodes(function: Any) -> Iterator[Any]:
@@ -148,7 +148,7 @@ class _Recorder:
         def recorded(*arguments: Any) -> Any:
             with self.lock:
                 wanted = len(self.calls) < _CALLS
-            kept = tuple(one.copy() if isinstance(one, np.ndarray) else one for one in arguments) if wanted else ()
+            kept = tuple(map(_copied, arguments)) if wanted else ()
             result = original(*arguments)
             if wanted:
                 with self.lock:
@@ -159,7 +159,7 @@ class _Recorder:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of a result: the function may use its memory again."""
+    """A copy of an argument or a result: the function may use its memory again."""
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
@@ -214,25 +214,29 @@ def _traced(
         RefusedError: it cannot be traced, no call of it was seen, or its results are others.
     """
     place = locate(registered.user)
-    given, eager = [tf.as_dtype(one) for one in node.attr["Tin"].list.type], registered.kind == "py_function"
-    results = [tf.as_dtype(one) for one in node.attr["Tout"].list.type]
+
+    def refusal(why: str) -> RefusedError:
+        return RefusedError(why, place.file, place.line)
+
+    given, results = ([tf.as_dtype(one) for one in node.attr[name].list.type] for name in ("Tin", "Tout"))
     if not recorder.calls:
-        raise RefusedError("was not called by the first elements", place.file, place.line)
+        raise refusal("was not called by the first elements")
     if not results:
-        raise RefusedError("returns nothing, so that it is called for something else", place.file, place.line)
+        raise refusal("returns nothing, so that it is called for something else")
     specs, unsure = [], []
     for number, dtype in enumerate(given):
         ranks = {np.ndim(call[0][number]) for call in recorder.calls}
         shape = shapes[number] if shapes is not None else tf.TensorShape(None)
         if shape.rank is None:
             if len(ranks) > 1:
-                raise RefusedError("is given arrays of several ranks", place.file, place.line)
+                raise refusal("is given arrays of several ranks")
             shape = tf.TensorShape([None] * ranks.pop())
             unsure.append(number)
         specs.append(tf.TensorSpec(shape, dtype))
     scalars = [isinstance(one, np.generic) for one in recorder.calls[0][0]]
     made, bare = _function(registered)
     seen, structure = [arguments for arguments, _ in recorder.calls], getattr(made, "structure", None)
+    eager = registered.kind == "py_function"
     function = trace(
         bare, specs, results, scalars=scalars, tensors=eager, unsure=unsure, seen=seen, structure=structure
     )
@@ -242,11 +246,11 @@ def _traced(
             found = function(*(tf.convert_to_tensor(one, dtype) for one, dtype in zip(arguments, given, strict=True)))
         except (tf.errors.OpError, ValueError) as error:
             text = str(error).strip().splitlines()
-            raise RefusedError(f"fails as ops: {text[0] if text else ''}", place.file, place.line) from error
+            raise refusal(f"fails as ops: {text[0] if text else ''}") from error
         why, same = difference(expected, found, results)
         exact = exact and same
         if why is not None:
-            raise RefusedError(f"gives other values as ops: {why}", place.file, place.line)
+            raise refusal(f"gives other values as ops: {why}")
     return function, exact
 
 
@@ -261,25 +265,28 @@ def difference(expected: Any, found: Any, dtypes: Sequence[tf.DType]) -> tuple[s
         if ours.shape != np.shape(theirs):
             return f"result {number} has the shape {list(np.shape(theirs))}, and Python's {list(ours.shape)}", False
         if dtype == tf.string:
-            same = np.asarray([_bytes(a) == _bytes(b) for a, b in zip(ours.flat, theirs.flat, strict=True)])
-            same = same.reshape(ours.shape)
+            same = np.vectorize(lambda a, b: _bytes(a) == _bytes(b), otypes=[bool])(ours, theirs)
         elif dtype.is_floating or dtype.is_complex:
-            wide = np.complex128 if dtype.is_complex else np.float64
-            first, second = ours.astype(wide), theirs.astype(wide)
-            allowed = TOLERANCE.get(np.dtype(dtype.as_numpy_dtype).str[1:], 0.0)
-            size = float(np.abs(first[np.isfinite(first)]).max(initial=0.0))
-            same = np.isclose(first, second, rtol=0, atol=allowed * size, equal_nan=True)
-            loose = np.isclose(first, second, rtol=0, atol=_SINGLE * allowed * size, equal_nan=True)
-            if not same.all() and loose.all():
-                apart = np.abs(first - second)[np.isfinite(first)]
-                same |= bool(np.sqrt(np.mean(apart**2)) <= allowed * size / 10)
-            exact = exact and bool(np.array_equal(first, second, equal_nan=True))
+            same, equal = _close(ours, theirs, dtype)
+            exact = exact and equal
         else:
             same = np.asarray(ours == theirs)
         if not same.all():
             at = tuple(int(one) for one in np.argwhere(~same)[0]) if same.ndim else ()
             return f"result {number} at {list(at)} is {theirs[at]!s}, and Python's {ours[at]!s}", False
     return None, exact
+
+
+def _close(ours: Any, theirs: Any, dtype: tf.DType) -> tuple[Any, bool]:
+    """Which values are within :data:`TOLERANCE`, and whether all are the same to the last bit."""
+    wide = np.complex128 if dtype.is_complex else np.float64
+    first, second = ours.astype(wide), theirs.astype(wide)
+    finite = np.isfinite(first)
+    allowed = TOLERANCE.get(np.dtype(dtype.as_numpy_dtype).str[1:], 0.0) * np.abs(first[finite]).max(initial=0.0)
+    same, loose = (np.isclose(first, second, rtol=0, atol=allowed * times, equal_nan=True) for times in (1.0, _SINGLE))
+    if not same.all() and loose.all():
+        same |= bool(np.sqrt(np.mean(np.abs(first - second)[finite] ** 2)) <= allowed / 10)
+    return same, bool(np.array_equal(first, second, equal_nan=True))
 
 
 def _bytes(value: Any) -> bytes:

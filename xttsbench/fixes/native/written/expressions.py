@@ -35,8 +35,22 @@ _WEAK_LAST: Final = _table("Maximum:maximum Minimum:minimum SelectV2:where")
 _SIZED: Final = _table("Reshape:reshape Tile:tile ReverseV2:reverse BroadcastTo:broadcast_to")
 """Calls of which all arguments but the first are sizes or axes."""
 _REDUCTIONS: Final = _table("Sum:sum Mean:mean Max:max Min:min Prod:prod Any:any All:all")
-_PLACES: Final = {"ArgMax": "argmax", "ArgMin": "argmin"}
-_SPECTRA: Final = {"RFFT": "rfft", "IRFFT": "irfft"}
+_WRITTEN: Final = {
+    "Cast": "tf.cast({given 0}, tf.{dtype})",
+    "ArgMax": "tf.argmax({given 0}, axis={argument 1}, output_type=tf.{dtype})",
+    "ArgMin": "tf.argmin({given 0}, axis={argument 1}, output_type=tf.{dtype})",
+    "RFFT": "tf.signal.rfft({given 0}, {argument 1})",
+    "IRFFT": "tf.signal.irfft({given 0}, {argument 1})",
+    "ExpandDims": "tf.expand_dims({given 0}, {argument 1})",
+    "Fill": "tf.fill({argument 0}, {given 1})",
+    "Pad": "tf.pad({given 0}, {argument 1})",
+    "PadV2": "tf.pad({given 0}, {argument 1}, constant_values={argument 2})",
+    "MirrorPad": "tf.pad({given 0}, {argument 1}, mode={mode})",
+    "EnsureShape": "tf.ensure_shape({given 0}, {shape})",
+    "StaticRegexFullMatch": "tf.strings.regex_full_match({given 0}, {pattern})",
+    "StringToNumber": "tf.strings.to_number({given 0}, tf.{dtype})",
+}
+"""Others: names are inputs as a method of :class:`Body` writes them, the dtype of the result, and attributes."""
 
 
 class NoTextError(Exception):
@@ -79,8 +93,26 @@ def expression(body: Body, op: Any) -> str:
     if kind in _SIZED:
         text = [body.given(inputs[0]), *map(body.argument, inputs[1:])]
         return f"tf.{_SIZED[kind]}({', '.join(text)})"
+    if kind in _WRITTEN:
+        return _WRITTEN[kind].format_map(_Parts(body, op))
     special = _SPECIAL.get(kind)
     return special(body, op) if special is not None else _raw(body, op)
+
+
+class _Parts:
+    """What the names in a text of :data:`_WRITTEN` stand for."""
+
+    def __init__(self, body: Body, op: Any) -> None:
+        self._body, self._op = body, op
+
+    def __getitem__(self, name: str) -> str:
+        method, _, number = name.partition(" ")
+        if number:
+            return str(getattr(self._body, method)(self._op.inputs[int(number)]))
+        if name == "dtype":
+            return str(self._op.outputs[0].dtype.name)
+        value = self._op.get_attr(name)
+        return words(value) if isinstance(value, bytes) else _attribute(value)
 
 
 def _raw(body: Body, op: Any) -> str:
@@ -103,10 +135,6 @@ def _raw(body: Body, op: Any) -> str:
     return f"tf.raw_ops.{op.type}({', '.join(given)})"
 
 
-def _cast(body: Body, op: Any) -> str:
-    return f"tf.cast({body.given(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
-
-
 def _reduction(body: Body, op: Any) -> str:
     given, axes = body.given(op.inputs[0]), tf.get_static_value(op.inputs[1])
     rank = op.inputs[0].shape.rank
@@ -118,15 +146,6 @@ def _reduction(body: Body, op: Any) -> str:
         where = [f"axis={body.argument(op.inputs[1])}"]
     keep = ["keepdims=True"] if op.get_attr("keep_dims") else []
     return f"tf.reduce_{_REDUCTIONS[op.type]}({', '.join([given, *where, *keep])})"
-
-
-def _place(body: Body, op: Any) -> str:
-    given, axis = body.given(op.inputs[0]), body.argument(op.inputs[1])
-    return f"tf.{_PLACES[op.type]}({given}, axis={axis}, output_type=tf.{op.outputs[0].dtype.name})"
-
-
-def _spectrum(body: Body, op: Any) -> str:
-    return f"tf.signal.{_SPECTRA[op.type]}({body.given(op.inputs[0])}, {body.argument(op.inputs[1])})"
 
 
 def _shape(body: Body, op: Any) -> str:
@@ -149,10 +168,6 @@ def _transpose(body: Body, op: Any) -> str:
     return f"tf.transpose({given}, {body.argument(op.inputs[1])})"
 
 
-def _expanded(body: Body, op: Any) -> str:
-    return f"tf.expand_dims({body.given(op.inputs[0])}, {body.argument(op.inputs[1])})"
-
-
 def _squeezed(body: Body, op: Any) -> str:
     axes = list(op.get_attr("squeeze_dims"))
     return f"tf.squeeze({body.given(op.inputs[0])}{f', {axes}' if axes else ''})"
@@ -163,10 +178,6 @@ def _ranged(body: Body, op: Any) -> str:
     if given[0] == "0" and given[2] == "1":
         given = given[1:2]
     return f"tf.range({', '.join(given)}, dtype=tf.{op.outputs[0].dtype.name})"
-
-
-def _filled(body: Body, op: Any) -> str:
-    return f"tf.fill({body.argument(op.inputs[0])}, {body.given(op.inputs[1])})"
 
 
 def _concatenated(body: Body, op: Any) -> str:
@@ -183,15 +194,6 @@ def _packed(body: Body, op: Any) -> str:
     return f"tf.stack([{', '.join(text)}]{f', axis={axis}' if axis else ''})"
 
 
-def _padded(body: Body, op: Any) -> str:
-    given = [body.given(op.inputs[0]), body.argument(op.inputs[1])]
-    if op.type == "PadV2":
-        given.append(f"constant_values={body.argument(op.inputs[2])}")
-    if op.type == "MirrorPad":
-        given.append(f'mode="{op.get_attr("mode").decode()}"')
-    return f"tf.pad({', '.join(given)})"
-
-
 def _split(body: Body, op: Any) -> str:
     axis = body.argument(op.inputs[0])
     where = "" if axis == "0" else f", axis={axis}"
@@ -203,10 +205,6 @@ def _summed(body: Body, op: Any) -> str:
         return _raw(body, op)
     function = "tf.cumsum" if op.type == "Cumsum" else "tf.math.cumprod"
     return f"{function}({body.given(op.inputs[0])}, axis={body.argument(op.inputs[1])})"
-
-
-def _ensured(body: Body, op: Any) -> str:
-    return f"tf.ensure_shape({body.given(op.inputs[0])}, {_attribute(op.get_attr('shape'))})"
 
 
 def _cut(body: Body, op: Any) -> str:
@@ -251,10 +249,6 @@ def _text_replaced(body: Body, op: Any) -> str:
     return f"tf.strings.regex_replace({', '.join([*given, *_unless(op, 'replace_global', True)])})"
 
 
-def _text_matched(body: Body, op: Any) -> str:
-    return f"tf.strings.regex_full_match({body.given(op.inputs[0])}, {words(op.get_attr('pattern'))})"
-
-
 def _text_of(name: str, option: str, usual: Any) -> Callable[[Body, Any], str]:
     """A call of which one option is written where it is not the usual one."""
 
@@ -268,10 +262,6 @@ def _text_of(name: str, option: str, usual: Any) -> Callable[[Body, Any], str]:
 def _unless(op: Any, option: str, usual: Any) -> list[str]:
     value = op.get_attr(option)
     return [] if value == usual else [f"{option}={words(value) if isinstance(value, bytes) else value}"]
-
-
-def _number_of(body: Body, op: Any) -> str:
-    return f"tf.strings.to_number({body.given(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
 
 
 def _text_split(body: Body, op: Any) -> str:
@@ -303,33 +293,24 @@ def words(value: Any) -> str:
 
 
 _SPECIAL: Final[dict[str, Callable[[Body, Any], str]]] = {
-    "Cast": _cast,
     **dict.fromkeys(_REDUCTIONS, _reduction),
-    **dict.fromkeys(_PLACES, _place),
-    **dict.fromkeys(_SPECTRA, _spectrum),
     "Shape": _shape,
     "GatherV2": _gather,
     "Transpose": _transpose,
-    "ExpandDims": _expanded,
     "Squeeze": _squeezed,
     "Range": _ranged,
-    "Fill": _filled,
     "ConcatV2": _concatenated,
     "Pack": _packed,
-    **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), _padded),
     **dict.fromkeys(("Cumsum", "Cumprod"), _summed),
-    "EnsureShape": _ensured,
     "Split": _split,
     "StridedSlice": _cut,
     "DecodeRaw": _decoded,
     "StringJoin": _text_joined,
     "StaticRegexReplace": _text_replaced,
-    "StaticRegexFullMatch": _text_matched,
     "StringLower": _text_of("lower", "encoding", b""),
     "StringUpper": _text_of("upper", "encoding", b""),
     "StringLength": _text_of("length", "unit", b"BYTE"),
     "Substr": _text_of("substr", "unit", b"BYTE"),
-    "StringToNumber": _number_of,
     **dict.fromkeys(("StringSplitV2", "UnicodeDecode"), _text_split),
 }
 

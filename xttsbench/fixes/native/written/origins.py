@@ -35,15 +35,16 @@ class Origins:
     def __init__(self, function: Any) -> None:
         """Take a function or a bound method."""
         inner = getattr(function, "__func__", function)
-        self._names: dict[str, Any] = {**getattr(inner, "__globals__", {}), **cells(inner)}
+        self.names: dict[str, Any] = {**getattr(inner, "__globals__", {}), **cells(inner)}
+        """What is known in that scope."""
         owner = getattr(function, "__self__", None)
         if owner is not None and inner.__code__.co_varnames:
-            self._names[inner.__code__.co_varnames[0]] = owner
+            self.names[inner.__code__.co_varnames[0]] = owner
         self._made: list[tuple[Any, str]] = []
         """Arrays that calls and operators made, which nothing else holds."""
         self.arrays: list[tuple[np.ndarray[Any, Any], str]] = []
         """All of them, as they were when they were made, each with its text."""
-        for name, value in self._names.items():
+        for name, value in self.names.items():
             if name.startswith("__"):
                 continue
             held = [(name, value)]
@@ -115,10 +116,10 @@ class Origins:
     def _name(self, value: Any) -> str | None:
         """A name at module level, or that of something in a module which has one."""
         own, where = getattr(value, "__name__", None), str(getattr(value, "__module__", None) or "numpy")
-        for name, held in self._names.items():
+        for name, held in self.names.items():
             if held is value and not name.startswith("__"):
                 return name
-        for name, held in self._names.items():
+        for name, held in self.names.items():
             if not isinstance(held, types.ModuleType) or not isinstance(own, str) or name.startswith("__"):
                 continue
             path: str = name
