@@ -1,18 +1,33 @@
-"""A scenario by its name or its file: found, read, validated, and changed as the command line asks."""
+"""A scenario by its name or its file: found, read, validated, and changed as the command line asks.
+
+A YAML file is read with the line of every key, so that an error found later can name the place, and with ``1e-4`` as
+the number that it is: YAML 1.1 takes it for text, for want of a dot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import yaml
 from pydantic import ValidationError
 
-from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.files import available, shipped
-from xttsbench.scenario.problems import ArgumentCheck, Check, of_the_arms, of_the_whole, of_types, unchecked
+from xttsbench.scenario.problems import (
+    ArgumentCheck,
+    Check,
+    KeyPath,
+    Problem,
+    of_the_arms,
+    of_the_whole,
+    of_types,
+    unchecked,
+)
 from xttsbench.scenario.settings import BUNDLED, MOST_ARMS, Scenario, Space
-from xttsbench.scenario.yaml_file import Problem, YamlFile, read_yaml
 
 
 def locate(text: str) -> Path:
@@ -25,8 +40,11 @@ def locate(text: str) -> Path:
         return shipped("scenarios", text)
     path = Path(text)
     # A name that is none of ours and no file is a misspelt name, unless it is written as a path.
-    if "/" in text or path.suffix in (".yaml", ".yml") or _exists(path):
-        return path
+    try:
+        if "/" in text or path.suffix in (".yaml", ".yml") or path.exists():
+            return path
+    except (OSError, ValueError):
+        pass  # too long for a path, or with a character that none may have
     return shipped("scenarios", text)
 
 
@@ -117,18 +135,111 @@ def _of_its_arms(content: Mapping[str, Any], *, arguments: ArgumentCheck, most_a
 
 def _listed(file: YamlFile, problems: list[Problem]) -> str:
     """All problems in one sentence, in the order of the file."""
-    told = sorted(problems, key=lambda problem: file.line(problem[0]) or 0)
     parts = []
-    for place, sentence in told:
-        line = file.line(place)
-        where = f"line {line}, " if line else ""
+    for place, sentence in sorted(problems, key=lambda problem: file.line(problem[0]) or 0):
+        where = f"line {line}, " if (line := file.line(place)) else ""
         parts.append(f"{where}{'.'.join(map(str, place)) or 'the file'}: {sentence}")
     count = f"{len(parts)} problems" if len(parts) > 1 else "1 problem"
     return f"{file.path} has {count}: {'; '.join(parts)}."
 
 
-def _exists(path: Path) -> bool:
+_LARGEST_BYTES: Final = 1_000_000
+_NODES: Final = 20_000  # Nodes of a file at most, aliases followed: a few lines of YAML can stand for gigabytes
+_DEPTH: Final = 40
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """What a file holds.
+
+    Attributes:
+        content: the mapping at its top.
+        lines: line, from 1, of each key path.
+        problems: what is wrong with the YAML itself although it could be read: a key given twice.
+    """
+
+    path: Path
+    content: dict[str, Any]
+    lines: dict[KeyPath, int]
+    problems: tuple[Problem, ...]
+
+    def line(self, place: KeyPath) -> int | None:
+        """Line of a key path, or of the nearest one above it."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place)
+
+
+class _Loader(yaml.SafeLoader):
+    """Numbers such as ``1e-4`` and ``1.5e4`` are numbers, as in YAML 1.2."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """Read a file that holds one mapping.
+
+    Raises:
+        InvalidInputError: it is missing, a directory, not text, not YAML, too large, or holds something else.
+    """
+    text = _text(path)
     try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if not isinstance(node, yaml.MappingNode):
+                found = "nothing" if node is None else "a list" if isinstance(node, yaml.SequenceNode) else "one value"
+                raise InvalidInputError(f"{path}: expected a mapping of keys to values, and the file holds {found}.")
+            problems: list[Problem] = []
+            lines = dict(_walk(path, node, (), problems, [0]))
+            content = loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}" if mark else ""
+        raise InvalidInputError(f"{path}{where}: not YAML: {error.problem or error.context}.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
+        raise InvalidInputError(f"{path}: not YAML: {first_line(error)}.") from error
+    return YamlFile(path, content, lines, tuple(problems))
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise InvalidInputError(f"{path} is a directory; name a YAML file in it.")
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise InvalidInputError(f"{path} has {path.stat().st_size} bytes, which is no YAML written by hand.")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"{str(path)!r} cannot be read as text: {reason}.") from error
+
+
+def _walk(
+    path: Path, node: yaml.Node, place: KeyPath, problems: list[Problem], count: list[int]
+) -> Iterator[tuple[KeyPath, int]]:
+    """Key paths below a node with their lines; keys that are given twice go to ``problems``."""
+    count[0] += 1
+    if count[0] > _NODES or len(place) > _DEPTH:
+        raise InvalidInputError(f"{path}: too large or too deep once its aliases are followed.")
+    yield place, node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _walk(path, item, (*place, index), problems, count)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen and name != "<<":
+                problems.append(((*place, name), f"given twice, first in line {seen[name]}"))
+            seen[name] = line
+            yield (*place, name), line
+            below = _walk(path, value, (*place, name), problems, count)
+            next(below)  # the key's own line is the better place
+            yield from below

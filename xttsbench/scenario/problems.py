@@ -26,8 +26,10 @@ from xttsbench.scenario.settings import (
     SweepSettings,
     VariantSettings,
 )
-from xttsbench.scenario.yaml_file import KeyPath, Problem
 
+KeyPath = tuple[str | int, ...]
+Problem = tuple[KeyPath, str]
+"""A place in the file and what is wrong there."""
 Check = Callable[[str], object]
 """Raises an error of ours where a text cannot be used."""
 
@@ -37,9 +39,7 @@ _EXPECTED: Final = {
     "string_type": "text is expected",
     "bool_type": "true or false is expected",
     "list_type": "a list is expected",
-    "dict_type": "keys with values are expected",
-    "model_type": "keys with values are expected",
-    "model_attributes_type": "keys with values are expected",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "keys with values are expected"),
     "string_pattern_mismatch": "letters, digits and . , = + - _ are expected",
     "too_short": "it is empty",
 }

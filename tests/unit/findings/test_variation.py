@@ -5,8 +5,7 @@ import pytest
 
 from tests.unit.findings.made import only, silent
 from xttsbench.analysis.variation import explain
-from xttsbench.findings.correlates import SIDES
-from xttsbench.findings.variation import drift, length_variance, stragglers
+from xttsbench.findings.variation import SIDES, drift, length_variance, stragglers
 from xttsbench.findings.variation import oscillation as oscillation_rule
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
