@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from xttsbench.fixes.native.trace import trace
+from xttsbench.fixes.native.trace import RefusedError, trace
 
 
 def same(function, *calls, tolerance=1e-6, tensors=False):
-    """Trace a function with calls that were recorded, and compare it on each of them."""
-    given = [tuple(np.asarray(one)[()] if not isinstance(one, bytes) else one for one in call) for call in calls]
+    """Trace a function, its shapes left open, and compare it on each of the calls that were recorded."""
+    given = [tuple(one if isinstance(one, bytes) else np.asarray(one)[()] for one in call) for call in calls]
     specs = [
         tf.TensorSpec([None] * np.ndim(one), tf.string if isinstance(one, bytes) else one.dtype) for one in given[0]
     ]
@@ -26,6 +31,19 @@ def same(function, *calls, tolerance=1e-6, tensors=False):
                 continue
             ours, other = np.asarray(one), found.numpy()
             assert (ours.shape, ours.dtype) == (other.shape, other.dtype)
-            size = np.abs(ours).max(initial=0.0) if ours.dtype.kind in "fc" else 0
-            np.testing.assert_allclose(other, ours, rtol=0, atol=tolerance * size)
+            size = np.abs(ours[np.isfinite(ours)]).max(initial=0.0) if ours.dtype.kind in "fc" else 0
+            np.testing.assert_allclose(other, ours, rtol=0, atol=tolerance * size, equal_nan=True)
     return traced
+
+
+def refused(function, reason, *calls):
+    """Trace a function of arrays, or with calls that were recorded; it is refused at a line of its file."""
+    if calls:
+        specs = [tf.TensorSpec([], tf.as_dtype(np.asarray(one).dtype)) for one in calls[0]]
+    else:
+        specs = [tf.TensorSpec([None], tf.float32)]
+    with pytest.raises(
+        RefusedError, match=rf"{reason}.*{re.escape(os.path.basename(inspect.getfile(function)))}:\d+\)"
+    ) as caught:
+        trace(function, specs, [tf.float32], scalars=[bool(calls)] * len(specs), seen=calls)
+    return caught.value
