@@ -8,36 +8,35 @@ fetched together, and their sums are carried through a checkpoint.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-from xttsbench.records.base import Record
-from xttsbench.records.training import Interval
-from xttsbench.xtts.recipe import EarlyStoppingSettings, HealthSettings, ScheduleSettings
-
-if TYPE_CHECKING:
-    from xttsbench.training.step import StepResult
-    from xttsbench.training.stream import Fetched
-import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.records.base import Record
+from xttsbench.records.training import Interval
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import (
     BatchSettings,
+    EarlyStoppingSettings,
+    HealthSettings,
     LossSettings,
     ModelSettings,
     OptimizerSettings,
     Recipe,
+    ScheduleSettings,
 )
+
+if TYPE_CHECKING:
+    from xttsbench.training.step import StepResult
+    from xttsbench.training.stream import Fetched
 
 NONE: Final = hashlib.sha256().hexdigest()
 """The running hash before the first sample."""
@@ -352,8 +351,7 @@ class Window:
 
     def __init__(self, sums: Sums) -> None:
         self.sums = sums
-        self._pending: list[StepResult] = []
-        self._samples = self._valid_frames = self._frames = 0
+        self._pending: list[tuple[StepResult, int, int, int]] = []
         self._began_s: float | None = None
 
     def begin_step(self) -> None:
@@ -363,24 +361,18 @@ class Window:
 
     def add(self, result: StepResult, batch: Fetched) -> None:
         """Take a step's result, without waiting for it."""
-        self._pending.append(result)
-        self._samples += batch.samples
-        self._valid_frames += batch.valid_frames
-        self._frames += batch.frames
+        self._pending.append((result, batch.samples, batch.valid_frames, batch.frames))
 
     def fetch(self) -> list[Values]:
         """Wait for the steps so far, add them to the sums, and return the values of those added now."""
-        values = [Values(*map(float, result)) for result in self._pending]
+        values = [Values(*map(float, result)) for result, *_ in self._pending]
         sums = self.sums.plus(values)
-        elapsed_s = 0.0 if self._began_s is None else time.perf_counter() - self._began_s
-        self.sums = sums.model_copy(
-            update={
-                "samples": sums.samples + self._samples,
-                "valid_frames": sums.valid_frames + self._valid_frames,
-                "frames": sums.frames + self._frames,
-                "wall_s": sums.wall_s + elapsed_s,
-            }
-        )
+        added = {
+            name: getattr(sums, name) + sum(step[place] for step in self._pending)
+            for place, name in enumerate(("samples", "valid_frames", "frames"), start=1)
+        }
+        if self._began_s is not None:
+            added["wall_s"] = sums.wall_s + time.perf_counter() - self._began_s
+        self.sums = sums.model_copy(update=added)
         self._pending, self._began_s = [], None
-        self._samples = self._valid_frames = self._frames = 0
         return values

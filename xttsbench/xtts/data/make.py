@@ -27,7 +27,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.metadata import METADATA, SPEAKERS
-from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
+from xttsbench.xtts.data.pool import Progress, in_chunks
 from xttsbench.xtts.data.speech_data import MADE
 from xttsbench.xtts.wav import wav_bytes, write_wav
 
@@ -324,8 +324,6 @@ def make_data(
     seconds = count * (min_s + max_s) / 2
     needed_bytes = round(2 * seconds * SAMPLE_RATE_HZ) + count * (_BLOCK_BYTES // 2 + _METADATA_BYTES_A_CLIP)
     require_space(directory, needed_bytes)
-    if workers is None:
-        workers = allowed_workers() if count > 2 * _CLIPS_A_JOB else 1
     try:
         with draft(directory) as made:
             record = _fill(made, wanted, workers, progress)
@@ -339,7 +337,7 @@ def make_data(
     raise InvalidInputError(f"{directory} was made and removed by another process meanwhile; run again")
 
 
-def _fill(made: Draft, wanted: Wanted, workers: int, progress: Progress | None) -> MadeData:
+def _fill(made: Draft, wanted: Wanted, workers: int | None, progress: Progress | None) -> MadeData:
     version, count, seed, min_s, max_s, voices = wanted
     wavs = made.directory / "wavs"
     wavs.mkdir()

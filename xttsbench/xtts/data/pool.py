@@ -83,7 +83,7 @@ def in_chunks(
     function: Callable[[list[Job]], Result],
     items: Sequence[Item],
     size: int,
-    workers: int,
+    workers: int | None,
     what: str,
     progress: Progress | None,
     *,
@@ -91,14 +91,16 @@ def in_chunks(
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Yield chunks of ``size`` items with what the function returns of their jobs, in order, as :func:`in_processes`.
 
-    A job is made of an item when its chunk's turn comes: of a million clips, a few are described at a time. The
-    progress is told how many items of ``what`` (e.g. ``"clips made"``) are done, after each chunk was used.
+    A job is made of an item when its chunk's turn comes: of a million clips, a few are described at a time. Without a
+    number of ``workers`` the allowed cores work, and one for no more than two chunks. The progress is told how many
+    items of ``what`` (e.g. ``"clips made"``) are done, after each chunk was used.
     """
     progress, done = progress or Silent(), 0
     chunks = [items[start : start + size] for start in range(0, len(items), size)]
     if chunks:
         progress.update(what, 0, len(items))
     jobs = ([as_job(item) for item in chunk] for chunk in chunks)
+    workers = workers or (allowed_workers() if len(chunks) > 2 else 1)
     with closing(in_processes(function, jobs, min(workers, len(chunks)))) as results:
         for chunk, result in zip(chunks, results, strict=True):
             yield chunk, result

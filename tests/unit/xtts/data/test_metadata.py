@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.listing import find_listings, read_listing
+from xttsbench.xtts.data.importing import find_listings, read_listing
 from xttsbench.xtts.data.make import PHONES
 from xttsbench.xtts.data.metadata import (
     SYMBOLS,
