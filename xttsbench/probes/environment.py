@@ -5,6 +5,7 @@ Versions come from the packages' metadata, so TensorFlow is never imported here.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -88,7 +89,7 @@ def require_tensorflow() -> None:
     Raises:
         HelperError: it is missing, or of a version that is not in :data:`TENSORFLOW`.
     """
-    version = _version("tensorflow")
+    version = package_versions()["tensorflow"]
     if version is None and util.find_spec("tensorflow") is not None:
         return
     if version is None or ".".join(version.split(".")[:2]) not in TENSORFLOW:
@@ -137,15 +138,14 @@ def _operating_system() -> dict[str, Any]:
 
 def package_versions() -> dict[str, str | None]:
     """What is installed of the packages that times depend on; ``None`` for what is not."""
-    return {name: _version(name) for name in PACKAGES}
+    return {name: installed_version(name, *_OTHER_NAMES.get(name, ())) for name in PACKAGES}
 
 
-def _version(name: str) -> str | None:
-    for candidate in (name, *_OTHER_NAMES.get(name, ())):
-        try:
-            return metadata.version(candidate)
-        except metadata.PackageNotFoundError:
-            continue
+def installed_version(*names: str) -> str | None:
+    """The version of the first of these packages that is installed; ``None`` where none is."""
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
     return None
 
 

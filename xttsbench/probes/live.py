@@ -370,5 +370,4 @@ class Gpus:
 
 
 def _named(probe: GpuProbe | None, reason: str | None) -> tuple[GpuProbe | None, str | None, dict[int, str]]:
-    """An opened probe, with the names of its GPUs."""
     return probe, reason, {gpu.index: gpu.name for gpu in probe.take()} if probe is not None else {}

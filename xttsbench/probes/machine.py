@@ -17,12 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.probes.environment import package_versions, storage_under, variables
+from xttsbench.probes.environment import installed_version, package_versions, storage_under, variables
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.procfs import (
     cpu_allowance,
@@ -48,16 +47,9 @@ def software(environ: Mapping[str, str] = os.environ) -> Software:
         python=platform.python_version(),
         architecture=platform.machine(),
         packages=package_versions(),
-        builds=tuple(name for name in _BUILDS if _installed(name)),
+        builds=tuple(name for name in _BUILDS if installed_version(name) is not None),
         variables=variables(environ),
     )
-
-
-def _installed(name: str) -> bool:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        metadata.version(name)
-        return True
-    return False
 
 
 def driver(root: Path = ROOT) -> Driver:
@@ -93,7 +85,6 @@ def _pci(root: Path) -> dict[str, str]:
 
 
 def _refused(devices: Path) -> dict[str, str]:
-    """The driver's device files that cannot be opened."""
     refused = {}
     for file in sorted(devices.glob("nvidia*")):
         if not _DEVICE.fullmatch(file.name):
@@ -265,9 +256,11 @@ def storage(
     try:
         for file in (*sample, *others):
             drop(file)
-        cold, done = _serial([(file, _SAMPLE_BYTES) for file in sample], read, clock, stored)
-        warm, _ = _serial(done, read, clock, stored)
-        parallel, parallel_files, parallel_bytes = _parallel(others, read, clock, stored)
+        cold, done = _pass([(file, _SAMPLE_BYTES) for file in sample], 1, read, clock, stored)
+        warm, _ = _pass(done, 1, read, clock, stored)
+        parallel, by_several = None, []
+        if len(others) >= 2 * READERS:
+            parallel, by_several = _pass([(file, _SAMPLE_BYTES) for file in others], READERS, read, clock, stored)
     except OSError as error:
         raise InvalidInputError(
             f"--data {str(directory)!r}: {error.filename or directory} cannot be read ({error.strerror or error})."
@@ -281,8 +274,8 @@ def storage(
         cold=cold,
         warm=warm,
         parallel=parallel,
-        parallel_files=parallel_files,
-        parallel_bytes=parallel_bytes,
+        parallel_files=len(by_several),
+        parallel_bytes=sum(size for _, size in by_several),
     )
 
 
@@ -290,85 +283,56 @@ def _files(directory: Path, clock: Callable[[], float]) -> list[Path]:
     """Files with something in them, in an order that does not depend on the file system's."""
     if not directory.is_dir():
         raise InvalidInputError(f"--data {str(directory)!r} is no directory; name the one that holds the data set.")
-    until, found = clock() + _PASS_S, []
-    for path in _walk(directory):
-        found.append(path)
-        if len(found) == _LISTED or clock() > until:
-            break
+    until_s, found = clock() + _PASS_S, []
+    for folder, folders, names in os.walk(directory):
+        folders.sort()
+        for path in (Path(folder, name) for name in sorted(names)):
+            if len(found) == _LISTED or (found and clock() > until_s):
+                return sorted(found)
+            if path.is_file() and path.stat().st_size:
+                found.append(path)
     if not found:
         raise InvalidInputError(f"--data {str(directory)!r} holds no file to read; name the one that holds the data.")
     return sorted(found)
 
 
-def _walk(directory: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(directory):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(folder, name)
-            if path.is_file() and path.stat().st_size:
-                yield path
-
-
-def _serial(
-    wanted: Sequence[tuple[Path, int]], read: Reader, clock: Callable[[], float], stored: Callable[[], int | None]
+def _pass(
+    wanted: Sequence[tuple[Path, int]],
+    readers: int,
+    read: Reader,
+    clock: Callable[[], float],
+    stored: Callable[[], int | None],
 ) -> tuple[Pass, list[tuple[Path, int]]]:
-    """Read so many bytes of each file, one after the other, while there is room; returns what was read of which."""
-    before, began = stored(), clock()
-    room = _Room(_SAMPLE_BYTES, began + _PASS_S, clock)
-    done = []
-    for file, most in wanted:
-        if room.over:
-            break
-        done.append((file, room.fill(read(file), most)))
-    return _pass(clock() - began, sum(size for _, size in done), before, stored()), done
+    """Read so many bytes of each file while there is room and time; returns what was read of which.
 
+    Each reader has its share of the room, and takes the next file that nobody has.
+    """
+    waiting, before, began = iter(wanted), stored(), clock()
 
-def _parallel(
-    files: Sequence[Path], read: Reader, clock: Callable[[], float], stored: Callable[[], int | None]
-) -> tuple[Pass | None, int, int]:
-    """The same by several readers, each of which takes the next file that nobody has."""
-    if len(files) < 2 * READERS:
-        return None, 0, 0
-    waiting, before, began = iter(files), stored(), clock()
+    def reader(_: int) -> list[tuple[Path, int]]:
+        left, done = _SAMPLE_BYTES // readers, []
 
-    def reader(_: int) -> list[int]:
-        room = _Room(_SAMPLE_BYTES // READERS, began + _PASS_S, clock)
-        sizes = []
+        def is_over() -> bool:
+            return left <= 0 or clock() > began + _PASS_S
+
         # next() of a list's iterator is one step of the interpreter, so no two readers get the same file.
-        while not room.over and (file := next(waiting, None)) is not None:
-            sizes.append(room.fill(read(file), _SAMPLE_BYTES))
-        return sizes
+        while not is_over() and (item := next(waiting, None)) is not None:
+            file, most = item
+            size = 0
+            for piece in read(file):
+                size += piece
+                left -= piece
+                if size >= most or is_over():
+                    break
+            done.append((file, size))
+        return done
 
-    with ThreadPoolExecutor(READERS) as pool:
-        sizes = [size for done in pool.map(reader, range(READERS)) for size in done]
-    return _pass(clock() - began, sum(sizes), before, stored()), len(sizes), sum(sizes)
-
-
-class _Room:
-    """Bytes and time that a reader may still use."""
-
-    def __init__(self, size: int, until_s: float, clock: Callable[[], float]) -> None:
-        self._left, self._until_s, self._clock = size, until_s, clock
-
-    @property
-    def over(self) -> bool:
-        return self._left <= 0 or self._clock() > self._until_s
-
-    def fill(self, pieces: Iterator[int], most: int) -> int:
-        """Take pieces of a file until there are ``most`` bytes, or no room."""
-        size = 0
-        for piece in pieces:
-            size += piece
-            self._left -= piece
-            if self.over or size >= most:
-                break
-        return size
-
-
-def _pass(seconds: float, size: int, before: int | None, after: int | None) -> Pass:
+    with ThreadPoolExecutor(readers) as pool:
+        done = [item for found in pool.map(reader, range(readers)) for item in found]
+    seconds, after, size = clock() - began, stored(), sum(size for _, size in done)
     if before is None or after is None or not size:
-        return Pass(seconds=seconds)
-    return Pass(seconds=seconds, stored_share=min((after - before) / size, 1.0))
+        return Pass(seconds=seconds), done
+    return Pass(seconds=seconds, stored_share=min((after - before) / size, 1.0)), done
 
 
 def _stored_bytes() -> int | None:

@@ -294,7 +294,6 @@ def processors_in_use(seconds: float, *, proc: str = "/proc") -> float | None:
 
 
 def _cpus(pid: int) -> frozenset[int]:
-    """The processors that the process may run on; empty where that is not told."""
     with contextlib.suppress(OSError, AttributeError):
         return frozenset(os.sched_getaffinity(pid))
     return frozenset()

@@ -190,7 +190,6 @@ class ProcessProbe:
         return parse_stat(read_text(f"{self._proc}/{pid}/stat"))
 
     def _io(self, pid: int) -> tuple[int, int | None] | None:
-        """Bytes from and to storage; ``None`` where it may not be told."""
         if "process_read_bytes_per_s" in self.unmeasured:
             return None
         try:

@@ -197,7 +197,6 @@ class _Loop:
         self.position, self.samples = batch.position, consumed(self.samples, batch.ids)
 
     def _end_step(self) -> None:
-        """Do what is due after a step."""
         settings, step = self.settings, self.position.step
         is_last = step >= settings.steps
         ends_interval = is_last or step % settings.log_every == 0
@@ -335,7 +334,6 @@ class _Loop:
         return "terminated" if self.is_stopped else None
 
     def _rate(self, step: int) -> float:
-        """Return the learning rate of a step, by the number of steps that ended before it."""
         rate = learning_rate(self.settings.schedule, self.run.recipe.optimizer.learning_rate, step, self.settings.steps)
         return rate * self.health.rate(self.settings.health)
 

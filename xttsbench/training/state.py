@@ -239,7 +239,6 @@ class TrainingState:
         )
 
     def _copies(self, variable: tf.Variable) -> tuple[tf.Variable, ...]:
-        """Return the variable of each local replica."""
         return tuple(self.strategy.experimental_local_results(variable))
 
     def _optimizer_variables(self) -> dict[str, tf.Variable]:

@@ -250,7 +250,6 @@ class TrainingStep:
         return losses_and_gradients(self.state.model, batch, self.recipe.loss, dropout_bits, scale, counts)
 
     def _blank(self, shape: Shape, device: str) -> Batch:
-        """Return a batch of silence."""
         rows, n_mels = shape.rows, self.recipe.features.n_mels
         arrays = {
             "text": np.zeros([rows, shape.characters], np.int32),

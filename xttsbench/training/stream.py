@@ -208,7 +208,6 @@ class BatchStream(Iterator[Fetched]):
         return stretch
 
     def _pipeline(self, number: int, stretch: Sequence[tuple[Position, Batch]]) -> Iterator[dict[str, tf.Tensor]]:
-        """Return the micro-batches of one of this process's replicas in a stretch."""
         loading, count = self._loading, self._replicas.count
         mine = self._replicas.first_local + number
         ahead = loading.overlap

@@ -274,7 +274,6 @@ class Listener:
         return np.stack([self.references[speaker] for speaker in speakers])
 
     def _other(self, speaker: int) -> int:
-        """Return the speaker after one, going round."""
         known = sorted(self.references)
         return known[(known.index(speaker) + 1) % len(known)]
 

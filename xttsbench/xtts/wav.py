@@ -185,7 +185,6 @@ def wav_bytes(samples: int) -> int:
 
 @contextmanager
 def _opened(path: StrPath) -> Iterator[BinaryIO]:
-    """Open a regular file."""
     try:
         # Asked for first, or a FIFO of that name would hold us for ever.
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -209,7 +208,6 @@ def _read_at(file: BinaryIO, path: StrPath, offset: int, size: int) -> bytes:
 
 @contextmanager
 def _sound(path: StrPath) -> Iterator[tuple[SoundFile, SoundHeader]]:
-    """Open a file with libsndfile, and check its header."""
     import soundfile  # here, for most commands read no sound, or canonical files alone
 
     try:

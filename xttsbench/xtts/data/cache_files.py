@@ -113,7 +113,6 @@ def npy_frames(path: Path, n_mels: int) -> int:
 
 
 def _rows_and_offset(path: Path, n_mels: int) -> tuple[int, int]:
-    """Return the number of rows of a file and where they begin, in bytes, from its header and its size."""
     try:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_FIRST_READ_BYTES)

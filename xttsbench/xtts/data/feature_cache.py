@@ -360,7 +360,6 @@ def verify(
 
 
 def _cache_problems(cache: Path, features: FeatureSettings, remedy: str) -> Iterator[Problem]:
-    """Yield what is wrong with a cache as a whole."""
     if not (cache / MANIFEST).exists() and not (cache / INDEX).exists():
         what = f"there is no feature cache: {cache}: {why_no_cache(cache, features)}"
         yield Problem(rule="stale-cache", clip=None, what=what, remedy=remedy)

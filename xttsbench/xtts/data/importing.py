@@ -150,7 +150,6 @@ def _entry(
 
 
 def _columns_of(header: Sequence[str]) -> dict[str, int] | None:
-    """Return the columns that a header names, or None where the line is no header."""
     names = [name.strip().strip('"').lower() for name in header]
     columns = {
         kind: names.index(there[0])
@@ -177,7 +176,6 @@ def _quoted(rows: Iterator[tuple[int, str]], delimiter: str, path: Path) -> Iter
 
 
 def _speakers_beside(path: Path) -> dict[str, str]:
-    """Return the speaker of each id that our own ``speakers.csv`` beside a listing names."""
     beside = path.with_name(SPEAKERS)
     if not beside.is_file():
         return {}
@@ -373,7 +371,6 @@ def import_data(
 
 
 def _write_texts(directory: Path, source: Path, clips: Sequence[_Clip], record: ImportedData) -> None:
-    """Write all but the sound."""
     for name, held_out in ((METADATA, False), (EVAL_METADATA, True)):
         lines = [f"{clip.id}|{clip.raw_text}|{clip.text}\n" for clip in clips if clip.held_out is held_out]
         if not lines and not held_out:

@@ -186,7 +186,6 @@ class _Maker:
         return Made(cache, len(clips), len(self.data) - len(clips))
 
     def _make_features(self, clips: npt.NDArray[np.int64], workers: int | None) -> Index:
-        """Write the ``.npy`` files of some clips, and return what is known of them now."""
         seconds = self.data.samples[clips].sum() / self.data.sample_rate_hz
         if workers is None:
             workers = allowed_workers() if seconds > _WORTH_PROCESSES_S else 1

@@ -152,7 +152,6 @@ def _filler(shared: Any, source: Source) -> Callable[[int], Ints]:
 
 
 def _views(shared: Any, planned: Planned, number: int) -> tuple[Floats, Floats]:
-    """Return a batch's mels and references within shared memory."""
     numbers = np.frombuffer(shared, np.float32)
     mel, reference = planned.shapes(number)
     end = math.prod(mel)

@@ -130,7 +130,6 @@ def guided_loss(
 
 
 def _steps(batch: Batch, model: ModelSettings) -> tf.Tensor:
-    """Return the real steps of each row, int32 ``[rows]``."""
     return tf.math.floordiv(batch["mel_length"] + model.frames_per_step - 1, model.frames_per_step)
 
 
@@ -229,7 +228,6 @@ def _compiled(function: Any) -> Any:
 
 
 def _values(variables: Sequence[Any]) -> list[tf.Variable]:
-    """Return what TensorFlow's tape knows of Keras's variables."""
     return [variable.value for variable in variables]
 
 

@@ -185,7 +185,6 @@ def _attention(
 def _input_gradients(
     d_scores: tf.Tensor, d_read: tf.Tensor, scaled: tf.Tensor, weights: tf.Tensor, keys: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the gradients of queries, keys and values."""
     return (
         tf.matmul(d_scores, keys) * keys.shape[-1] ** -0.5,
         tf.matmul(d_scores, scaled, transpose_a=True),
