@@ -18,18 +18,15 @@ class OpLine(Record):
     function: str
     phase: Phase
     ops: int
-    share: float | None = None
-    """Share of the time of all ops of the step; ``None`` where ops were not timed."""
-    device: str = ""
-    """Where they ran: ``CPU:0``, ``GPU:0``; empty where that is not known."""
+    share: float | None = None  # Share of the time of all ops of the step; ``None`` where ops were not timed
+    device: str = ""  # Where they ran: ``CPU:0``, ``GPU:0``; empty where that is not known
 
 
 class Placement(Record):
     """Ops of one type on one device."""
 
     op: str
-    device: str
-    """``CPU:0``, ``GPU:0``."""
+    device: str  # ``CPU:0``, ``GPU:0``
     count: int
     share: float | None = None
     why: str
@@ -39,18 +36,13 @@ class Placement(Record):
 class StepOps(Record):
     """The ops of a step, from a run on cached batches that no timing uses."""
 
-    phases: dict[Phase, float] = {}
-    """Share of the time of the step's ops; the shares add up to 1."""
-    how: str | None = None
-    """How ops were told apart and timed."""
-    op_time_s: float | None = None
-    """Time of all ops of a step, summed over threads."""
-    between_ops_s: float | None = None
-    """Of an eager step: time in Python between its ops, per step."""
+    phases: dict[Phase, float] = {}  # Share of the time of the step's ops; the shares add up to 1
+    how: str | None = None  # How ops were told apart and timed
+    op_time_s: float | None = None  # Time of all ops of a step, summed over threads
+    between_ops_s: float | None = None  # Of an eager step: time in Python between its ops, per step
     lines: tuple[OpLine, ...] = ()
     placements: tuple[Placement, ...] = ()
-    ops: int | None = None
-    """Ops in one step."""
+    ops: int | None = None  # Ops in one step
     short_ops: int | None = None
     """Of those, ops of compiled functions that were too short to be timed (some microseconds each); they are in no
     share. ``None`` where that could not be told."""
@@ -82,18 +74,15 @@ class SourceFact(Record):
     kind: SourceKind
     file: str
     line: int
-    text: str
-    """The line as it stands."""
+    text: str  # The line as it stands
     detail: str = ""
 
 
 class ScriptData(Record):
     """Which dataset of a script feeds its training loop, as another run of the script knows it again."""
 
-    kind: int
-    """Datasets of the same ops, made at the same lines, are of one kind; numbered as kinds are first iterated."""
-    begun: int = 1
-    """Which dataset of that kind it is, in the order in which they are first iterated."""
+    kind: int  # Datasets of the same ops, made at the same lines, are of one kind; numbered as kinds are first iterated
+    begun: int = 1  # Which dataset of that kind it is, in the order in which they are first iterated
 
 
 class ScriptAgain(Record):
@@ -102,16 +91,11 @@ class ScriptAgain(Record):
     data: ScriptData
     trains: bool = True
     """Gradients are taken in the loop: it is known by that. Else it is the first one over the dataset."""
-    in_graph: bool = False
-    """The loop lies within one tf.function, where nothing can be held up."""
-    step: str | None = None
-    """``name (file:line)`` of the function that takes the batch, whose losses are compared."""
-    no_edit: str | None = None
-    """Why the source of a step that is no Keras model's cannot be changed."""
-    redirected: bool = True
-    """What the script writes goes to memory, and is gone with the process."""
-    directory: str
-    """Of the run: what is written there stays."""
+    in_graph: bool = False  # The loop lies within one tf.function, where nothing can be held up
+    step: str | None = None  # ``name (file:line)`` of the function that takes the batch, whose losses are compared
+    no_edit: str | None = None  # Why the source of a step that is no Keras model's cannot be changed
+    redirected: bool = True  # What the script writes goes to memory, and is gone with the process
+    directory: str  # Of the run: what is written there stays
 
 
 class ScriptRun(Record):
@@ -119,33 +103,22 @@ class ScriptRun(Record):
 
     ended: Ending | None = None
     """``stopped``: by us, once enough steps were measured; ``exited``: by ``sys.exit``; ``None``: not yet."""
-    exit_code: int | None = None
-    """Its own; ``None`` where it was stopped or killed."""
+    exit_code: int | None = None  # Its own; ``None`` where it was stopped or killed
     iterations: tuple[str, ...] = ()
     """How it takes batches: ``next()``, ``fit``, ``for in a tf.function``, ``next() in a tf.function``."""
-    steps_per_call: int = 1
-    """Steps in one call of the step function (``steps_per_execution``)."""
-    step_function: str | None = None
-    """``name (file:line)`` of the function that takes the batch, where one does."""
-    why_no_step: str | None = None
-    """Why no function that takes the batch could be run by itself."""
-    datasets: int = 0
-    """Datasets that it iterated."""
+    steps_per_call: int = 1  # Steps in one call of the step function (``steps_per_execution``)
+    step_function: str | None = None  # ``name (file:line)`` of the function that takes the batch, where one does
+    why_no_step: str | None = None  # Why no function that takes the batch could be run by itself
+    datasets: int = 0  # Datasets that it iterated
     steps_seen: int = 0
-    lost_steps: int = 0
-    """Steps inside a graph that were overwritten before they could be read: they are in no figure."""
-    data: ScriptData | None = None
-    """The dataset that feeds its training loop; ``None`` where none was seen."""
-    trains: bool = False
-    """Gradients were taken in that loop."""
+    lost_steps: int = 0  # Steps inside a graph that were overwritten before they could be read: they are in no figure
+    data: ScriptData | None = None  # The dataset that feeds its training loop; ``None`` where none was seen
+    trains: bool = False  # Gradients were taken in that loop
     in_one_call: bool = False
     """Many steps of that loop lie within one call of a tf.function, where nothing can be held up."""
-    wrote: tuple[str, ...] = ()
-    """Files and directories that it wrote outside of temporary ones, the first twenty."""
-    contacted: tuple[str, ...] = ()
-    """``host:port`` of other machines that it connected to, the first twenty."""
+    wrote: tuple[str, ...] = ()  # Files and directories that it wrote outside of temporary ones, the first twenty
+    contacted: tuple[str, ...] = ()  # ``host:port`` of other machines that it connected to, the first twenty
     not_redirected: str | None = None
     """Why what it writes cannot be kept from the disk in another run; ``None`` where it can."""
-    imports: tuple[str, ...] = ()
-    """Of TensorFlow and Keras, those before whose import it set no environment variable."""
+    imports: tuple[str, ...] = ()  # Of TensorFlow and Keras, those before whose import it set no environment variable
     unmeasured: dict[str, str] = {}

@@ -21,16 +21,13 @@ Limit = Literal["max-regression", "max-step-time", "min-throughput", "min-utiliz
 class ComparedRun(Record):
     """One side: where it came from."""
 
-    given: str
-    """As the user named it."""
-    path: str
-    """The run's directory, or the report alone."""
+    given: str  # As the user named it
+    path: str  # The run's directory, or the report alone
     kind: str
     command: str
     created_utc: str
     target: str
-    processes_known: bool
-    """Whether its samples were read; a report alone has intervals only."""
+    processes_known: bool  # Whether its samples were read; a report alone has intervals only
     disturbance: Disturbance | None = None
     """What others made of the machine while it was measured; ``None`` where its report does not say."""
 
@@ -43,20 +40,15 @@ class Figures(Record):
     status: str
     processes: int = 0
     steps: int | None = None
-    rate_per_s: Estimate | None = None
-    """In the unit of the pair; the interval is over the run's own processes."""
+    rate_per_s: Estimate | None = None  # In the unit of the pair; the interval is over the run's own processes
     step_time_s: Estimate | None = None
-    throughput_per_s: Estimate | None = None
-    """Samples."""
+    throughput_per_s: Estimate | None = None  # Samples
     utilization: Estimate | None = None
     input_wait_fraction: Estimate | None = None
-    cv: float | None = None
-    """Robust coefficient of variation of the step time, 1.4826 MAD / median."""
+    cv: float | None = None  # Robust coefficient of variation of the step time, 1.4826 MAD / median
     padding_efficiency: float | None = None
-    first_step_s: float | None = None
-    """The median over the processes, tracing and compilation included."""
-    memory_bytes: float | None = None
-    """Largest resident memory of a process of the configuration."""
+    first_step_s: float | None = None  # The median over the processes, tracing and compilation included
+    memory_bytes: float | None = None  # Largest resident memory of a process of the configuration
 
 
 class ComparedPair(Record):
@@ -66,17 +58,12 @@ class ComparedPair(Record):
     a: Figures
     b: Figures
     method: Method
-    unit: Literal["samples", "steps"] = "samples"
-    """What is counted per second."""
-    effect: Estimate | None = None
-    """Speed of B over A: 2 is twice as fast."""
+    unit: Literal["samples", "steps"] = "samples"  # What is counted per second
+    effect: Estimate | None = None  # Speed of B over A: 2 is twice as fast
     decision: Word = "undecided"
-    evidence: float | None = None
-    """The e-value that the two differ; ``20 m`` decides for ``m`` pairs."""
-    smallest_visible_effect: float | None = None
-    """As a share: what would have been decided in four cases of five."""
-    why: str | None = None
-    """Why nothing was decided, where it was not."""
+    evidence: float | None = None  # The e-value that the two differ; ``20 m`` decides for ``m`` pairs
+    smallest_visible_effect: float | None = None  # As a share: what would have been decided in four cases of five
+    why: str | None = None  # Why nothing was decided, where it was not
 
     @model_validator(mode="before")
     @classmethod
@@ -89,10 +76,8 @@ class Gate(Record):
 
     limit: Limit
     pair: str
-    threshold: float
-    """As a share (0.05), in seconds, or in samples per second."""
-    value: Estimate | None = None
-    """What was held against it; low and high are the value where it has no interval."""
+    threshold: float  # As a share (0.05), in seconds, or in samples per second
+    value: Estimate | None = None  # What was held against it; low and high are the value where it has no interval
     outcome: Outcome
     why: str
 
@@ -108,8 +93,7 @@ class Difference(Record):
     field: str
     a: str
     b: str
-    comparable: bool
-    """Whether the times may be compared all the same: other code may, another processor may not."""
+    comparable: bool  # Whether the times may be compared all the same: other code may, another processor may not
 
 
 class ComparisonReport(Report):
@@ -125,5 +109,4 @@ class ComparisonReport(Report):
     """Compared although something differs that makes times incomparable, since ``--across`` asked for it."""
     session_noise: float | None = None
     """Standard deviation of a session's speed as a share, held against two sessions; ``None`` within one run."""
-    margin: float = MARGIN
-    """The smallest difference that matters."""
+    margin: float = MARGIN  # The smallest difference that matters

@@ -27,14 +27,11 @@ class Check(Record):
     """What one check says."""
 
     id: str
-    about: str
-    """What it looks at, in a few words."""
+    about: str  # What it looks at, in a few words
     status: Status
-    seen: str
-    """One sentence, with the figures that it rests on."""
+    seen: str  # One sentence, with the figures that it rests on
     figures: dict[str, Figure] = {}
-    remedy: str = ""
-    """What to do; empty where there is nothing to do."""
+    remedy: str = ""  # What to do; empty where there is nothing to do
 
 
 class Said(NamedTuple):
@@ -53,29 +50,22 @@ class Gpu(Record):
     name: str
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None
-    processes: int | None = None
-    """Processes with a compute context on it."""
-    lost: str | None = None
-    """Why the driver cannot reach it; ``None`` where it can."""
+    processes: int | None = None  # Processes with a compute context on it
+    lost: str | None = None  # Why the driver cannot reach it; ``None`` where it can
 
 
 class Driver(Record):
     """The NVIDIA driver, and what the kernel knows of NVIDIA's devices without it."""
 
     gpus: tuple[Gpu, ...] = ()
-    reason: str | None = None
-    """Why the driver's library lists no GPU."""
+    reason: str | None = None  # Why the driver's library lists no GPU
     version: str | None = None
-    cuda: str | None = None
-    """The newest CUDA that the driver runs, such as ``12.4``."""
+    cuda: str | None = None  # The newest CUDA that the driver runs, such as ``12.4``
     pci: dict[str, str] = {}
     """Address of each NVIDIA graphics device on the bus -> the kernel driver that it is bound to, empty for none."""
-    refused: dict[str, str] = {}
-    """Device file of the driver -> why this user may not open it."""
-    ill: bool = False
-    """Whether the process that asked the driver crashed or did not come back."""
-    container: bool = False
-    """Whether this process seems to run in a container."""
+    refused: dict[str, str] = {}  # Device file of the driver -> why this user may not open it
+    ill: bool = False  # Whether the process that asked the driver crashed or did not come back
+    container: bool = False  # Whether this process seems to run in a container
 
 
 class Computed(Record):
@@ -84,36 +74,29 @@ class Computed(Record):
     device: str
     value: float | None = None
     expected: float
-    first_s: float | None = None
-    """Tracing, compilation and the first run."""
+    first_s: float | None = None  # Tracing, compilation and the first run
     error: str | None = None
 
 
 class Sight(Record):
     """What TensorFlow sees in a process of its own, as far as that process came."""
 
-    stage: Stage = "start"
-    """The last part that it began; ``done`` where it came to its end."""
+    stage: Stage = "start"  # The last part that it began; ``done`` where it came to its end
     ended: str | None = None
     """How it ended where it did not come to its end: ``killed by SIGSEGV``, ``ended with exit code 1``."""
-    last_words: str = ""
-    """The end of what it printed, where it did not come to its end."""
+    last_words: str = ""  # The end of what it printed, where it did not come to its end
     import_s: float | None = None
     versions: dict[str, str] = {}
     built_with_cuda: bool | None = None
-    cuda: str | None = None
-    """What it was built for, such as ``12.5.1``."""
+    cuda: str | None = None  # What it was built for, such as ``12.5.1``
     cudnn: str | None = None
     gpus: tuple[str, ...] = ()
     threads: dict[str, int] = {}
     """Pool of TensorFlow's -> threads in it: ``intra_op`` (those that share one operation), ``inter_op``."""
-    peak_bytes: int | None = None
-    """Most memory that the process held."""
+    peak_bytes: int | None = None  # Most memory that the process held
     computed: tuple[Computed, ...] = ()
-    missing: dict[str, str] = {}
-    """CUDA library that TensorFlow could not load -> the loader's reason."""
-    complaint: str | None = None
-    """What CUDA said where it could not be initialised."""
+    missing: dict[str, str] = {}  # CUDA library that TensorFlow could not load -> the loader's reason
+    complaint: str | None = None  # What CUDA said where it could not be initialised
 
 
 class Software(Record):
@@ -122,10 +105,8 @@ class Software(Record):
     python: str
     architecture: str = "x86_64"
     packages: dict[str, str | None] = {}
-    builds: tuple[str, ...] = ()
-    """Installed distributions that all provide the package ``tensorflow``."""
-    variables: dict[str, str] = {}
-    """Those that TensorFlow, CUDA and NumPy read."""
+    builds: tuple[str, ...] = ()  # Installed distributions that all provide the package ``tensorflow``
+    variables: dict[str, str] = {}  # Those that TensorFlow, CUDA and NumPy read
 
 
 class Processors(Record):
@@ -133,13 +114,10 @@ class Processors(Record):
 
     machine_cpus: int
     affinity_cpus: int
-    quota_cpus: float | None = None
-    """``None`` where no quota is set."""
+    quota_cpus: float | None = None  # ``None`` where no quota is set
     window_s: float | None = None
-    steal_share: float | None = None
-    """Of the processors' time that the hypervisor ran something else in."""
-    foreign_share: float | None = None
-    """Of the processors' time that other processes used."""
+    steal_share: float | None = None  # Of the processors' time that the hypervisor ran something else in
+    foreign_share: float | None = None  # Of the processors' time that other processes used
 
     @property
     def allowed(self) -> float:
@@ -174,10 +152,8 @@ class Place(Record):
     what: str
     path: str
     free_bytes: int | None = None
-    free_files: int | None = None
-    """``None`` where the file system does not count them."""
-    refused: str | None = None
-    """Why a small file could not be made there."""
+    free_files: int | None = None  # ``None`` where the file system does not count them
+    refused: str | None = None  # Why a small file could not be made there
 
 
 class Pass(Record):
@@ -193,10 +169,8 @@ class Storage(Record):
 
     path: str
     filesystem: str | None = None
-    listed: int = 0
-    """Files that were seen; looking for more was ended."""
-    files: int = 0
-    """Files of the sample."""
+    listed: int = 0  # Files that were seen; looking for more was ended
+    files: int = 0  # Files of the sample
     bytes: int = 0
     cold: Pass | None = None
     warm: Pass | None = None
@@ -218,8 +192,7 @@ class Machine(Record):
     processors: Processors
     memory: Memory
     places: tuple[Place, ...] = ()
-    storage: Storage | None = None
-    """``None`` where no data were named."""
+    storage: Storage | None = None  # ``None`` where no data were named
 
 
 class Examination(Record):
@@ -354,19 +327,16 @@ class ColumnOscillation(Record):
     """A column that repeated itself, as noise does not."""
 
     column: str
-    t_s: float
-    """seconds since the first reading, where it was recognised"""
+    t_s: float  # seconds since the first reading, where it was recognised
     period_s: float
-    variance_share: float
-    """share of the column's variance that repeats"""
+    variance_share: float  # share of the column's variance that repeats
     p_value: float
 
 
 class Event(Record):
     """Something that happened, in words."""
 
-    t_s: float
-    """seconds since the first reading"""
+    t_s: float  # seconds since the first reading
     text: str
 
 
@@ -378,20 +348,13 @@ class Monitored(Record):
     command: str = ""
     started_utc: str
     duration_s: float
-    interval_s: float
-    """asked for; the median of a log that is read again"""
+    interval_s: float  # asked for; the median of a log that is read again
     readings: int
-    log: str | None = None
-    """the CSV"""
-    machine: dict[str, Value] = {}
-    """``processors``, and ``gpu0`` and so on with their names"""
+    log: str | None = None  # the CSV
+    machine: dict[str, Value] = {}  # ``processors``, and ``gpu0`` and so on with their names
     own_cpu_share: float | None = None
     """of one processor: what the readings themselves took; ``None`` in a log that is read again"""
-    signals: dict[str, Signal] = {}
-    """column to what it came to"""
-    oscillations: tuple[ColumnOscillation, ...] = ()
-    """the newest of each column and period"""
-    events: tuple[Event, ...] = ()
-    """the last hundred"""
-    unmeasured: dict[str, str] = {}
-    """column to why it is empty"""
+    signals: dict[str, Signal] = {}  # column to what it came to
+    oscillations: tuple[ColumnOscillation, ...] = ()  # the newest of each column and period
+    events: tuple[Event, ...] = ()  # the last hundred
+    unmeasured: dict[str, str] = {}  # column to why it is empty

@@ -23,40 +23,30 @@ class CallSite(Record):
     """A call in the user's code, by where its expression ends: no two calls of a file end at the same place."""
 
     file: str
-    line: int
-    """At which Python says that it runs: that of the name which is called."""
-    end_line: int | None = None
-    """``None`` where Python does not tell, as in code that AutoGraph wrote."""
-    end_column: int | None = None
-    """In bytes of UTF-8 from the start of that line."""
+    line: int  # At which Python says that it runs: that of the name which is called
+    end_line: int | None = None  # ``None`` where Python does not tell, as in code that AutoGraph wrote
+    end_column: int | None = None  # In bytes of UTF-8 from the start of that line
 
 
 class PipelineOp(Record):
     """One dataset op of the graph that ``DatasetToGraphV2`` gives, in order from the source to the end."""
 
-    name: str
-    """Node name in the GraphDef, e.g. ``MapDataset/_4``."""
-    op: str
-    """Op type, e.g. ``ParallelMapDatasetV2``."""
-    inputs: tuple[str, ...] = ()
-    """Names of the dataset nodes it reads."""
-    function: str | None = None
-    """Name of its function in the graph's library."""
+    name: str  # Node name in the GraphDef, e.g. ``MapDataset/_4``
+    op: str  # Op type, e.g. ``ParallelMapDatasetV2``
+    inputs: tuple[str, ...] = ()  # Names of the dataset nodes it reads
+    function: str | None = None  # Name of its function in the graph's library
     parallelism: int | None = None
     """``num_parallel_calls`` as written; -1 is AUTOTUNE; ``None`` where the op is sequential or has no such input."""
     chosen_parallelism: int | None = None
     """What AUTOTUNE was using when the cost was read (``state_value`` of the model)."""
-    buffer_size: int | None = None
-    """Elements of a prefetch or shuffle buffer as written; -1 is AUTOTUNE."""
+    buffer_size: int | None = None  # Elements of a prefetch or shuffle buffer as written; -1 is AUTOTUNE
     chosen_buffer_size: int | None = None
     batch_size: int | None = None
     deterministic: str | None = None
-    stateful: bool = False
-    """Whether its function holds a stateful op; TensorFlow does not parallelise those by itself."""
+    stateful: bool = False  # Whether its function holds a stateful op; TensorFlow does not parallelise those by itself
     python_functions: tuple[str, ...] = ()
     """Tokens of the Python functions that it runs, directly or through its functions."""
-    location: Location = Location()
-    """The user's file and line, where it could be found."""
+    location: Location = Location()  # The user's file and line, where it could be found
     calls: tuple[CallSite, ...] = ()
     """The calls of the user's code that were running when it was made, the innermost, which made it, first."""
     captures: tuple[str, ...] = ()
@@ -66,14 +56,12 @@ class PipelineOp(Record):
     """Whether what it yields differs from pass to pass: it shuffles, or its function draws random numbers."""
     side_effects: bool = False
     """Whether its function does something besides computing its result: Python, printing, writing, assigning."""
-    cycle_length: int | None = None
-    """Inner datasets that an interleave reads at once, as written; -1 is AUTOTUNE."""
+    cycle_length: int | None = None  # Inner datasets that an interleave reads at once, as written; -1 is AUTOTUNE
     filename: str | None = None
     """Of a cache on disk or a list of files, where it is constant; a cache in memory has ``""``."""
     compression: str | None = None
     """Of the files of records that it reads, ``GZIP`` or ``ZLIB``; ``None`` where there is none or it is not known."""
-    cardinality: int | None = None
-    """Elements that it yields in an epoch; -1 is infinite, -2 unknown to TensorFlow."""
+    cardinality: int | None = None  # Elements that it yields in an epoch; -1 is infinite, -2 unknown to TensorFlow
     reads: tuple[int, ...] | None = None
     """Components of its input that the result of its function depends on; ``None`` where that was not worked out."""
     passes: dict[int, int] = {}
@@ -83,16 +71,12 @@ class PipelineOp(Record):
     inner: tuple[PipelineOp, ...] = ()
     """Ops of the datasets that its function makes (``interleave``, ``flat_map``, ``group_by_window``), sources
     first; their names are unique only among themselves."""
-    elements: int | None = None
-    """Elements produced while the cost was read."""
-    elements_per_batch: float | None = None
-    """Elements that one batch of the whole pipeline takes of it."""
-    element_bytes: float | None = None
-    """Mean size of an element that it yields."""
+    elements: int | None = None  # Elements produced while the cost was read
+    elements_per_batch: float | None = None  # Elements that one batch of the whole pipeline takes of it
+    element_bytes: float | None = None  # Mean size of an element that it yields
     cost_s: float | None = None
     """Its own processing time per batch of the pipeline, summed over parallel calls, waits and sleeps included."""
-    cpu_s: float | None = None
-    """Processor time of it per batch of the pipeline; the rest of ``cost_s`` it waits."""
+    cpu_s: float | None = None  # Processor time of it per batch of the pipeline; the rest of ``cost_s`` it waits
     cost_from: CostSource | None = None
     cached: bool = False
     """Whether its elements came from a cache that was full when the steps were measured, so that it did not run."""
@@ -101,30 +85,22 @@ class PipelineOp(Record):
 class ItemTensor(Record):
     """A part of a generator's item, handed on as a tensor."""
 
-    value: str
-    """As it is written in the loop."""
-    dtype: str
-    """TensorFlow's name of it."""
+    value: str  # As it is written in the loop
+    dtype: str  # TensorFlow's name of it
     rank: int
 
 
 class NativeFunction(Record):
     """A Python function as ops of TensorFlow: what a call of it takes then, and its text; or why it stays Python."""
 
-    refused: str | None = None
-    """Why it stays Python, as a phrase after "it", with file and line."""
-    call_time_s: float | None = None
-    """Mean wall time of one call, one after the other."""
-    call_cpu_s: float | None = None
-    """Mean processor time of one call, of all threads, while all processors make calls."""
-    exact: bool = False
-    """Whether the results of the calls that were compared are Python's to the last bit."""
-    name: str | None = None
-    """Of the function that ``text`` defines."""
+    refused: str | None = None  # Why it stays Python, as a phrase after "it", with file and line
+    call_time_s: float | None = None  # Mean wall time of one call, one after the other
+    call_cpu_s: float | None = None  # Mean processor time of one call, of all threads, while all processors make calls
+    exact: bool = False  # Whether the results of the calls that were compared are Python's to the last bit
+    name: str | None = None  # Of the function that ``text`` defines
     text: str | None = None
     """A Python function of TensorFlow's ops, named ``tf`` there, which was run and gave Python's results."""
-    names: tuple[str, ...] = ()
-    """What the text takes from the scope of the user's function."""
+    names: tuple[str, ...] = ()  # What the text takes from the scope of the user's function
     why_no_text: str | None = None
     items: tuple[ItemTensor, ...] = ()
     """Of the body of a generator's loop: the parts of an item, which are its arguments."""
@@ -134,14 +110,11 @@ class GeneratorParts(Record):
     """Where a generator can be cut in two: what picks the next item, and what makes elements of it."""
 
     file: str | None = None
-    line: int
-    """Of the loop."""
-    kept: tuple[int, ...] = ()
-    """Lines of the loop's statements that stay with what picks the next item."""
+    line: int  # Of the loop
+    kept: tuple[int, ...] = ()  # Lines of the loop's statements that stay with what picks the next item
     drawn: tuple[tuple[int, int, int, int], ...] = ()
     """Calls inside other statements that stay with them, too: line and column, in bytes, of their beginning and end."""
-    head_s: float | None = None
-    """Mean wall time of picking an item; ``None`` where it was not measured."""
+    head_s: float | None = None  # Mean wall time of picking an item; ``None`` where it was not measured
 
 
 class PythonFunction(Record):
@@ -150,27 +123,20 @@ class PythonFunction(Record):
     token: str
     kind: PythonKind
     name: str
-    location: Location = Location()
-    """File and line of the user's function; ``op`` is the dataset op that runs it."""
+    location: Location = Location()  # File and line of the user's function; ``op`` is the dataset op that runs it
     gil: GilClass = "unknown"
     """``holds``: computes under the interpreter lock; ``blocks``: waits; ``releases``: computes outside the lock."""
     calls: int | None = None
-    call_time_s: float | None = None
-    """Mean wall time of one call."""
-    call_cpu_s: float | None = None
-    """Mean processor time of one call on its own thread."""
+    call_time_s: float | None = None  # Mean wall time of one call
+    call_cpu_s: float | None = None  # Mean processor time of one call on its own thread
     calls_per_batch: float | None = None
-    call_times_s: tuple[float, ...] = ()
-    """Wall times of single calls, some of them: how much they vary."""
+    call_times_s: tuple[float, ...] = ()  # Wall times of single calls, some of them: how much they vary
     around_call_s: float | None = None
     """What TensorFlow takes to make one call, the function itself left out: nearly all of it under the interpreter
     lock. That of a function that does nothing; ``None`` where it was not measured."""
-    native: NativeFunction | None = None
-    """The function as ops of TensorFlow; ``None`` where that was not tried."""
-    parts: GeneratorParts | None = None
-    """Of a generator that can be cut in two."""
-    whole_because: str | None = None
-    """Why a generator cannot be."""
+    native: NativeFunction | None = None  # The function as ops of TensorFlow; ``None`` where that was not tried
+    parts: GeneratorParts | None = None  # Of a generator that can be cut in two
+    whole_because: str | None = None  # Why a generator cannot be
     elements: int | None = None
     """Of one epoch of a generator whose items were counted to their end; ``None`` where that was not reached."""
 
@@ -183,17 +149,13 @@ class Pipeline(Record):
     threadpool_size: int | None = None
     """``options.threading.private_threadpool_size``; ``None`` or 0 means the shared pool (one thread per core)."""
     autotune: bool = True
-    injects_prefetch: bool = True
-    """Whether TensorFlow itself appends a prefetch (autotune and ``inject_prefetch`` on)."""
+    injects_prefetch: bool = True  # Whether TensorFlow itself appends a prefetch (autotune and ``inject_prefetch`` on)
     injected_buffer_size: int | None = None
     """Elements of that prefetch when AUTOTUNE had settled; ``None`` where there is none or it was not seen."""
     deterministic: bool | None = None
-    options: dict[str, str] = {}
-    """Options that were set, by their dotted name, as text."""
-    cpus: int | None = None
-    """Processors that the process could use while the costs were read."""
-    costs_from: str | None = None
-    """How the costs were read, or why they could not be."""
+    options: dict[str, str] = {}  # Options that were set, by their dotted name, as text
+    cpus: int | None = None  # Processors that the process could use while the costs were read
+    costs_from: str | None = None  # How the costs were read, or why they could not be
     unserialisable: str | None = None
     """Why the graph could not be taken; then ``ops`` holds what Python-side attributes show."""
 
@@ -257,8 +219,7 @@ class Prediction(Record):
 class Row(Record):
     """One sample: a row of a batch, or a whole element where the elements are no batches."""
 
-    hashes: tuple[str, ...]
-    """Of each component: 16 hexadecimal digits over dtype, shape and every bit."""
+    hashes: tuple[str, ...]  # Of each component: 16 hexadecimal digits over dtype, shape and every bit
     sketches: tuple[tuple[float, ...], ...] = ()
     """Of each component a few numbers that are close where its values are close (mean, standard deviation, random
     projections); empty for what is not floating-point. All sketches of a component have one length."""
@@ -267,8 +228,7 @@ class Row(Record):
 class Element(Record):
     """What one ``next()`` gave."""
 
-    shapes: tuple[str, ...]
-    """Of each component: dtype and shape, as text."""
+    shapes: tuple[str, ...]  # Of each component: dtype and shape, as text
     rows: tuple[Row, ...]
 
 
@@ -292,26 +252,20 @@ class GraphIdentity(Record):
 class OtherBatches(Record):
     """The samples of a fixed pipeline beside those of the original, whatever batch they are in and without padding."""
 
-    same: bool | None
-    """``None`` where it could not be told."""
+    same: bool | None  # ``None`` where it could not be told
     sentence: str
     samples: int = 0
-    padding_share: tuple[float, float] = (0.0, 0.0)
-    """Of the values of the padded components, before and after, 0..1."""
+    padding_share: tuple[float, float] = (0.0, 0.0)  # Of the values of the padded components, before and after, 0..1
 
 
 class Contents(Record):
     """Digests of the batches that a timed run was given, as columns of equal length."""
 
     epochs: tuple[int, ...] = ()
-    batches: tuple[int, ...] = ()
-    """Number of each batch in its epoch, from 0."""
-    digests: tuple[int, ...] = ()
-    """Of each: over dtypes and shapes in the upper 31 bits, over values in the lower 32."""
-    seen: int = 0
-    """Batches of the run, with a digest or without."""
-    cost_s: float = 0.0
-    """That the digests took, in all, after the turns."""
+    batches: tuple[int, ...] = ()  # Number of each batch in its epoch, from 0
+    digests: tuple[int, ...] = ()  # Of each: over dtypes and shapes in the upper 31 bits, over values in the lower 32
+    seen: int = 0  # Batches of the run, with a digest or without
+    cost_s: float = 0.0  # That the digests took, in all, after the turns
 
 
 class Elements(Record):
@@ -319,10 +273,8 @@ class Elements(Record):
 
     fix: str | None = None
     seed: int = 0
-    spec: str
-    """The dataset's ``element_spec``, as text: dtypes, structure and static shapes."""
-    components: tuple[str, ...] = ()
-    """Path of each component in the element, such as ``features.mel``."""
+    spec: str  # The dataset's ``element_spec``, as text: dtypes, structure and static shapes
+    components: tuple[str, ...] = ()  # Path of each component in the element, such as ``features.mel``
     epochs: tuple[Epoch, ...] = ()
     source_limit: int | None = None
     """Elements that each source was cut to, so that epochs end soon; ``None`` where none was cut."""
@@ -330,20 +282,14 @@ class Elements(Record):
     """Whether a last, smaller batch was kept that the dataset drops behind a shuffle: other samples each epoch."""
     rows_of: int | None = None
     """Samples that an epoch of the whole dataset has, as far as its cardinality or its only source tells."""
-    ordered: bool = True
-    """Whether TensorFlow promises the order: no op and no option allows another one."""
-    random_ops: tuple[str, ...] = ()
-    """Ops of the pipeline that shuffle or draw random numbers."""
+    ordered: bool = True  # Whether TensorFlow promises the order: no op and no option allows another one
+    random_ops: tuple[str, ...] = ()  # Ops of the pipeline that shuffle or draw random numbers
     objections: tuple[str, ...] = ()
     """Why the fix may change the data, from the graph and the code of its Python functions, whatever was seen."""
     jittered: bool = False
     """Whether calls of Python functions were held up at random, so that parallel ones ended in another order."""
     identity: GraphIdentity | None = None
-    other_batches: OtherBatches | None = None
-    """Of a fix that puts samples into other batches."""
-    losses: tuple[float, ...] = ()
-    """Of the first steps, where there is a step that returns one."""
-    state: tuple[tuple[float, ...], ...] = ()
-    """Sketches of the variables that the target made, after those steps."""
-    unknown: dict[str, str] = {}
-    """What could not be read -> why: a component without bits, a step without a loss."""
+    other_batches: OtherBatches | None = None  # Of a fix that puts samples into other batches
+    losses: tuple[float, ...] = ()  # Of the first steps, where there is a step that returns one
+    state: tuple[tuple[float, ...], ...] = ()  # Sketches of the variables that the target made, after those steps
+    unknown: dict[str, str] = {}  # What could not be read -> why: a component without bits, a step without a loss

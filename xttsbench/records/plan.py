@@ -14,12 +14,10 @@ from xttsbench.records.report import Kind
 class Accelerator(Record):
     """The device that the steps run on: the real one, or an emulated one that waits as long as a recorded one took."""
 
-    kind: str = "real"
-    """``real`` or ``emulated``."""
+    kind: str = "real"  # ``real`` or ``emulated``
     label: str = "real device"
     step_times_ms: tuple[float, ...] = ()
-    source: str | None = None
-    """The file that the step times came from."""
+    source: str | None = None  # The file that the step times came from
 
 
 class PlannedVariant(Record):
@@ -27,48 +25,34 @@ class PlannedVariant(Record):
 
     id: str
     role: Literal["baseline", "aa", "candidate"]
-    config: dict[str, Any] = {}
-    """What makes it differ from the base."""
-    kwargs: dict[str, Any] = {}
-    """All keyword arguments of the target: base and ``config``."""
-    fix: str | None = None
-    """A rewrite of the target, or several joined by `` + ``."""
-    patched: dict[str, str] = {}
-    """File of the user's -> file that is read in its place."""
+    config: dict[str, Any] = {}  # What makes it differ from the base
+    kwargs: dict[str, Any] = {}  # All keyword arguments of the target: base and ``config``
+    fix: str | None = None  # A rewrite of the target, or several joined by `` + ``
+    patched: dict[str, str] = {}  # File of the user's -> file that is read in its place
 
 
 class Comparison(Record):
     """Configurations that are measured against their baseline in complete blocks, a group for each accelerator."""
 
-    name: str
-    """The group of its trials and configurations; with the accelerator it says what may be compared."""
+    name: str  # The group of its trials and configurations; with the accelerator it says what may be compared
     description: str = ""
     target: str
-    arguments: tuple[str, ...] = ()
-    """Of a target that is a script."""
-    script: ScriptAgain | None = None
-    """What is known of the script from the run before."""
-    bundled: bool = False
-    """The target is the bundled workload, whose arguments are known."""
+    arguments: tuple[str, ...] = ()  # Of a target that is a script
+    script: ScriptAgain | None = None  # What is known of the script from the run before
+    bundled: bool = False  # The target is the bundled workload, whose arguments are known
     arms: tuple[PlannedVariant, ...] = Field(min_length=1)
     """The first is the baseline; the baseline again (role ``aa``), where there is one, is the last."""
     accelerators: tuple[Accelerator, ...] = Field((Accelerator(),), min_length=1)
     blocks: int = Field(ge=1)
     steps: int = Field(ge=1)
-    window_s: float = Field(gt=0)
-    """Seconds at most for the measured steps of a trial."""
-    margin: float = Field(MARGIN, gt=0)
-    """The smallest difference that matters, as a share."""
+    window_s: float = Field(gt=0)  # Seconds at most for the measured steps of a trial
+    margin: float = Field(MARGIN, gt=0)  # The smallest difference that matters, as a share
     loss_tolerance: float = Field(1e-3, gt=0)
     """How far the losses of a configuration with another step may be from the baseline's, relative to them."""
-    trial_s: float = Field(gt=0)
-    """Time limit of a trial."""
-    stall_s: float = Field(gt=0)
-    """A trial that is silent for so long is ended."""
-    cache_dir: str | None = None
-    """For configurations with a fix that keeps elements on disk."""
-    hashed: bool = False
-    """Digests of the batches that the configurations are timed on are taken."""
+    trial_s: float = Field(gt=0)  # Time limit of a trial
+    stall_s: float = Field(gt=0)  # A trial that is silent for so long is ended
+    cache_dir: str | None = None  # For configurations with a fix that keeps elements on disk
+    hashed: bool = False  # Digests of the batches that the configurations are timed on are taken
     fill_caches: bool = False
     """Caches are filled before anything is measured: what is compared are the epochs after the first."""
     fill_s: float | None = Field(None, gt=0)
@@ -85,8 +69,7 @@ class Comparison(Record):
 class Procedure(Record):
     """How a sweep looks for the best of its configurations."""
 
-    blocks: int = Field(16, ge=2, le=100)
-    """Processes of each configuration, at most."""
+    blocks: int = Field(16, ge=2, le=100)  # Processes of each configuration, at most
     cost: tuple[str, ...] = ()
     """Configuration keys whose smaller value is cheaper, the weightiest first: memory, then threads."""
 
@@ -107,29 +90,20 @@ class RunPlan(Record):
     created_utc: str
     target: str
     kwargs: dict[str, Any] = {}
-    arguments: tuple[str, ...] = ()
-    """Of a script."""
+    arguments: tuple[str, ...] = ()  # Of a script
     accelerator: Accelerator = Accelerator()
     steps: int
     budget_s: float
     seed: int = 0
     profile: bool = False
-    comparison: Comparison | None = None
-    """The configurations that the run compares, where it does."""
-    procedure: Procedure | None = None
-    """How a sweep looks for the best of them."""
-    code: str | None = None
-    """Hash of the target's Python files, where they could be found."""
-    data: str | None = None
-    """Hash of the bundled workload's data set."""
-    any_order: bool = False
-    """Fixes that give up the order of the elements are wanted too."""
-    other_batches: bool = False
-    """Fixes that put the same samples into other batches are wanted too."""
-    verified: bool = True
-    """Whether fixes are verified, where there is time."""
-    repeat: bool = False
-    """Whether a script may be run again, whatever it writes."""
+    comparison: Comparison | None = None  # The configurations that the run compares, where it does
+    procedure: Procedure | None = None  # How a sweep looks for the best of them
+    code: str | None = None  # Hash of the target's Python files, where they could be found
+    data: str | None = None  # Hash of the bundled workload's data set
+    any_order: bool = False  # Fixes that give up the order of the elements are wanted too
+    other_batches: bool = False  # Fixes that put the same samples into other batches are wanted too
+    verified: bool = True  # Whether fixes are verified, where there is time
+    repeat: bool = False  # Whether a script may be run again, whatever it writes
 
     @property
     def asked(self) -> frozenset[str]:

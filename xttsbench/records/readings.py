@@ -23,11 +23,9 @@ class HostReadings(Record):
     with the steps. Counters are cumulative.
     """
 
-    allowed_cpus: float | None = None
-    """Processors that the process may use, affinity and quota considered."""
+    allowed_cpus: float | None = None  # Processors that the process may use, affinity and quota considered
     t_ns: tuple[int, ...] = ()
-    cpu_s: tuple[float, ...] = ()
-    """Processor time of the process and its children, user and system, cumulative."""
+    cpu_s: tuple[float, ...] = ()  # Processor time of the process and its children, user and system, cumulative
     run_delay_s: tuple[float, ...] = ()
     """Time for which threads of the process and its children were ready to run and waited for a processor, summed over
     threads, cumulative."""
@@ -40,8 +38,7 @@ class HostReadings(Record):
     """Bytes that read calls of the process returned, from the page cache, storage, pipes and sockets, cumulative."""
     throttled_s: tuple[float, ...] = ()
     """Time for which the control group's processor quota stopped its threads, summed over processors, cumulative."""
-    pids: tuple[int, ...] = ()
-    """The process and its children, all that were seen."""
+    pids: tuple[int, ...] = ()  # The process and its children, all that were seen
     machine_busy_s: tuple[float, ...] = ()
     """Processor time that anyone used (user, nice, system, interrupts; stolen time is not use), summed over the
     processors that the process may run on, cumulative."""
@@ -53,8 +50,7 @@ class HostReadings(Record):
     """Processor time of the process that takes these readings, no part of ``cpu_s``, cumulative."""
     thread_group_cpu_s: dict[str, float] = {}
     """Processor time by thread name (``tf_data_*``, ``tf_Compute``, ``python`` ...), first sample to last."""
-    unmeasured: dict[str, str] = {}
-    """Field to the reason why it is empty."""
+    unmeasured: dict[str, str] = {}  # Field to the reason why it is empty
 
     @model_validator(mode="before")
     @classmethod
@@ -78,20 +74,16 @@ class GpuReadings(Record):
     memory_used_bytes: tuple[int | None, ...] = ()
     memory_total_bytes: int | None = None
     sm_clock_mhz: tuple[int | None, ...] = ()
-    max_sm_clock_mhz: int | None = None
-    """The highest that the GPU can do."""
+    max_sm_clock_mhz: int | None = None  # The highest that the GPU can do
     memory_clock_mhz: tuple[int | None, ...] = ()
-    throttle_reasons: tuple[int | None, ...] = ()
-    """Bit mask of ``nvmlClocksEventReasons``."""
+    throttle_reasons: tuple[int | None, ...] = ()  # Bit mask of ``nvmlClocksEventReasons``
     pcie_rx_bytes_per_s: tuple[int | None, ...] = ()
     pcie_tx_bytes_per_s: tuple[int | None, ...] = ()
     power_w: tuple[float | None, ...] = ()
     utilization_t_ns: tuple[int, ...] = ()
     """Times of the driver's own sample buffer (finer than our polling), on the clock of the steps."""
-    utilization: tuple[float, ...] = ()
-    """Share of the driver's sample period in which a kernel ran, 0..1."""
-    processes: tuple[int, ...] = ()
-    """Process ids that hold a compute context, at the last sample."""
+    utilization: tuple[float, ...] = ()  # Share of the driver's sample period in which a kernel ran, 0..1
+    processes: tuple[int, ...] = ()  # Process ids that hold a compute context, at the last sample
     process_memory_bytes: tuple[int | None, ...] = ()
     """Memory of the GPU that each of ``processes`` holds; ``None`` where the driver does not tell."""
     unmeasured: dict[str, str] = {}
@@ -102,8 +94,7 @@ class Readings(Record):
 
     host: HostReadings | None = None
     gpus: tuple[GpuReadings, ...] = ()
-    unmeasured: dict[str, str] = {}
-    """``gpus`` -> "no NVIDIA driver" and the like."""
+    unmeasured: dict[str, str] = {}  # ``gpus`` -> "no NVIDIA driver" and the like
 
 
 REASONS: Final = {
@@ -151,8 +142,7 @@ class Gap(Record):
 
     start_ns: int
     duration_s: float
-    step: int
-    """Number of the step of the window, from 0, in which it began."""
+    step: int  # Number of the step of the window, from 0, in which it began
     cause: Cause | None = None
     """What the host did for the largest part of it; ``None`` where the profile has nothing of the host."""
 
@@ -163,16 +153,12 @@ class GpuSlices(Record):
     Events of one kind that follow one another on a stream are one slice where all of them would be too many.
     """
 
-    lanes: tuple[str, ...] = ()
-    """Names of the streams."""
+    lanes: tuple[str, ...] = ()  # Names of the streams
     start_ns: tuple[int, ...] = ()
     duration_ns: tuple[int, ...] = ()
-    lane: tuple[int, ...] = ()
-    """Position in ``lanes``."""
-    work: tuple[int, ...] = ()
-    """Position in :data:`WORK`."""
-    events: tuple[int, ...] = ()
-    """How many events of the profile a slice stands for."""
+    lane: tuple[int, ...] = ()  # Position in ``lanes``
+    work: tuple[int, ...] = ()  # Position in :data:`WORK`
+    events: tuple[int, ...] = ()  # How many events of the profile a slice stands for
 
     @model_validator(mode="after")
     def _equal_lengths(self) -> GpuSlices:
@@ -188,30 +174,19 @@ class GpuDevice(Record):
     ``kernel_s``, ``collective_alone_s``, ``copy_alone_s`` and ``idle_s`` add up to the step.
     """
 
-    index: int
-    """Its number in TensorFlow (``GPU:0``), which is not always NVML's."""
-    kernel_s: float
-    """While at least one kernel computed."""
-    collective_s: float
-    """While a collective ran, whatever else did."""
-    copy_s: float
-    """While a copy or a memset ran, whatever else did."""
-    collective_alone_s: float
-    """While a collective ran and no kernel computed."""
-    copy_alone_s: float
-    """While a copy ran, and neither a kernel nor a collective."""
-    idle_s: float
-    """While nothing ran on any of its streams."""
-    work_s: dict[Work, float] = {}
-    """By kind, while at least one event of the kind ran."""
-    bytes: dict[Work, int] = {}
-    """Copied per step, by direction, where the profile says how much."""
-    kernels: float = 0.0
-    """Kernels per step."""
+    index: int  # Its number in TensorFlow (``GPU:0``), which is not always NVML's
+    kernel_s: float  # While at least one kernel computed
+    collective_s: float  # While a collective ran, whatever else did
+    copy_s: float  # While a copy or a memset ran, whatever else did
+    collective_alone_s: float  # While a collective ran and no kernel computed
+    copy_alone_s: float  # While a copy ran, and neither a kernel nor a collective
+    idle_s: float  # While nothing ran on any of its streams
+    work_s: dict[Work, float] = {}  # By kind, while at least one event of the kind ran
+    bytes: dict[Work, int] = {}  # Copied per step, by direction, where the profile says how much
+    kernels: float = 0.0  # Kernels per step
     idle_by_cause_s: dict[Cause, float] = {}
     """What the host did meanwhile; adds up to ``idle_s``, and is empty where the profile has nothing of the host."""
-    gaps: float = 0.0
-    """Gaps per step."""
+    gaps: float = 0.0  # Gaps per step
     longest_gaps: tuple[Gap, ...] = ()
     slices: GpuSlices | None = Field(None)
     unmeasured: dict[str, str] = {}
@@ -222,10 +197,8 @@ class Kernel(Record):
 
     name: str
     work: Work
-    time_s: float
-    """Per step, summed over streams and GPUs."""
-    calls: float
-    """Per step."""
+    time_s: float  # Per step, summed over streams and GPUs
+    calls: float  # Per step
 
 
 class GpuActivity(Record):
@@ -233,23 +206,17 @@ class GpuActivity(Record):
 
     version: int = ACTIVITY_VERSION
     steps: int
-    start_ns: int | None = None
-    """When the window began; ``None`` where it could not be put on the clock of the steps."""
-    step_s: float
-    """Mean time of a step of the window, which profiling may have slowed."""
+    start_ns: int | None = None  # When the window began; ``None`` where it could not be put on the clock of the steps
+    step_s: float  # Mean time of a step of the window, which profiling may have slowed
     step_starts_ns: tuple[int, ...] = ()
     step_ends_ns: tuple[int, ...] = ()
-    host_s: dict[Cause, float] = {}
-    """What the main thread did, per step; empty where the profile has nothing of it."""
+    host_s: dict[Cause, float] = {}  # What the main thread did, per step; empty where the profile has nothing of it
     devices: tuple[GpuDevice, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
-    """The costliest ones."""
+    kernels: tuple[Kernel, ...] = ()  # The costliest ones
     imbalance: float | None = None
     """By how much the busiest GPU's kernel time exceeds the mean of all, as a share of that mean."""
-    slowest: int | None = None
-    """The GPU whose kernels take longest in most steps, where there are several."""
-    slowest_share: float | None = None
-    """Share of the steps in which it was the slowest."""
+    slowest: int | None = None  # The GPU whose kernels take longest in most steps, where there are several
+    slowest_share: float | None = None  # Share of the steps in which it was the slowest
     unmeasured: dict[str, str] = {}
 
 
@@ -257,13 +224,9 @@ class XProfVerdict(Record):
     """What XProf's own input-pipeline analysis says of the same profile."""
 
     says: Literal["input", "not input", "perhaps input", "nothing"]
-    statement: str = ""
-    """Its sentence."""
-    input_share: float | None = None
-    """Its input time over its step time; ``None`` where it found no step time."""
-    step_s: float | None = None
-    """Its mean step time."""
-    op: str | None = None
-    """The input op with the most time of its own."""
+    statement: str = ""  # Its sentence
+    input_share: float | None = None  # Its input time over its step time; ``None`` where it found no step time
+    step_s: float | None = None  # Its mean step time
+    op: str | None = None  # The input op with the most time of its own
     advice: str = ""
     version: str | None = None

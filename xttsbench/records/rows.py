@@ -100,8 +100,7 @@ class Ring:
     """The rows of a segment as they lie in memory: ``rows`` places of :data:`WORDS` words, the last one its number."""
 
     words: memoryview
-    count: int
-    """Rows that were written so far; row ``n`` is at place ``n % rows`` and bears the number ``n + 1``."""
+    count: int  # Rows that were written so far; row ``n`` is at place ``n % rows`` and bears the number ``n + 1``
     rows: int
     warmup_steps: int
 

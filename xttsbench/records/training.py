@@ -18,8 +18,7 @@ STRATEGIES: Final = ("one", "mirrored", "multi_worker")
 class TrainJob(Record):
     """The job of the process that trains: everything that it knows."""
 
-    directory: str
-    """The run's directory; nothing is written outside of it."""
+    directory: str  # The run's directory; nothing is written outside of it
     checkpoints: str | None = None
     """Where the checkpoints are, for a process that follows the one which writes them; by default in the directory."""
     recipe: dict[str, Any]
@@ -32,22 +31,15 @@ class TrainJob(Record):
     strategy: Literal["one", "mirrored", "multi_worker"] = "one"
     logical_cpus: int | None = Field(None, gt=0)
     """Logical CPU devices to divide the processor into, so that a strategy has replicas without a GPU."""
-    device_memory_mb: int | None = Field(None, gt=0)
-    """Limit on each GPU's memory; without it memory grows as needed."""
+    device_memory_mb: int | None = Field(None, gt=0)  # Limit on each GPU's memory; without it memory grows as needed
     intra_op_threads: int | None = Field(None, gt=0)
     """Threads that divide one operation among them; without it as many as processors may be used."""
-    inter_op_threads: int | None = Field(None, gt=0)
-    """Threads that run operations side by side; likewise."""
-    input_workers: int = Field(0, ge=0)
-    """Processes that make the batches in place of this one's threads; 0 makes none."""
-    overlap: bool = True
-    """Whether the next batch is made while a step runs."""
-    warm_up: bool = True
-    """Whether all shapes are compiled before the first step."""
-    fit_memory: bool = False
-    """Whether the largest ``tokens_per_batch`` that fits into memory is looked for, and taken."""
-    listen: bool = True
-    """Whether the model is let speak at the end, and what comes out is measured."""
+    inter_op_threads: int | None = Field(None, gt=0)  # Threads that run operations side by side; likewise
+    input_workers: int = Field(0, ge=0)  # Processes that make the batches in place of this one's threads; 0 makes none
+    overlap: bool = True  # Whether the next batch is made while a step runs
+    warm_up: bool = True  # Whether all shapes are compiled before the first step
+    fit_memory: bool = False  # Whether the largest ``tokens_per_batch`` that fits into memory is looked for, and taken
+    listen: bool = True  # Whether the model is let speak at the end, and what comes out is measured
     accelerator_ms: tuple[float, ...] = ()
     """Waits of an emulated accelerator in milliseconds that take the place of the step's own work; empty for none."""
 
@@ -158,14 +150,10 @@ class Begun(Record):
 class Watched(Record):
     """Seconds of an interval by what the loop did in them, on the watch's own clock."""
 
-    wall_s: float
-    """From the end of the interval before to the end of this one, evaluations left out."""
-    wait_s: float
-    """Waiting for a batch."""
-    step_s: float
-    """Inside the step, and until the device was done where the losses were fetched."""
-    outside_s: float
-    """Between the steps: what is reported, checkpoints."""
+    wall_s: float  # From the end of the interval before to the end of this one, evaluations left out
+    wait_s: float  # Waiting for a batch
+    step_s: float  # Inside the step, and until the device was done where the losses were fetched
+    outside_s: float  # Between the steps: what is reported, checkpoints
     valid_frames: int
     samples: int
     steps: int
@@ -193,12 +181,10 @@ class HistoryLine(Record):
     session: int
     begun: Begun | None = None
     interval: Interval | None = None
-    watched: Watched | None = None
-    """With ``interval``."""
+    watched: Watched | None = None  # With ``interval``
     evaluated: Evaluated | None = None
     saved: CheckpointEntry | None = None
-    took_s: float | None = None
-    """With ``evaluated`` and ``spoken``."""
+    took_s: float | None = None  # With ``evaluated`` and ``spoken``
     warned: str | None = None
     ended: Ended | None = None
     spoken: Spoken | None = None
@@ -241,8 +227,7 @@ class TrainSetup(Record):
     schema_version: int = SCHEMA_VERSION
     job: TrainJob
     taken_over: TakenOver | None = None
-    said: tuple[str, ...] = ()
-    """What was said of the choices before the start."""
+    said: tuple[str, ...] = ()  # What was said of the choices before the start
 
 
 class Training(Record):
@@ -263,15 +248,11 @@ class Training(Record):
 class SynthesisJob(Record):
     """The job of the process that speaks. Paths are absolute."""
 
-    checkpoint: str
-    """A run's directory, its ``checkpoints/``, or a checkpoint."""
+    checkpoint: str  # A run's directory, its ``checkpoints/``, or a checkpoint
     text: str
-    speaker: str | None = None
-    """A speaker of the run; ``None`` with a reference, or for the first one."""
-    reference: str | None = None
-    """A WAV file of the voice to speak with."""
-    out: str
-    """The WAV file to write."""
+    speaker: str | None = None  # A speaker of the run; ``None`` with a reference, or for the first one
+    reference: str | None = None  # A WAV file of the voice to speak with
+    out: str  # The WAV file to write
 
 
 class Synthesised(Record):
@@ -279,21 +260,12 @@ class Synthesised(Record):
 
     out: str
     text: str
-    left_out: str
-    """Characters of the text that the model does not know, each once."""
-    speaker: str | None
-    """``None`` where a WAV file was the reference."""
-    step: int
-    """Of the checkpoint."""
-    averaged: bool
-    """Whether the averaged weights spoke."""
-    seconds: float
-    """Duration of the speech."""
-    stopped: bool
-    """Whether the model said where speech ends; if not, it was cut off."""
-    synthesis_s: float
-    """Time that it took to speak, without the start of the process and of TensorFlow."""
-    sound_s: float
-    """Time that Griffin-Lim took."""
-    notes: tuple[str, ...] = ()
-    """What is to be said of it: a damaged checkpoint that was passed over."""
+    left_out: str  # Characters of the text that the model does not know, each once
+    speaker: str | None  # ``None`` where a WAV file was the reference
+    step: int  # Of the checkpoint
+    averaged: bool  # Whether the averaged weights spoke
+    seconds: float  # Duration of the speech
+    stopped: bool  # Whether the model said where speech ends; if not, it was cut off
+    synthesis_s: float  # Time that it took to speak, without the start of the process and of TensorFlow
+    sound_s: float  # Time that Griffin-Lim took
+    notes: tuple[str, ...] = ()  # What is to be said of it: a damaged checkpoint that was passed over

@@ -55,62 +55,47 @@ class TrialSpec(Record):
     kind: TrialKind
     target: str
     kwargs: dict[str, Any] = {}
-    arguments: tuple[str, ...] = ()
-    """Of a script."""
-    script: ScriptAgain | None = None
-    """Of a script that runs again, with a fix or to be compared with one."""
+    arguments: tuple[str, ...] = ()  # Of a script
+    script: ScriptAgain | None = None  # Of a script that runs again, with a fix or to be compared with one
     emulated_ms: tuple[float, ...] = ()
     """Waits of the emulated accelerator in milliseconds, replayed in a circle; empty for the real device."""
-    steps: int = Field(240, ge=1)
-    """Steps to measure at most in each segment."""
-    window_s: float = Field(6.0, gt=0)
-    """Seconds at most for the main segment; the others take a share of it."""
-    min_steps: int = Field(3, ge=1)
-    """Steps to measure even where the window is over."""
-    rounds: int = Field(3, ge=1)
-    """For the kind ``ladder``: rounds in which the conditions take turns."""
-    reverse: bool = False
-    """Of schema version 1: a second order of the segments, which rounds have replaced."""
+    steps: int = Field(240, ge=1)  # Steps to measure at most in each segment
+    window_s: float = Field(6.0, gt=0)  # Seconds at most for the main segment; the others take a share of it
+    min_steps: int = Field(3, ge=1)  # Steps to measure even where the window is over
+    rounds: int = Field(3, ge=1)  # For the kind ``ladder``: rounds in which the conditions take turns
+    reverse: bool = False  # Of schema version 1: a second order of the segments, which rounds have replaced
     fix: str | None = None
     """For the kinds ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
     `` + ``."""
     patched: dict[str, str] = {}
     """File of the user's -> file with what is to be read in its place: a patch, run without touching the original."""
-    cache_dir: str | None = None
-    """Directory for a fix that keeps elements on disk."""
+    cache_dir: str | None = None  # Directory for a fix that keeps elements on disk
     cache_use: Literal["begun", "filled", "read"] | None = None
     """For the kind ``elements``: which of three processes in a row that share a cache on disk this is. ``begun`` ends
     within its first pass, as one that is killed; ``filled`` reads all; ``read`` finds what that one left."""
-    epochs: int = Field(1, ge=1)
-    """For the kind ``elements``: passes over the dataset."""
+    epochs: int = Field(1, ge=1)  # For the kind ``elements``: passes over the dataset
     source_limit: int | None = Field(None, ge=1)
     """For the kinds ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""
-    jitter: bool = False
-    """For the kind ``elements``: hold calls of Python functions up at random."""
+    jitter: bool = False  # For the kind ``elements``: hold calls of Python functions up at random
     turns: bool = False
     """For the kind ``arm``: measure in turns, each when the parent says so, and stand still in between."""
-    hashed: bool = False
-    """For the kind ``arm``: digests of the batches are taken, after each turn."""
-    fill_caches: bool = False
-    """For the kind ``arm``: fill caches before anything is measured, as the main trial does."""
+    hashed: bool = False  # For the kind ``arm``: digests of the batches are taken, after each turn
+    fill_caches: bool = False  # For the kind ``arm``: fill caches before anything is measured, as the main trial does
     fill_s: float | None = Field(None, gt=0)
     """Seconds at most that filling may take, where a first pass is expected to take longer than the window leaves."""
-    profile_dir: str | None = None
-    """Directory for a TensorFlow profile of a window of steady steps."""
+    profile_dir: str | None = None  # Directory for a TensorFlow profile of a window of steady steps
     seed: int = 0
     arm: str | None = None
     """For the kind ``arm``: id of the configuration; for ``parity``: id of the baseline, whose arguments ``kwargs``
     are."""
-    group: str | None = None
-    """The comparison that the trial belongs to."""
+    group: str | None = None  # The comparison that the trial belongs to
     others: dict[str, dict[str, Any]] = {}
     """For the kind ``parity``: id of a configuration -> keyword arguments, each compared with ``kwargs``."""
     same_data: tuple[str, ...] = ()
     """Of the others those whose data are the baseline's by construction, so that only their losses are compared."""
     loss_steps: int = Field(0, ge=0)
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
-    loss_tolerance: float = Field(1e-3, gt=0)
-    """Largest relative difference of two losses that count as the same."""
+    loss_tolerance: float = Field(1e-3, gt=0)  # Largest relative difference of two losses that count as the same
 
     @model_validator(mode="before")
     @classmethod
@@ -124,8 +109,7 @@ class TrialSpec(Record):
 class Turn(Record):
     """What a live process is told to measure next: a number of batches, after some that it draws and does not count."""
 
-    round: int = Field(ge=-1)
-    """Number of the round; -1 before the first one, for the pace and for pipelines to settle."""
+    round: int = Field(ge=-1)  # Number of the round; -1 before the first one, for the pace and for pipelines to settle
     batches: int = Field(ge=1)
     discarded: int = Field(1, ge=0)
     least_s: float = Field(0.0, ge=0.0)
@@ -140,8 +124,7 @@ class Segment(Record):
     such before the measurement; the steady state is cut from the rest by the analysis.
     """
 
-    name: str
-    """``as_is``, ``step_only``, ``input_only``, ``anatomy``, or the mode's name."""
+    name: str  # ``as_is``, ``step_only``, ``input_only``, ``anatomy``, or the mode's name
     columns: dict[str, tuple[int, ...]] = {}
     warmup_steps: int = 0
 
@@ -193,8 +176,7 @@ class StackLine(Record):
     ``python``: the line itself or a library that is neither; ``io``: TensorFlow saving or writing summaries; ``sync``:
     fetching a device value; ``python_function``: a Python function inside the compiled step."""
     share: float
-    steps_share: float
-    """Share of the steps in which it was seen at all: 1 is every step, 0.1 is every tenth."""
+    steps_share: float  # Share of the steps in which it was seen at all: 1 is every step, 0.1 is every tenth
 
 
 class StepProfile(Record):
@@ -203,20 +185,14 @@ class StepProfile(Record):
     steps: int
     samples: int
     eager_ops_per_step: float
-    eager_op_time_s: float
-    """Mean time per step inside eager ops (launch and kernel)."""
-    op_floor_s: float
-    """Launching one tiny eager op from Python on this machine."""
-    step_s: float | None = None
-    """Mean time of a step while it was looked at, which makes it slower."""
+    eager_op_time_s: float  # Mean time per step inside eager ops (launch and kernel)
+    op_floor_s: float  # Launching one tiny eager op from Python on this machine
+    step_s: float | None = None  # Mean time of a step while it was looked at, which makes it slower
     function_calls_per_step: float
-    ops: dict[str, float] = {}
-    """Eager ops per step by type, the most frequent ones."""
-    kinds: dict[str, float] = {}
-    """Share of the step's time by kind of :class:`StackLine`."""
+    ops: dict[str, float] = {}  # Eager ops per step by type, the most frequent ones
+    kinds: dict[str, float] = {}  # Share of the step's time by kind of :class:`StackLine`
     lines: tuple[StackLine, ...] = ()
-    python_functions_in_step: tuple[str, ...] = ()
-    """``name (file:line)`` of Python functions inside the compiled step."""
+    python_functions_in_step: tuple[str, ...] = ()  # ``name (file:line)`` of Python functions inside the compiled step
 
 
 class Batches(Record):
@@ -224,15 +200,12 @@ class Batches(Record):
 
     cached: int
     bytes: int
-    shapes: tuple[str, ...]
-    """Distinct shape signatures seen in the whole trial, in order of appearance."""
-    static_signature: str
-    """The dataset's element_spec, as text."""
+    shapes: tuple[str, ...]  # Distinct shape signatures seen in the whole trial, in order of appearance
+    static_signature: str  # The dataset's element_spec, as text
     padding_share: float | None = None
     """Share of the padded tensors that is trailing padding; ``None`` where nothing is padded."""
     padding_component: str | None = None
-    nonfinite: tuple[str, ...] = ()
-    """Components that hold NaN or infinity."""
+    nonfinite: tuple[str, ...] = ()  # Components that hold NaN or infinity
 
 
 class MeasurementOverhead(Record):
@@ -259,8 +232,7 @@ class ProfileSummary(Record):
 
     directory: str
     steps: int
-    wait_s: float | None = None
-    """Mean time in ``next()`` on the host."""
+    wait_s: float | None = None  # Mean time in ``next()`` on the host
     kernel_s: float | None = None
     copy_s: float | None = None
     idle_s: float | None = None
@@ -276,20 +248,16 @@ class Parity(Record):
     since only a difference refuses a configuration.
     """
 
-    batches: int
-    """Batches of the baseline that were compared."""
+    batches: int  # Batches of the baseline that were compared
     tolerance: float
     reproducible: bool = True
     """Whether the baseline yields the same batches twice; where it does not, no configuration can be compared."""
-    why_not: str | None = None
-    """How the baseline's two passes differ, where they do."""
+    why_not: str | None = None  # How the baseline's two passes differ, where they do
     same: tuple[str, ...] = ()
     differences: dict[str, str] = {}
     """Variant -> where it differs first: batch, clip, frame, values; or step and losses."""
-    failed: dict[str, str] = {}
-    """Variant -> why its batches could not be had."""
-    loss_steps: int = 0
-    """Steps of the baseline whose losses were compared."""
+    failed: dict[str, str] = {}  # Variant -> why its batches could not be had
+    loss_steps: int = 0  # Steps of the baseline whose losses were compared
     losses: dict[str, float] = {}
     """Variant -> largest relative difference of its losses from the baseline's, of those that were compared."""
     losses_unknown: dict[str, str] = {}
@@ -307,8 +275,7 @@ class TrialError(Record):
     line: int | None = None
     step: int | None = None
     traceback: str = ""
-    batch_size: int | None = None
-    """First dimension of the batch at which the step raised."""
+    batch_size: int | None = None  # First dimension of the batch at which the step raised
 
 
 class TrialRecord(Record):
@@ -319,12 +286,10 @@ class TrialRecord(Record):
     status: TrialStatus
     cause: str | None = None
     error: TrialError | None = None
-    target_kind: str | None = None
-    """``dataset``, ``dataset+step``, ``dataset+model``, ``workload`` or ``script``."""
+    target_kind: str | None = None  # ``dataset``, ``dataset+step``, ``dataset+model``, ``workload`` or ``script``
     started_utc: str
     duration_s: float
-    setup_s: float | None = None
-    """Seconds that the target took to build."""
+    setup_s: float | None = None  # Seconds that the target took to build
     segments: tuple[Segment, ...] = ()
     rounds: tuple[RoundMark, ...] = ()
     """Its turns, where it took turns with others or measured in several stretches; empty for one stretch."""
@@ -334,8 +299,7 @@ class TrialRecord(Record):
     step_ops: StepOps | None = None
     pipeline: Pipeline | None = None
     source: tuple[SourceFact, ...] = ()
-    step_place: Location | None = None
-    """Where the user's step is defined; ``None`` where it is a Keras model's."""
+    step_place: Location | None = None  # Where the user's step is defined; ``None`` where it is a Keras model's
     script: ScriptRun | None = None
     overhead: MeasurementOverhead | None = Field(None, validation_alias=AliasChoices("overhead", "looking"))
     """Called ``looking`` in files of version 1."""
@@ -343,18 +307,15 @@ class TrialRecord(Record):
     profile: ProfileSummary | None = None
     cache_filled: bool | None = None
     """Whether the dataset's cache in memory was full before the steps; ``None`` where it has none."""
-    handoff_s: float | None = None
-    """Cost of ``next()`` on batches that are ready: the floor under every wait."""
+    handoff_s: float | None = None  # Cost of ``next()`` on batches that are ready: the floor under every wait
     handoff_after_pause_s: float | None = None
     """The same after a pause as long as an emulated accelerator's: whoever slept wakes to cold caches."""
-    transfer_s: float | None = None
-    """Mean time to copy a batch to the device, where there is one."""
+    transfer_s: float | None = None  # Mean time to copy a batch to the device, where there is one
     readings: Readings = Readings()
     notes: tuple[str, ...] = ()
     parity: Parity | None = None
     elements: Elements | None = None
-    contents: Contents | None = None
-    """What the batches of a configuration held; ``None`` where nothing looked."""
+    contents: Contents | None = None  # What the batches of a configuration held; ``None`` where nothing looked
     watched: WatchedRun | None = None
     """Of a run that was watched to its end: the whole of it, of which the rows are the newest part."""
 

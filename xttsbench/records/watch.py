@@ -79,22 +79,17 @@ class Stalls(Record):
 class WatchedRun(Record):
     """What was accumulated of a watched run; ``trials.jsonl`` keeps it beside the newest rows."""
 
-    steps: int
-    """Measured steps: warm-up is left out."""
+    steps: int  # Measured steps: warm-up is left out
     warm_up_steps: int
-    lost_steps: int = 0
-    """Steps that were too quick for whoever read them: in the number of steps and in nothing else."""
+    lost_steps: int = 0  # Steps that were too quick for whoever read them: in the number of steps and in nothing else
     epochs: int
     stretches: tuple[Stretch, ...] = ()
-    quantiles_s: dict[str, float] = {}
-    """``p05`` to ``p99`` of the step time, within 1 %."""
+    quantiles_s: dict[str, float] = {}  # ``p05`` to ``p99`` of the step time, within 1 %
     stalls: Stalls = Stalls()
     ended: End = "running"
     exit_code: int | None = None
-    signal: str | None = None
-    """The signal that ended it, e.g. ``SIGKILL``."""
-    error: str | None = None
-    """What the script raised, in one line."""
+    signal: str | None = None  # The signal that ended it, e.g. ``SIGKILL``
+    error: str | None = None  # What the script raised, in one line
 
 
 class Drift(Record):
@@ -213,39 +208,28 @@ _RUNTIME_VARIABLE: Final = "XTTSBENCH_RUNTIME"
 class RecentSteps(Record):
     """The newest steps of a watched run: a few seconds of them, warm-up included."""
 
-    steps: int
-    """How many they are, 1 or more."""
-    step_time_s: float
-    """Their mean, from the end of a step to the end of the next one."""
-    input_wait_fraction: float
-    """Share of that time that was spent waiting for input, 0..1."""
+    steps: int  # How many they are, 1 or more
+    step_time_s: float  # Their mean, from the end of a step to the end of the next one
+    input_wait_fraction: float  # Share of that time that was spent waiting for input, 0..1
 
 
 class LiveRun(Record):
     """A watched run as it was when this was written."""
 
     schema_version: Literal[2] = SCHEMA_VERSION
-    pid: int
-    """Of the watched process."""
-    script: str
-    """The script and its arguments as a shell would take them, or what stands for them (``fit``, a loop)."""
-    started_utc: str
-    """ISO 8601, as all times of records."""
-    updated_utc: str
-    """When this was written; a run whose process is gone and that is not over was killed."""
-    over: bool
-    """The run has ended, and nothing here changes any more."""
-    steps: int
-    """Steps so far, over all loops that train."""
-    recent: RecentSteps | None = None
-    """``None`` where no step has ended yet, or none in the last few seconds."""
+    pid: int  # Of the watched process
+    script: str  # The script and its arguments as a shell would take them, or what stands for them (``fit``, a loop)
+    started_utc: str  # ISO 8601, as all times of records
+    updated_utc: str  # When this was written; a run whose process is gone and that is not over was killed
+    over: bool  # The run has ended, and nothing here changes any more
+    steps: int  # Steps so far, over all loops that train
+    recent: RecentSteps | None = None  # ``None`` where no step has ended yet, or none in the last few seconds
 
 
 class RunningRun(Record):
     """What the file of a running watched process says: ``<pid>.json`` in :func:`running_directory`."""
 
-    run: str
-    """Absolute path of its run directory."""
+    run: str  # Absolute path of its run directory
 
 
 def running_directory() -> Path:

@@ -34,10 +34,8 @@ _AFTER_SEPARATOR: Final = re.compile(r"(?<=[\s,:;=+/])")
 _ROW_STYLES: Final = {"again": "dim", "faster": "bold", "ended": SEVERITY_COLORS["critical"]}
 _CELL_STYLES: Final = {"strong": "bold"} | SEVERITY_COLORS
 _BAR_CELLS: Final = 8
-_WIDE: Final = 100
-"""From this width on a tree has room for bars beside the percentages."""
-_LONG_LINE: Final = 70
-"""Columns from which a line is as long as those who count them expect."""
+_WIDE: Final = 100  # From this width on a tree has room for bars beside the percentages
+_LONG_LINE: Final = 70  # Columns from which a line is as long as those who count them expect
 _FULL, _EMPTY = "█", "·"
 _NARROWEST_TREE: Final = 40
 _COST_CELLS: Final = len(doc.NOT_MEASURED)

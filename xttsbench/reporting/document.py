@@ -19,20 +19,16 @@ from xttsbench.reporting.words import part, plain, plain_lines
 NOT_MEASURED: Final = "not measured"
 SMALLEST_VISIBLE: Final = 0.0005
 """Share of a step from which a part is drawn and listed: what would print as 0.1 %."""
-_LARGEST, _WORTH_A_WORD = 4, 0.005
-"""Parts in a compact legend, at most, and the share from which one is in it."""
+_LARGEST, _WORTH_A_WORD = 4, 0.005  # Parts in a compact legend, at most, and the share from which one is in it
 Tone = Literal["", "soft", "strong", "refused"]
 
 
 class View(IntEnum):
     """How much is shown."""
 
-    SUMMARY = 1
-    """The answer on one screen: what limits the step, by how much, what to do, what that gives."""
-    DETAILED = 2
-    """What stands behind it: findings, fixes, experiments, the pipeline."""
-    FULL = 3
-    """Everything, for who wants to check; on pages with the plots."""
+    SUMMARY = 1  # The answer on one screen: what limits the step, by how much, what to do, what that gives
+    DETAILED = 2  # What stands behind it: findings, fixes, experiments, the pipeline
+    FULL = 3  # Everything, for who wants to check; on pages with the plots
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,7 @@ from xttsbench.reporting.sections.report import (
 from xttsbench.reporting.sections.summary import cause_facts, headline, inner, likely_sentence, training_facts
 from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
 
-_OF_A_PERIOD: Final = ("autocorrelation", "periodogram")
-"""Plots that say something where there is a period."""
+_OF_A_PERIOD: Final = ("autocorrelation", "periodogram")  # Plots that say something where there is a period
 _DRAWN: Final = ("attribution", "timeline", TRAINING)
 """Plots of which the page has a drawing of its own, or which stand further above."""
 _DIAGNOSES: Final = ("diagnose", "optimize")

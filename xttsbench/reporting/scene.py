@@ -37,17 +37,13 @@ class StepSeries:
     """Steps of one segment of one process; every array has one entry per step, shape (steps,)."""
 
     label: str
-    zero_ns: int
-    """``time.perf_counter_ns`` of the first step's start, to align readings with the steps."""
+    zero_ns: int  # ``time.perf_counter_ns`` of the first step's start, to align readings with the steps
     wall_s: FloatArray
     wait_s: FloatArray
     step_s: FloatArray
-    accelerator_s: FloatArray | None
-    """Time of the emulated accelerator within each step; ``None`` without one."""
-    cpu_s: FloatArray
-    """Processor time of the whole process within each step."""
-    steady_from: int
-    """Index of the first step of the steady state."""
+    accelerator_s: FloatArray | None  # Time of the emulated accelerator within each step; ``None`` without one
+    cpu_s: FloatArray  # Processor time of the whole process within each step
+    steady_from: int  # Index of the first step of the steady state
 
     @property
     def end_s(self) -> FloatArray:
@@ -95,10 +91,8 @@ class Scene:
     series: tuple[StepSeries, ...] = ()
     main: StepSeries | None = None
     """The series with the most steady steps: time series statistics are of one process, never of pooled ones."""
-    record: TrialRecord | None = None
-    """The trial that ``main`` comes from."""
-    trials: tuple[TrialRecord, ...] = ()
-    """All trials, for the plots of compared configurations."""
+    record: TrialRecord | None = None  # The trial that ``main`` comes from
+    trials: tuple[TrialRecord, ...] = ()  # All trials, for the plots of compared configurations
 
     @property
     def why_empty(self) -> str:

@@ -31,14 +31,12 @@ STYLES: Final = {
     "bad": Style.parse(f"bold {SEVERITY_COLORS['critical']}"),
     "warn": Style.parse(SEVERITY_COLORS["warning"]),
 }
-_DRAWN: Final = ("use", "memory")
-"""Styles of bars and curves."""
+_DRAWN: Final = ("use", "memory")  # Styles of bars and curves
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _LABEL: Final = 9
 _BAR: Final = 24
-_CORE: Final = 24
-"""Columns of one processor: its number, a bar, its use."""
+_CORE: Final = 24  # Columns of one processor: its number, a bar, its use
 _MOST_CORE_LINES: Final = 6
 _IDLE_REASONS: Final = ("", "gpu_idle")
 _MUCH_STOLEN: Final = 0.02

@@ -16,8 +16,7 @@ from xttsbench.records.base import Estimate
 _TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _PER: Final = re.compile(r"(?P<what>.+)_(?P<unit>s|bytes)_per_(?P<base>(?!s$).+)")
-_LONG_S: Final = 120.0
-"""From here on a duration is told in minutes, from 60 times that in hours."""
+_LONG_S: Final = 120.0  # From here on a duration is told in minutes, from 60 times that in hours
 
 
 def number(value: float) -> str:

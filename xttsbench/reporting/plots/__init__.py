@@ -31,8 +31,7 @@ from xttsbench.reporting.words import GRID, INK, SERIES_COLORS, SEVERITY_COLORS,
 
 _WIDTH_IN, _DOTS_PER_INCH = 9.0, 150
 _TITLE_COLUMNS: Final = 82
-_WORDS: Final = "words"
-"""Label of a figure that has nothing to show."""
+_WORDS: Final = "words"  # Label of a figure that has nothing to show
 
 
 @dataclass(frozen=True, slots=True)

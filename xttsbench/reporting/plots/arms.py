@@ -25,8 +25,7 @@ from xttsbench.reporting.sections import Group
 from xttsbench.reporting.sections.compare import result, tone
 from xttsbench.reporting.words import ARM_COLORS, INK, SOFT, configuration
 
-_WIDE = 10.0
-"""Largest over smallest value from which an axis is logarithmic."""
+_WIDE = 10.0  # Largest over smallest value from which an axis is logarithmic
 _LONGEST_NAME = 28
 _MEANINGS = {
     "baseline": "baseline",

@@ -26,26 +26,19 @@ from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
 from xttsbench.reporting.words import INK, PART_COLORS, SERIES_COLORS, SOFT
 
-_ROOM_FOR_A_NAME = 0.12
-"""Share of the bar from which a part's name fits inside it."""
-_WIDE_TIMELINE = 20.0
-"""Largest over median step time from which the axis is logarithmic."""
+_ROOM_FOR_A_NAME = 0.12  # Share of the bar from which a part's name fits inside it
+_WIDE_TIMELINE = 20.0  # Largest over median step time from which the axis is logarithmic
 _WINDOWS = 80
 _STEPS_PER_WINDOW = 4
-_WIDE_DISTRIBUTION = 8.0
-"""Largest over smallest step time from which the axis is logarithmic."""
+_WIDE_DISTRIBUTION = 8.0  # Largest over smallest step time from which the axis is logarithmic
 _MOST_BINS = 60
 _FEWEST_STEPS = 5
-_FEWEST_FOR_BINS = 60
-"""Below this a histogram shows its bins rather than the steps."""
-_FEWEST_FOR_A_SERIES = 20
-"""Below this the band covers nearly everything."""
+_FEWEST_FOR_BINS = 60  # Below this a histogram shows its bins rather than the steps
+_FEWEST_FOR_A_SERIES = 20  # Below this the band covers nearly everything
 _LONGEST_LAG = 100
 _PERIOD_TICKS = (2, 3, 4, 5, 8, 16, 32)
-_FLOOR = 1e-4
-"""Power below this share of the largest is not drawn: it is rounding."""
-_WIDE_LOSSES = 5.0
-"""Largest over smallest loss from which the axis is logarithmic."""
+_FLOOR = 1e-4  # Power below this share of the largest is not drawn: it is rounding
+_WIDE_LOSSES = 5.0  # Largest over smallest loss from which the axis is logarithmic
 
 
 def draw_attribution(scene: Scene) -> Figure:

@@ -102,8 +102,7 @@ class Group:
     slug: str
     """What the files of its plots are named after: lower-case letters, digits and hyphens, unlike any other group's."""
     name: str
-    accelerator: str
-    """The label as the report has it, such as "emulated accelerator, 10 ms a step"."""
+    accelerator: str  # The label as the report has it, such as "emulated accelerator, 10 ms a step"
     arms: tuple[Variant, ...]
 
     @property

@@ -24,13 +24,11 @@ from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.words import SAME_DATA, part, short_path
 
 _LIKELY: Final = (*FASTER, "likely_faster")
-_DISTURBED: Final = 0.1
-"""Share of the processors from which what others took is why a report is undecided."""
+_DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 ONE_TRIAL: Final = "one trial"
 """The basis of a gain that one process alone measured, whose data nobody compared."""
-_TRIED: Final = "fix:"
-"""How the configuration of a fix begins that a diagnosis tried."""
+_TRIED: Final = "fix:"  # How the configuration of a fix begins that a diagnosis tried
 
 
 @dataclass(frozen=True)

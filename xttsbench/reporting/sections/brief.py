@@ -275,10 +275,8 @@ def _check(check: Check) -> Iterator[doc.Block]:
 
 
 _CAUSES: Final = 4
-_COMMAND: Final = 64
-"""Characters of the command that are shown."""
-_WORTH: Final = 0.001
-"""Share of the time from which stalls are worth a line."""
+_COMMAND: Final = 64  # Characters of the command that are shown
+_WORTH: Final = 0.001  # Share of the time from which stalls are worth a line
 _SIDES: Final = {"input": "waiting for input", "host": "work outside of compiled functions", "step": "the step itself"}
 _ENDS: Final = {
     "running": "still running",

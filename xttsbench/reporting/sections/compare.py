@@ -31,8 +31,7 @@ _MARKS: Final = {
     "undecided": doc.Cell("UNDECIDED", tone="warning"),
     "not measured": doc.Cell("NOT MEASURED", tone="warning"),
 }
-_MOST_ROWS, _MOST_WARNINGS = 5, 2
-"""Of the tables and warnings on one screen."""
+_MOST_ROWS, _MOST_WARNINGS = 5, 2  # Of the tables and warnings on one screen
 _METHODS: Final = {
     "paired blocks": "Rounds of one run, paired; 95 % intervals over rounds and processes.",
     "separate sessions": "Two sessions, unpaired: 95 % intervals over the processes of each.",
@@ -216,8 +215,7 @@ def _text(text: str) -> str:
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", plain(text))
 
 
-_NEVER_BEGAN: Final = ("refused", "not run")
-"""Statuses of a configuration that none of its processes gave it."""
+_NEVER_BEGAN: Final = ("refused", "not run")  # Statuses of a configuration that none of its processes gave it
 _ROLES: Final = {"baseline": "baseline", "aa": "baseline again"}
 
 

@@ -28,8 +28,7 @@ from xttsbench.reporting.words import short_path
 NOT_ESTIMATED: Final = "not estimated"
 PLAN: Final = "optimized.yaml"
 _MOST_PREDICTED: Final = 4
-_PATCH_LINES: Final = 40
-"""Of a diff, on a terminal."""
+_PATCH_LINES: Final = 40  # Of a diff, on a terminal
 _FIXES: Final = ("fix", "estimated", "measured", "data", "outcome and why")
 _PREDICTED: Final = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
 DATA: Final = {
@@ -162,8 +161,7 @@ def call(optimized: Optimized | None) -> tuple[str, ...]:
 
 
 _ORDER: Final = {"chosen": 0, "accepted": 1, "not verified": 2, "rejected": 3}
-_MARGIN: Final = 1.06
-"""Room beside the smallest and the largest gain on the scale, as a ratio."""
+_MARGIN: Final = 1.06  # Room beside the smallest and the largest gain on the scale, as a ratio
 
 
 @dataclass(frozen=True, slots=True)

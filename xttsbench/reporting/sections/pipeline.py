@@ -56,14 +56,11 @@ _CLASSES: Final[Mapping[str, str]] = {
 class _Row:
     """One op as it stands in the tree."""
 
-    lead: str
-    """What is drawn before the op."""
-    below: str
-    """What continues below it, for the lines of its notes."""
+    lead: str  # What is drawn before the op
+    below: str  # What continues below it, for the lines of its notes
     depth: int
     op: PipelineOp
-    inner: bool
-    """Whether the op belongs to a dataset that a function makes."""
+    inner: bool  # Whether the op belongs to a dataset that a function makes
 
 
 def blocks(report: Report) -> tuple[Block, ...]:

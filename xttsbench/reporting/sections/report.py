@@ -36,8 +36,7 @@ from xttsbench.reporting.words import PART_COLORS, label, lock, part
 
 _EXPERIMENTS: Final = {"as_is": "original", "input_only": "input alone", "step_only": "step alone"}
 """Isolation experiment, as the record names it, to what it is called."""
-_SPOKEN: Final = {"gil": lock, "side": part}
-"""Evidence whose value is a name of the records, to its words."""
+_SPOKEN: Final = {"gil": lock, "side": part}  # Evidence whose value is a name of the records, to its words
 
 
 def report_document(report: Report, place: str = "") -> doc.Document:
@@ -235,8 +234,7 @@ def _plots(report: Report, *, comparing: bool) -> doc.Section:
     return doc.Section("Plots of the baseline" if comparing else "Plots", drawn)
 
 
-_MOST_ROWS: Final = 40
-"""Intervals of a table at most; of more, evenly chosen ones, the last among them."""
+_MOST_ROWS: Final = 40  # Intervals of a table at most; of more, evenly chosen ones, the last among them
 
 
 def details(report: Report, *, comparing: bool) -> Section:

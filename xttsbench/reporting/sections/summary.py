@@ -26,8 +26,7 @@ from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.step import costliest_line
 from xttsbench.reporting.words import LIKELY, configuration, part
 
-_SUBJECT: Final = ("scenario", "name", "spec", "target")
-"""Keys of the target that name it, the best first."""
+_SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
 _REFUSED: Final = "REFUSED: "
 
 
@@ -159,11 +158,9 @@ def _tolerance(value: float) -> str:
 MOST_LINES: Final = 25
 _VERDICT_LINES: Final = 3
 _MOST_OPTIONS: Final = 3
-_MOST_ARMS: Final = 8
-"""Rows of the tables of compared configurations, all groups together."""
+_MOST_ARMS: Final = 8  # Rows of the tables of compared configurations, all groups together
 _OPTIONS: Final = ("what to change", "gain", "same data", "basis")
-_COMMAND: Final = 64
-"""Characters of the command line that are shown."""
+_COMMAND: Final = 64  # Characters of the command line that are shown
 _PAGE: Final = "report.html"
 
 
