@@ -60,7 +60,7 @@ def doctor(
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
-        sys.stdout.write(rendered(doctor_document(found), detail(verbose, quiet=quiet)))
+        sys.stdout.write(rendered(doctor_document(found), detail(context)))
     sys.stdout.flush()
     raise typer.Exit(1 if found.of("broken") else 0)
 
@@ -143,8 +143,7 @@ def monitor(
 
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
-_DRAWING: Final = (0.0009, 0.25)
-"""Share of a processor for drawing, and seconds from one picture to the next at least."""
+_DRAWING: Final = (0.0009, 0.25)  # share of a processor for drawing, and seconds from one picture to the next at least
 
 
 class Screen:

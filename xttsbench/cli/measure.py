@@ -25,8 +25,7 @@ from xttsbench.cli.options import (
     Strict,
     Verbose,
     arguments_of,
-    detail,
-    typed,
+    asked,
 )
 from xttsbench.cli.output import Lines, Watched, end, rendered, say
 from xttsbench.errors import UsageError
@@ -107,20 +106,14 @@ def diagnose(
         target, kwargs, comparison = job.target, job.kwargs, job.comparison
     elif data is not None:
         raise UsageError("--data is for the bundled workload; give your target its data with --set KEY=VALUE.")
-    request = Request(
+    request = asked(
+        context,
+        Request,
         target=target,
         kwargs=kwargs,
-        accelerator=accelerator,
-        steps=steps,
-        budget_s=budget,
-        out=out,
-        profile=profile,
-        seed=seed,
-        print_to_stderr=as_json,
-        command=typed(context),
-        comparison=comparison,
         arguments=tuple(arguments or ()),
-        repeat=repeat,
+        budget_s=budget,
+        comparison=comparison,
         verify=not no_verify,
     )
     outcome = run(request, progress=Lines(quiet=quiet))
@@ -131,14 +124,7 @@ def diagnose(
         if bad:
             message = f"--fail-on {fail_on}: {bad[0].rule}: {bad[0].title}"
             outcome = replace(outcome, exit_code=GATE, message=message)
-    end(
-        outcome,
-        as_json=as_json,
-        debug=debug,
-        detail=detail(verbose, quiet=quiet),
-        browse=browse,
-        strict=strict or fail_on is not None,
-    )
+    end(outcome, context)
 
 
 def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
@@ -205,29 +191,15 @@ def optimize(
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.diagnose import optimize as run
 
-    request = Request(
-        target=target,
+    request = asked(
+        context,
+        Request,
         kwargs=arguments_of(settings),
         arguments=tuple(arguments or ()),
-        repeat=repeat,
-        accelerator=accelerator,
-        steps=steps,
         budget_s=budget,
-        out=out,
-        seed=seed,
-        any_order=any_order,
         other_batches=allow is not None,
-        print_to_stderr=as_json,
-        command=typed(context),
     )
-    end(
-        run(request, progress=Lines(quiet=quiet)),
-        as_json=as_json,
-        debug=debug,
-        detail=detail(verbose, quiet=quiet),
-        browse=browse,
-        strict=strict,
-    )
+    end(run(request, progress=Lines(quiet=quiet)), context)
 
 
 def _check_arguments(target: str | None, arguments: list[str] | None, settings: list[str] | None) -> None:
@@ -279,16 +251,7 @@ def watch(
     from xttsbench.workflows.watch.watch import Request
     from xttsbench.workflows.watch.watch import watch as run
 
-    request = Request(
-        script=script,
-        arguments=tuple(arguments or ()),
-        out=out,
-        tensorboard=tensorboard,
-        fail_on=tuple(fail_on or ()),
-        baseline=baseline,
-        print_to_stderr=as_json,
-        command=typed(context),
-    )
+    request = asked(context, Request, arguments=tuple(arguments or ()), fail_on=tuple(fail_on or ()))
     done = run(request, shown=lambda summary: _show(summary, ""))
     if as_json:
         sys.stdout.write(done.summary.model_dump_json(indent=2) + "\n")
@@ -307,7 +270,7 @@ def _show(summary: WatchSummary, place: str, *, quiet: bool = False) -> None:
     """On standard error: standard output is the script's."""
     from xttsbench.reporting.sections.brief import watch_document
 
-    sys.stderr.write("\n" + rendered(watch_document(summary, place), detail(0, quiet=quiet), sys.stderr))
+    sys.stderr.write("\n" + rendered(watch_document(summary, place), -1 if quiet else 0, sys.stderr))
     sys.stderr.flush()
 
 
@@ -328,7 +291,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     if as_json:
         sys.stdout.write(summary.model_dump_json(indent=2) + "\n")
     else:
-        sys.stdout.write(rendered(watch_document(summary, str(directory)), detail(0, quiet=quiet)))
+        sys.stdout.write(rendered(watch_document(summary, str(directory)), -1 if quiet else 0))
     sys.stdout.flush()
     if (directory / TRIALS).exists():
         for warning in rebuild(directory).warnings:
@@ -376,23 +339,17 @@ def run(
     from xttsbench.workflows.scenario import Request
     from xttsbench.workflows.scenario import run as run_scenario
 
-    request = Request(
+    request = asked(
+        context,
+        Request,
         scenario=scenario,
-        blocks=blocks,
-        steps=steps,
-        seed=seed,
         budget_s=budget,
         accelerators=tuple(accelerator or ()),
-        data=data,
         settings=arguments_of(settings),
-        out=out,
-        resume=resume,
-        print_to_stderr=as_json,
-        command=typed(context),
     )
     with Watched() as watched:
         outcome = run_scenario(request, progress=Lines(quiet=quiet), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse, strict=strict)
+    end(outcome, context)
 
 
 def sweep(
@@ -433,20 +390,14 @@ def sweep(
     from xttsbench.workflows.scenario import Request
     from xttsbench.workflows.scenario import sweep as run_sweep
 
-    request = Request(
+    request = asked(
+        context,
+        Request,
         scenario=grid,
-        blocks=blocks,
-        steps=steps,
-        seed=seed,
         budget_s=budget,
         accelerators=(accelerator,) if accelerator else (),
-        data=data,
         settings=arguments_of(settings),
-        out=out,
-        resume=resume,
-        print_to_stderr=as_json,
-        command=typed(context),
     )
     with Watched() as watched:
         outcome = run_sweep(request, progress=Lines(quiet=quiet), data_progress=watched)
-    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse, strict=strict)
+    end(outcome, context)

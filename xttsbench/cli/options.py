@@ -18,14 +18,20 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from xttsbench.errors import UsageError
 from xttsbench.files import Kind, available
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable.")
@@ -67,9 +73,9 @@ def names(kind: Kind) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in available(kind) if name.startswith(incomplete)]
 
 
-def detail(verbose: int, *, quiet: bool) -> int:
+def detail(context: typer.Context) -> int:
     """How much is printed: -1 one line, 0 the answer on one screen, 1 what stands behind it, 2 everything."""
-    return -1 if quiet else min(verbose, 2)
+    return -1 if context.params["quiet"] else min(context.params.get("verbose", 0), 2)
 
 
 def typed(context: typer.Context) -> str:
@@ -77,6 +83,15 @@ def typed(context: typer.Context) -> str:
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     return shlex.join(["xttsbench", *words[:end], *given(context), *words[end:]])
+
+
+def asked(context: typer.Context, kind: type[R], **own: Any) -> R:
+    """The request of a workflow: its fields by the options of the same names, under what is given by hand.
+
+    ``command`` is the command line; what a target prints goes to standard error where standard output is for JSON.
+    """
+    given = {**context.params, "command": typed(context), "print_to_stderr": context.params["as_json"], **own}
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
 
 
 def arguments_of(settings: list[str] | None) -> dict[str, object]:
@@ -93,8 +108,7 @@ def arguments_of(settings: list[str] | None) -> dict[str, object]:
 FILE: Final = Path("pyproject.toml")
 _TABLE: Final = "tool.xttsbench"
 _MEASURING: Final = ("diagnose", "optimize", "run", "sweep")
-_NO_DEFAULT: Final = ("help", "json", "debug", "resume")
-"""Options that are about one call."""
+_NO_DEFAULT: Final = ("help", "json", "debug", "resume")  # options that are about one call
 
 
 def read_defaults(context: typer.Context, file: Path = FILE) -> dict[str, Any]:

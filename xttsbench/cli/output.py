@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self, TextIO
 
 import typer
 
+from xttsbench.cli.options import detail
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -84,23 +86,23 @@ def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:
     return seen
 
 
-def end(
-    outcome: Outcome, *, as_json: bool, debug: bool, detail: int = 0, strict: bool = False, browse: bool = False
-) -> NoReturn:
-    """Print what came of it, show its page and the target's traceback where they are asked for, and leave.
+def end(outcome: Outcome, context: typer.Context) -> NoReturn:
+    """Print what came of a command, its page and the target's traceback where its options ask for them, and leave.
 
-    The exit code is 3 for what stayed undecided only where ``strict`` asks for it.
+    The exit code is 3 for what stayed undecided only where ``--strict`` or ``--fail-on`` asks for it.
     """
     from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
 
+    asked = context.params
+    strict = asked.get("strict") or asked.get("fail_on") is not None
     code = DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code
-    seen = show(outcome, as_json=as_json, detail=detail)
+    seen = show(outcome, as_json=asked["as_json"], detail=detail(context))
     # On a terminal the screen has said what was done; whoever reads standard error alone has not seen it.
     if outcome.message and not (code == DONE and seen and sys.stdout.isatty()):
         say(outcome.message)
-    if browse:
+    if asked["browse"]:
         open_page(outcome.directory / "report.html")
-    if debug and (error := outcome.report.target.get("error")):
+    if asked["debug"] and (error := outcome.report.target.get("error")):
         sys.stderr.write(str(error.get("traceback", "")))
     raise typer.Exit(code)
 

@@ -104,12 +104,7 @@ def compare(
         junit=junit,
         command=typed(context),
     )
-    _show(
-        compare_runs(request),
-        as_json=as_json,
-        as_markdown=markdown == _STDOUT,
-        detail=detail(verbose, quiet=quiet),
-    )
+    _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT, detail=detail(context))
 
 
 def share(option: str, text: str | None, *, most: float = 1.0, below: float | None = None) -> float | None:
@@ -183,6 +178,7 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) 
 
 
 def report(
+    context: typer.Context,
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/; or a CSV of monitor.")
     ],
@@ -197,7 +193,7 @@ def report(
     Example:  xttsbench report reports/20261121T080000Z-diagnose-make
     """
     if directory.suffix == ".csv" and not directory.is_dir():
-        _report_log(directory, as_json=as_json, detail=detail(verbose, quiet=quiet), browse=browse)
+        _report_log(directory, as_json=as_json, detail=detail(context), browse=browse)
         return
     from xttsbench.cli.measure import show_run
     from xttsbench.workflows.outcome import rebuild
@@ -206,7 +202,7 @@ def report(
         if browse:
             open_page(directory / "report.html")
         return
-    end(rebuild(directory), as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
+    end(rebuild(directory), context)
 
 
 def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Verbose, detail, names, typed
+from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Verbose, asked, names
 from xttsbench.cli.output import Watched as DataWatched
 from xttsbench.cli.output import end, printable, say, write_line
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NEWEST: Final = "newest"
 """What ``--best`` stands for without a path."""
+_SWITCHES: Final = ("native_loader", "device_prefetch", "overlap", "graph", "xla", "bucketing")
 
 
 class Strategy(StrEnum):
@@ -107,39 +108,22 @@ def train(
     from xttsbench.workflows.bundled import TrainRequest
     from xttsbench.workflows.train import train as run
 
-    request = TrainRequest(
-        recipe=recipe,
+    request = asked(
+        context,
+        TrainRequest,
         best=best is not None,
         best_path=Path(best) if best not in (None, NEWEST) else None,
-        data=data,
-        steps=steps,
-        seed=seed,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        out=out,
         settings=dict(_setting(text) for text in settings or []),
         strategy=strategy.value,
-        accumulation=accumulation,
-        input_workers=input_workers,
-        device_memory_mb=device_memory_mb,
-        logical_cpus=logical_cpus,
-        fit_memory=fit_memory,
         listen=not no_listening,
         accelerator=parse_accelerator(accelerator),
-        native_loader=not no_native_loader,
-        device_prefetch=not no_device_prefetch,
-        overlap=not no_overlap,
-        graph=not no_graph,
-        xla=not no_xla,
-        bucketing=not no_bucketing,
-        print_to_stderr=as_json,
-        command=typed(context),
+        **{name: not context.params[f"no_{name}"] for name in _SWITCHES},
     )
     lines = TrainLines(quiet=quiet)
     with DataWatched() as making:
         outcome = run(request, progress=lines, data_progress=making)
     lines.close()
-    end(outcome, as_json=as_json, debug=debug, detail=detail(verbose, quiet=quiet), browse=browse)
+    end(outcome, context)
 
 
 def _setting(text: str) -> tuple[str, object]:

@@ -35,8 +35,7 @@ PATIENCE: Final = 4.0
 """Times what it took before to start the target and to take its first step, silence is not taken for hanging."""
 _MOST: Final = 10.0
 """A machine is not taken to be slower than that: a cold disk makes one import long, and nothing else."""
-_LATELY: Final = 8
-"""Trials that tell of the machine's pace now; those before tell of an earlier one."""
+_LATELY: Final = 8  # trials that tell of the machine's pace now; those before tell of an earlier one
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,7 @@ def at_pace(limits: Limits, import_s: float, trials: Sequence[TrialRecord]) -> L
     return Limits(min(time_s, limits.most_s or time_s), stall_s, limits.most_s)
 
 
-_LOOK_S: Final = 0.25
-"""Steps that end are seen so soon; they send no message."""
+_LOOK_S: Final = 0.25  # steps that end are seen so soon; they send no message
 
 
 class Monitor(Protocol):

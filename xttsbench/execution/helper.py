@@ -18,8 +18,7 @@ from typing import Any, Final
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import SharedRows, child_environment, start
 
-_START_S = 180.0
-"""Importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer."""
+_START_S = 180.0  # importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer
 
 
 _SCRIPTS: Final = "scripts"

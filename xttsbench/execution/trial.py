@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -43,15 +43,14 @@ def run_trial(
 ) -> TrialRecord:
     """Run one trial to its end, whatever that is; everything that arrived is in the record.
 
-    ``monitor`` is called with the process id and gives the readings. On ``KeyboardInterrupt`` the trial is killed and
-    the record has the status ``interrupted``: the caller decides what to do next.
+    On ``KeyboardInterrupt`` the trial is killed and the record has the status ``interrupted``: the caller decides what
+    to do next. For the other arguments see :class:`Child`.
 
     Raises:
         HelperError: the helper is gone before the trial began.
     """
     child = Child(spec, helper, monitor=monitor, progress=progress)
     try:
-        child.tell(spec.model_dump_json())
         child.follow(limits)
     except KeyboardInterrupt:
         child.collected.interrupted()
@@ -65,7 +64,7 @@ class Child(Follower):
     hold open.
 
     Args:
-        spec: of the trial; it is not sent here.
+        spec: of the trial, which is sent to it.
         helper: forks it.
         monitor: called with the process id; gives the readings, which are taken while the child is followed.
         progress: told of phases and steps.
@@ -82,6 +81,9 @@ class Child(Follower):
         monitor: Callable[[int], Monitor] | None = None,
         progress: Progress | None = None,
     ) -> None:
+        self.spec = spec
+        self.rounds: list[RoundMark] = []
+        """The turns that it has had, where it takes turns."""
         self._helper = helper
         self._told = progress
         self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -91,10 +93,11 @@ class Child(Follower):
             with theirs, SharedRows() as rows:
                 super().__init__(connection, Collected(spec, rows.memory))
                 self.pid = helper.fork(theirs, rows)
+            self.monitor = monitor(self.pid) if monitor else None
+            self.tell(spec.model_dump_json())
         except BaseException:
             connection.close()
             raise
-        self.monitor = monitor(self.pid) if monitor else None
 
     def has_ended(self) -> bool:
         """Whether the helper says that it has ended."""
@@ -109,24 +112,45 @@ class Child(Follower):
         if self._told is not None:
             self._told(self.collected.phase, self.collected.steps)
 
-    def so_far(self, rounds: Sequence[RoundMark] = ()) -> TrialRecord:
+    def so_far(self) -> TrialRecord:
         """Its record with what has arrived, while it goes on."""
         readings = self.monitor.readings() if self.monitor else Readings()
         record = self.collected.record(
             started_utc=self._started_utc, duration_s=time.monotonic() - self._began, readings=readings
         )
-        return record.model_copy(update={"rounds": tuple(rounds)}) if rounds else record
+        return record.model_copy(update={"rounds": tuple(self.rounds)}) if self.rounds else record
 
-    def end(self, rounds: Sequence[RoundMark] = ()) -> TrialRecord:
+    def end(self) -> TrialRecord:
         """End what still runs of it and give its record; everything that arrived is there."""
-        collected = self.collected
-        # Left alone a moment where it is done or the pipe closed by itself, so that its own end is what we see.
-        _end(self.pid, self._helper, collected, patient=collected.done or collected.status == "ok")
+        self._end_process()
         self.connection.close()
-        record = self.so_far(rounds)
+        record = self.so_far()
         if record.status == "killed" and (cause := _out_of_memory(record.readings)):
             record = record.model_copy(update={"status": "out_of_memory", "cause": f"{record.cause}: {cause}"})
         return record
+
+    def _end_process(self) -> None:
+        """End the trial's process group, learn its wait status from the helper, and name an end that was unexpected."""
+        collected, helper = self.collected, self._helper
+        # Left alone a moment where it is done or the pipe closed by itself, so that its own end is what we see.
+        patient = collected.done or collected.status == "ok"
+        status = helper.wait_status(self.pid, 2.0) if patient else None
+        died_by_itself = status is not None
+        kill_group(self.pid)  # what the target started and left behind goes with it
+        if status is None:
+            status = helper.wait_status(self.pid, 5.0)
+        if collected.done or collected.status != "ok":
+            return
+        if status is None and (code := helper.exit_code(0.5)) is not None:
+            collected.status = "killed"
+            collected.cause = (
+                f"the helper process ended (exit code {code}) and the trial with it, in phase {collected.phase!r}"
+            )
+        elif not died_by_itself:
+            collected.status = "exited"
+            collected.cause = f"closed its pipe in phase {collected.phase!r} and did not end"
+        elif status is not None:
+            collected.ended(os.waitstatus_to_exitcode(status))
 
 
 def _out_of_memory(readings: Readings) -> str | None:
@@ -140,36 +164,15 @@ def _out_of_memory(readings: Readings) -> str | None:
     return f"it held {most / 2**30:.1f} of {limit / 2**30:.1f} GiB, and the kernel kills so when memory runs out"
 
 
-def _end(pid: int, helper: Helper, collected: Collected, *, patient: bool) -> None:
-    """End the trial's process group, learn its wait status from the helper, and name an end that was not expected."""
-    status = helper.wait_status(pid, 2.0) if patient else None
-    died_by_itself = status is not None
-    kill_group(pid)  # what the target started and left behind goes with it
-    if status is None:
-        status = helper.wait_status(pid, 5.0)
-    if collected.done or collected.status != "ok":
-        return
-    if status is None and (code := helper.exit_code(0.5)) is not None:
-        collected.status = "killed"
-        collected.cause = (
-            f"the helper process ended (exit code {code}) and the trial with it, in phase {collected.phase!r}"
-        )
-    elif not died_by_itself:
-        collected.status, collected.cause = "exited", f"closed its pipe in phase {collected.phase!r} and did not end"
-    elif status is not None:
-        collected.ended(os.waitstatus_to_exitcode(status))
-
-
 _STOP_S: Final = 5.0
 """A process that has said that its turn is over stands still within microseconds, or seconds where it gets no
 processor."""
-_END_S: Final = 5.0
-"""For closing the iterator."""
+_END_S: Final = 5.0  # for closing the iterator
 _MOVED_SHARE: Final = 0.01
 """Of the time for which a process stood still; where it used more processor time in it, that is said."""
 
 
-class LiveTrial:
+class LiveTrial(Child):
     """A trial whose process lives from turn to turn.
 
     Args:
@@ -192,19 +195,11 @@ class LiveTrial:
         progress: Progress | None = None,
         canary: Callable[[], int] | None = None,
     ) -> None:
-        self.spec = spec
-        self._child = Child(spec, helper, monitor=monitor, progress=progress)
         self._canary = canary
-        self._marks: list[RoundMark] = []
         self._stood_s = self._moved_s = 0.0
         self._stopped: tuple[float, float] | None = None
         self._record: TrialRecord | None = None
-        self._child.tell(spec.model_dump_json())
-
-    @property
-    def over(self) -> bool:
-        """Whether it has ended, or has broken a limit."""
-        return self._child.over
+        super().__init__(spec, helper, monitor=monitor, progress=progress)
 
     def open(self, limits: Limits) -> bool:
         """Wait until it is built and warmed up and stands still; ``False`` where it ended before."""
@@ -213,21 +208,17 @@ class LiveTrial:
     def turn(self, turn: Turn, limit_s: float) -> float | None:
         """Let it measure; the seconds that the counted batches took, or ``None`` where it ended.
 
-        Args:
-            turn: what it measures.
-            limit_s: seconds of silence after which it is taken to hang; it may take twice that.
+        After ``limit_s`` seconds of silence it is taken to hang; it may take twice that.
         """
-        child, before = self._child, self._canary_ns(turn)
+        before = self._canary_ns(turn)
         self._sample()
-        self._count_what_moved()
-        child.tell(turn.model_dump_json())
-        self._go_on()
+        self._go_on(turn.model_dump_json())
         if not self._until_it_waits(Limits(2 * limit_s, limit_s)):
             return None
         self._sample()
-        start_ns, end_ns = child.collected.turns[-1]
+        start_ns, end_ns = self.collected.turns[-1]
         if turn.round >= 0:
-            self._marks.append(
+            self.rounds.append(
                 RoundMark(
                     round=turn.round,
                     start_ns=start_ns,
@@ -238,33 +229,23 @@ class LiveTrial:
             )
         return (end_ns - start_ns) / 1e9
 
-    def interrupted(self) -> None:
-        """Note that the user ended the run in the middle of its turn."""
-        self._child.collected.interrupted()
-
     def so_far(self) -> TrialRecord:
-        """Its record with the turns that it has had; it lives on."""
-        return self._record or self._child.so_far(rounds=self._marks)
+        """Its record with the turns that it has had; it may live on."""
+        return self._record or super().so_far()
 
     def end(self) -> TrialRecord:
         """Let it end, or end it, and give its record."""
         if self._record is None:
+            collected = self.collected
             if not self.over:
-                self._count_what_moved()
-                self._child.tell("")
-                self._go_on()
-                self._child.follow(Limits(_END_S, _END_S))
-                if self._child.collected.status in ("time_limit", "stalled"):  # all that it measured is here
-                    self._child.collected.status, self._child.collected.cause = "ok", None
-                    self._child.collected.done = True
+                self._go_on("")
+                self.follow(Limits(_END_S, _END_S))
+                if collected.status in ("time_limit", "stalled"):  # all that it measured is here
+                    collected.status, collected.cause, collected.done = "ok", None, True
             if self._moved_s > _MOVED_SHARE * self._stood_s:
-                self._child.collected.take(
-                    {
-                        "note": f"while others had their turn, it used {self._moved_s:.2f} s of processor time in "
-                        f"{self._stood_s:.1f} s"
-                    }
-                )
-            record = self._child.end(rounds=self._marks)
+                moved = f"{self._moved_s:.2f} s of processor time in {self._stood_s:.1f} s"
+                collected.take({"note": f"while others had their turn, it used {moved}"})
+            record = super().end()
             # What it took: while it stood still others ran, and their time is in their own records.
             self._record = record.model_copy(update={"duration_s": record.duration_s - self._stood_s})
         return self._record
@@ -274,45 +255,44 @@ class LiveTrial:
         """Memory that it and what it started hold for themselves, what the fork shares left out; 0 where it ended."""
         held = 0
         with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self._child.pid)
+            process = psutil.Process(self.pid)
             for one in (process, *process.children(recursive=True)):
                 held += one.memory_full_info().uss
         return held
 
     def _until_it_waits(self, limits: Limits) -> bool:
         """Follow it until it waits for its next turn and stands still; ``False`` where it ended or broke a limit."""
-        turns = len(self._child.collected.turns)
-        self._child.follow(limits, until=lambda: len(self._child.collected.turns) > turns)
+        turns = len(self.collected.turns)
+        self.follow(limits, until=lambda: len(self.collected.turns) > turns)
         if self.over:
             return False
         end = time.monotonic() + _STOP_S
-        while (found := _state_and_cpu_s(self._child.pid)) is not None and found[0] != "T":
+        while (found := _state_and_cpu_s(self.pid)) is not None and found[0] != "T":
             if time.monotonic() > end:
-                self._child.collected.status = "stalled"
-                self._child.collected.cause = f"it did not stand still within {_STOP_S:.0f} s after its turn"
+                self.collected.status = "stalled"
+                self.collected.cause = f"it did not stand still within {_STOP_S:.0f} s after its turn"
                 return False
             time.sleep(0.0005)
         if found is None:  # gone: its pipe tells how
-            self._child.follow(Limits(_STOP_S, _STOP_S))
+            self.follow(Limits(_STOP_S, _STOP_S))
             return False
         self._stopped = (time.monotonic(), found[1])
         return True
 
-    def _go_on(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, signal.SIGCONT)
-
-    def _count_what_moved(self) -> None:
-        """Add the time for which it stood still, and what of the processor it used in it all the same."""
-        found = _state_and_cpu_s(self._child.pid)
+    def _go_on(self, line: str) -> None:
+        """Send it a line and let it go on; counted is how long it stood still, and what of the processor it used."""
+        found = _state_and_cpu_s(self.pid)
         if self._stopped is not None and found is not None:
             self._stood_s += time.monotonic() - self._stopped[0]
             self._moved_s += found[1] - self._stopped[1]
         self._stopped = None
+        self.tell(line)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGCONT)
 
     def _sample(self) -> None:
-        if self._child.monitor is not None:
-            self._child.monitor.sample()
+        if self.monitor is not None:
+            self.monitor.sample()
 
     def _canary_ns(self, turn: Turn) -> int | None:
         return self._canary() if self._canary is not None and turn.round >= 0 else None

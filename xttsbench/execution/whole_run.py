@@ -40,8 +40,7 @@ _HELD_BACK: Final = (
     signal.SIGUSR2,
     signal.SIGCHLD,
 )
-_FROM_KERNEL: Final = 0x80
-"""``si_code`` of a signal that a terminal sent, which has reached the script as well."""
+_FROM_KERNEL: Final = 0x80  # ``si_code`` of a signal that a terminal sent, which has reached the script as well
 
 
 class Listener(Protocol):
@@ -67,8 +66,7 @@ class Left:
     """How the script's process ended: its exit code, negative where a signal ended it."""
 
     returncode: int
-    asked: int | None
-    """The last signal that asked this process or the terminal's group to end; ``None`` where none did."""
+    asked: int | None  # the last signal that asked this process or the terminal's group to end; ``None`` where none did
 
 
 def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_to_stderr: bool) -> Left:
@@ -179,7 +177,7 @@ class _Following:
 
 TRAINING_ROWS: Final = 5000
 """Steps of a session whose rows are kept, the newest: a journal line is read by people too."""
-_END_S: Final = 30.0
+_END_S: Final = 30.0  # for a process that said it was done, or closed its pipe, to end by itself
 """For a process that said it was done, or closed its pipe, to end by itself."""
 
 

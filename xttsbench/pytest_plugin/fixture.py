@@ -98,8 +98,7 @@ def _loaded(config: pytest.Config) -> list[Baseline] | None:
     return [(str(path), benchmarks) for path, benchmarks in (mapping or {}).items()]
 
 
-_FEW_STEPS: Final = 3
-"""Steps of a target that is run and not measured (``--benchmark-disable``)."""
+_FEW_STEPS: Final = 3  # steps of a target that is run and not measured (``--benchmark-disable``)
 
 
 @dataclass(frozen=True)

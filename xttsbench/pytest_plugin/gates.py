@@ -22,8 +22,7 @@ from xttsbench.errors import UsageError
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report, Severity
 
-_LEAST: Final = 1e-9
-"""For a figure of 0, such as the utilization of an idle device, which has no logarithm."""
+_LEAST: Final = 1e-9  # for a figure of 0, such as the utilization of an idle device, which has no logarithm
 
 Decision = Literal["passed", "failed", "undecided", "not compared"]
 

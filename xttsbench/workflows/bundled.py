@@ -88,8 +88,7 @@ class Prepared:
     data: Path
     taken: TakenOver | None
     said: tuple[str, ...]
-    tokens: int | None = None
-    """The size of a batch that was found to fit in an earlier session."""
+    tokens: int | None = None  # the size of a batch that was found to fit in an earlier session
 
     def job(self, request: TrainRequest, directory: Path, checkpoints: Path | None = None) -> TrainJob:
         """The job for a run in that directory, with checkpoints in it or elsewhere."""

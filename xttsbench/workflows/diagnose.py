@@ -28,9 +28,9 @@ from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
-from xttsbench.workflows.optimize.fixes import verify_fixes
 from xttsbench.workflows.outcome import Outcome, finish
 from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
 
@@ -41,13 +41,11 @@ STEPS: Final = 400
 """Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
 _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
-_COMPARE_S: Final = 60.0
-"""For the configurations that are compared after the verdict."""
+_COMPARE_S: Final = 60.0  # for the configurations that are compared after the verdict
 _COMPARE_ROUNDS: Final = 4
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
-_READ_S: Final = 45.0
-"""For reading the target, where the time is for its fixes."""
+_READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
 _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Kinds of trials that say which fixes are worth verifying."""
 _FIXES_REPORT_S: Final = 10.0

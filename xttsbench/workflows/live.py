@@ -33,18 +33,17 @@ from xttsbench.records.report import Kind
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
-from xttsbench.workflows.optimize.verification import Verification
-from xttsbench.workflows.optimize.verify import verify
 from xttsbench.workflows.outcome import Outcome, finish
 from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
+from xttsbench.workflows.verification import Verification
+from xttsbench.workflows.verify import verify
 
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
 """Runs one trial and hands over its messages and its rows."""
 
 READING_KINDS: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline")
 """Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
-_READING: Final = 0.35
-"""Share of the budget in which the target is read."""
+_READING: Final = 0.35  # share of the budget in which the target is read
 _STEP: Final = "a step that lives in the calling process is left as it is; name an importable callable"
 _HERE: Final = (
     "measured in the calling process only: one process is one replicate, and what else it does is in the times; "
@@ -257,13 +256,15 @@ def _read(job: Job, session: LiveSession, until_s: float) -> None:
 def _verify(job: Job, session: LiveSession, run: Recorded) -> None:
     plan = run.plan
     evidence = build_diagnosis(session.trials, run.environment, seed=plan.seed).evidence
-    wanted = Verification(
-        job=job,
-        accelerator=plan.accelerator,
-        evidence=evidence,
-        proposed=proposals(evidence, asked=plan.asked),
-        directory=run.directory,
-        until_s=plan.budget_s - REPORT_S,
-        patch=lambda _: None,  # where its source lies is not known of an object
+    verify(
+        Verification(
+            job=job,
+            accelerator=plan.accelerator,
+            evidence=evidence,
+            proposed=proposals(evidence, asked=plan.asked),
+            directory=run.directory,
+            session=session,
+            until_s=plan.budget_s - REPORT_S,
+            patch=lambda _: None,  # where its source lies is not known of an object
+        )
     )
-    verify(wanted, session)

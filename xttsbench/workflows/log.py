@@ -42,8 +42,7 @@ from xttsbench.reporting.sections.brief import figures, monitored_document, tabl
 from xttsbench.reporting.words import cell
 
 STDOUT: Final = "-"
-_FIRST: Final = ("time_utc", "t_s")
-"""Columns that every log begins with."""
+_FIRST: Final = ("time_utc", "t_s")  # columns that every log begins with
 
 
 class Log:
@@ -108,8 +107,7 @@ def _written(value: Value) -> str:
     return str(value) if isinstance(value, int) else f"{value:.5g}" if value < 1000 else str(round(value, 3))
 
 
-_words = functools.lru_cache(256)(cell)
-"""Names and reasons, which are the same in one reading as in the next."""
+_words = functools.lru_cache(256)(cell)  # names and reasons, which are the same in one reading as in the next
 
 
 @dataclass(frozen=True)
@@ -117,8 +115,7 @@ class Table:
     """A log that was read: each column with an entry for each row, ``None`` for an empty cell."""
 
     columns: dict[str, list[Value]]
-    torn: bool
-    """whether a last row was passed over, since it has no end"""
+    torn: bool  # whether a last row was passed over, since it has no end
 
     @property
     def rows(self) -> int:

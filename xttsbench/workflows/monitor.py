@@ -34,8 +34,7 @@ from xttsbench.workflows.log import Log
 _WALK: Final = (0.0005, 1.0)
 _SEARCH: Final = (0.0007, 2.0, 100.0)
 """Share of a processor, and seconds from one time to the next at least; an oscillation is wanted soon."""
-_KEPT: Final = 100
-"""Oscillations that the record lists at most, the newest."""
+_KEPT: Final = 100  # oscillations that the record lists at most, the newest
 
 
 @dataclass(frozen=True)

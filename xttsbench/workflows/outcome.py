@@ -12,7 +12,7 @@ from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import Report
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord, interrupted
-from xttsbench.workflows.optimize.fixes import read_patch
+from xttsbench.workflows.fixes import read_patch
 from xttsbench.workflows.recorded import Recorded, read_run
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep

@@ -270,8 +270,7 @@ def differences(before: RunPlan, now: RunPlan) -> list[str]:
     return found or [f"{name} differs" for name in different]
 
 
-_PARITY_S: Final = 15.0
-"""Kept for comparing the data before the first round."""
+_PARITY_S: Final = 15.0  # kept for comparing the data before the first round
 
 
 def sweep(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:

@@ -39,8 +39,7 @@ from xttsbench.workflows.reports.diagnose import GROUP as MODES
 REPORT: Final = "report.json"
 AS_GIVEN: Final = "as-given"
 _MILLISECONDS: Final = re.compile(r"emulated accelerator, ([0-9.]+) ms a step")
-_LISTED: Final = 20
-"""Configurations that an error names at most."""
+_LISTED: Final = 20  # configurations that an error names at most
 
 
 @dataclass(frozen=True)

@@ -80,23 +80,10 @@ class TrainProgress(Protocol):
 class Silent:
     """Progress that nobody watches."""
 
-    def phase(self, name: str) -> None:
+    def phase(self, *_: Any, **__: Any) -> None:
         """Ignore it."""
 
-    def begun(self, begun: Begun) -> None:
-        """Ignore it."""
-
-    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
-        """Ignore it."""
-
-    def evaluated(self, evaluated: Evaluated) -> None:
-        """Ignore it."""
-
-    def spoken(self, spoken: Spoken) -> None:
-        """Ignore it."""
-
-    def say(self, sentence: str) -> None:
-        """Ignore it."""
+    begun = interval = evaluated = spoken = say = phase
 
 
 class SessionProgress:
@@ -173,10 +160,8 @@ class SessionProgress:
             self._progress.say(sentence)
 
 
-_READINGS_S: Final = 1.0
-"""Between two readings beside the process; a run may take days."""
-_UNLIMITED_S: Final = 1e9
-"""Where a plan asks for a limit in seconds, and training has none."""
+_READINGS_S: Final = 1.0  # between two readings beside the process; a run may take days
+_UNLIMITED_S: Final = 1e9  # where a plan asks for a limit in seconds, and training has none
 
 
 def train(

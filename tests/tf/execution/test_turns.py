@@ -42,7 +42,7 @@ def live(helper):
 
 
 def pid_of(trial):
-    return trial._child.pid
+    return trial.pid
 
 
 def state(pid):
@@ -195,7 +195,7 @@ with Helper() as helper:
     both = [LiveTrial(spec, helper) for _ in range(2)]
     for one in both:
         one.open(Limits(60.0, 30.0))
-    print(helper.pid, *(one._child.pid for one in both), flush=True)
+    print(helper.pid, *(one.pid for one in both), flush=True)
     for number in range(1000):
         for one in both:
             one.turn(Turn(round=number, batches=100), 60.0)

@@ -22,16 +22,14 @@ from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.measure.turns import TURN_S, AfterRound, Enough, Rounds, goes_on, take_rounds
 
-_OPEN_S: Final = 1.0
-"""Of a process that takes turns, besides building the target: fork and warm-up, at the least."""
+_OPEN_S: Final = 1.0  # of a process that takes turns, besides building the target: fork and warm-up, at the least
 
 
 class Trials(Protocol):
     """What runs trials: a :class:`~xttsbench.workflows.measure.session.Session`, or a stand-in of the tests."""
 
     trials: list[TrialRecord]
-    earlier: dict[str, TrialRecord]
-    """By id, of a run that goes on: trials that are not run again."""
+    earlier: dict[str, TrialRecord]  # by id, of a run that goes on: trials that are not run again
 
     @property
     def spent_s(self) -> float:
@@ -124,8 +122,7 @@ class _Wanted:
     enough: Enough | None
     after_round: AfterRound | None
     earlier: Collection[str]
-    refused: frozenset[str]
-    """Configurations with other data than the baseline's."""
+    refused: frozenset[str]  # configurations with other data than the baseline's
 
     def enough_on(self, accelerator: Accelerator) -> Enough:
         """What says which candidates need no more rounds on an accelerator."""

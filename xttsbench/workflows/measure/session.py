@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import psutil
 
@@ -27,12 +27,36 @@ from xttsbench.probes.procfs import cpu_allowance, memory_available_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
 
-_GLANCE_S: Final = 0.5
-"""How long is looked at a time whether others still compute."""
+_GLANCE_S: Final = 0.5  # how long is looked at a time whether others still compute
+
+
+class Progress(Protocol):
+    """Called as a run goes on."""
+
+    def trial(self, name: str, spent_s: float, budget_s: float) -> None:
+        """A trial begins, so many seconds into the time for the verdict."""
+
+    def step(self, phase: str, steps: int) -> None:
+        """A trial is in this phase, with so many steps so far."""
+
+    def done(self, name: str, status: str, seconds: float) -> None:
+        """A trial ended."""
+
+    def status(self, sentence: str) -> None:
+        """What may be said so far."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def trial(self, *_: Any, **__: Any) -> None:
+        """Ignore it."""
+
+    step = done = status = trial
 
 
 class Session:
-    """Runs trials and keeps them; use it as a context manager.
+    """Runs trials and keeps them; a context manager.
 
     Children of one helper share its memory layout, so a trial of another block than the last one's gets a fresh
     helper. Ctrl-C is a trial with the status ``interrupted``, whenever it comes; the caller ends the run then.
@@ -80,6 +104,7 @@ class Session:
         self._imports: tuple[str, ...] = ()
         self._why_alone: str | None = None
         self._gpus = open_gpus()
+        self._beside = partial(Monitor, gpus=(None, self._gpus[1]))
         self.import_s = IMPORT_S
         """Seconds that the last helper took to start; an estimate before there was one."""
         self.fills_anew = True
@@ -164,9 +189,9 @@ class Session:
             if not self._works:
                 raise
             self._end_helper()
-            found.extend(self._never_begun(spec, "killed", "the helper process is gone") for spec in waiting)
+            found.extend(self.never_begun(spec, "killed", "the helper process is gone") for spec in waiting)
         except KeyboardInterrupt:
-            found.append(self._never_begun((*waiting, specs[-1])[0], "interrupted", "interrupted before it began"))
+            found.append(self.never_begun((*waiting, specs[-1])[0], "interrupted", "interrupted before it began"))
         finally:
             for _, child in live:
                 child.end()
@@ -176,10 +201,7 @@ class Session:
         """A process that runs a trial, on its way."""
         helper = self._helper_for(spec.block)
         self.announce(described(spec))
-        monitor = partial(Monitor, gpus=(None, self._gpus[1]))
-        child = Child(spec, helper, monitor=monitor, progress=self._progress.step)
-        child.tell(spec.model_dump_json())
-        return child
+        return Child(spec, helper, monitor=self._beside, progress=self._progress.step)
 
     @property
     def side_by_side(self) -> Session | str:
@@ -248,13 +270,7 @@ class Session:
         """
         helper = self._helper_for(spec.block)
         self.announce(label)
-        return LiveTrial(
-            spec,
-            helper,
-            monitor=lambda pid: Monitor(pid, gpus=(None, self._gpus[1])),
-            progress=self._progress.step,
-            canary=canary_ns,
-        )
+        return LiveTrial(spec, helper, monitor=self._beside, progress=self._progress.step, canary=canary_ns)
 
     def close(self, live: LiveTrial, label: str) -> TrialRecord:
         """End a process that took turns, keep its record and write it to the journal.
@@ -264,15 +280,10 @@ class Session:
         """
         return self._keep(live.end(), label)
 
-    def drop(self, live: LiveTrial) -> None:
-        """End a process that has measured nothing; it leaves no record."""
-        live.end()
-
-    def never_begun(self, spec: TrialSpec) -> TrialRecord:
-        """Keep that the user ended the run before a trial began."""
-        return self._never_begun(spec, "interrupted", "interrupted before the trial began")
-
-    def _never_begun(self, spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:
+    def never_begun(
+        self, spec: TrialSpec, status: TrialStatus = "interrupted", cause: str = "interrupted before the trial began"
+    ) -> TrialRecord:
+        """Keep that a trial never began: the user ended the run before, or the helper is gone."""
         return self._keep(_never_begun(spec, status, cause), spec.trial_id)
 
     def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
@@ -294,13 +305,8 @@ class Session:
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
         helper = self._helper_for(spec.block)
         self.announce(label or described(spec))
-        return run_trial(
-            spec,
-            helper,
-            self.at_pace(limits, ()),
-            monitor=lambda pid: Monitor(pid, gpus=self._gpus),
-            progress=self._progress.step,
-        )
+        monitor = partial(Monitor, gpus=self._gpus)
+        return run_trial(spec, helper, self.at_pace(limits, ()), monitor=monitor, progress=self._progress.step)
 
     def _helper_for(self, block: int) -> Helper:
         if self._helper is not None and block == self._block and self._helper.exit_code() is None:
@@ -361,35 +367,3 @@ _WHAT: Final[Mapping[TrialKind, str]] = {
     "script": "the script, unchanged and watched, to see where the time goes",
     "parity": "the batches of each configuration, to see whether they are the same",
 }
-
-
-class Progress(Protocol):
-    """Called as a run goes on."""
-
-    def trial(self, name: str, spent_s: float, budget_s: float) -> None:
-        """A trial begins, so many seconds into the time for the verdict."""
-
-    def step(self, phase: str, steps: int) -> None:
-        """A trial is in this phase, with so many steps so far."""
-
-    def done(self, name: str, status: str, seconds: float) -> None:
-        """A trial ended."""
-
-    def status(self, sentence: str) -> None:
-        """What may be said so far."""
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def trial(self, name: str, spent_s: float, budget_s: float) -> None:
-        """Ignore it."""
-
-    def step(self, phase: str, steps: int) -> None:
-        """Ignore it."""
-
-    def done(self, name: str, status: str, seconds: float) -> None:
-        """Ignore it."""
-
-    def status(self, sentence: str) -> None:
-        """Ignore it."""

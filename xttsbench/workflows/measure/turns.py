@@ -28,26 +28,21 @@ round."""
 _SETTLED_S: Final = 0.3
 """Before the first round the slowest configuration runs for so long at a stretch, so that its pipeline's tuning has
 begun."""
-_FEW: Final = 8
-"""Batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts."""
+_FEW: Final = 8  # batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts
 _LEAST: Final = 2
 _MOST: Final = 400
 """Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.rows.ROWS`)."""
 _LEAST_S: Final = 0.3
 """Seconds that a turn lasts at least, where as many batches as the slowest configuration draws are over sooner."""
 _GROWS: Final = 4
-_SAME_SIZE: Final = 0.01
-"""Batches whose mean sizes are closer than that are as large."""
-_HANGS: Final = 30.0
-"""Times what a turn is expected to take, after which its process is taken to hang."""
+_SAME_SIZE: Final = 0.01  # batches whose mean sizes are closer than that are as large
+_HANGS: Final = 30.0  # times what a turn is expected to take, after which its process is taken to hang
 _HANGS_S: Final = 15.0
 """At least, unless less silence was asked for: a neighbour may take the processors away for seconds."""
 _WAITS_S: Final = 30.0
 """For neighbours to be done, after rounds that they disturbed, in all; their bursts may be longer than that."""
-_ROOM: Final = 1.3
-"""Times what a configuration holds so far, for what another one may come to hold."""
-_SPARE: Final = 0.1
-"""Share of what is available that is left alone."""
+_ROOM: Final = 1.3  # times what a configuration holds so far, for what another one may come to hold
+_SPARE: Final = 0.1  # share of what is available that is left alone
 
 Enough = Callable[[Sequence[TrialRecord]], Collection[str]]
 """From the trials so far, of processes that live as well, to the candidates that need no more rounds."""
@@ -116,8 +111,7 @@ class _Group:
     lives: dict[str, LiveTrial] = field(default_factory=dict)
     pace_s: dict[str, float] = field(default_factory=dict)
     until_s: float = math.inf
-    now: str | None = None
-    """The configuration that is being opened, or has its turn."""
+    now: str | None = None  # the configuration that is being opened, or has its turn
 
     def measure(self) -> str | None:
         first = len(self.session.trials)
@@ -148,7 +142,7 @@ class _Group:
         if live.over or live.so_far().rounds:
             self.session.close(live, self._label(name))
         else:
-            self.session.drop(live)
+            live.end()
 
     def _had_before(self, specs: Mapping[str, TrialSpec]) -> bool:
         """Whether a run before has had all of them; where one is missing all are measured again, to be paired."""
@@ -324,12 +318,12 @@ class _Group:
             self.session.never_begun(specs[last or self._baseline])
             return
         live = self.lives.pop(last)
-        live.interrupted()
+        live.collected.interrupted()
         self.session.close(live, self._label(last))
 
     def _drop_all(self) -> None:
         for name in [*self.lives]:
-            self.session.drop(self.lives.pop(name))
+            self.lives.pop(name).end()
 
     def _label(self, name: str) -> str:
         return f"{name}, {self.wanted.slots[0].accelerator.label}"

@@ -158,8 +158,7 @@ _DIAGNOSE: Final = "'xttsbench diagnose' names what limits a step"
 class BaselineVerdict(RunVerdict):
     """The verdict on the baseline of one accelerator's group."""
 
-    group: int = 0
-    """Index of the accelerator."""
+    group: int = 0  # index of the accelerator
 
 
 def baseline_verdict(compared: ComparedVariants) -> BaselineVerdict:

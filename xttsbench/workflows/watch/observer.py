@@ -34,8 +34,7 @@ from xttsbench.workflows.watch.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0
 _RECENT_S: Final = 3.0
-_READINGS: Final = 400
-"""Samples of the host that are kept; of more every second one is forgotten."""
+_READINGS: Final = 400  # samples of the host that are kept; of more every second one is forgotten
 _LINES: Final = 500
 _PENDING: Final = 4096
 _SHOWN_LINES: Final = 12

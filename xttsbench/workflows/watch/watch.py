@@ -209,8 +209,7 @@ def _interrupted(left: Left) -> bool:
 
 _TICK_S: Final = 1.0
 _READINGS_S: Final = 10.0
-_SUMMARY_S: Final = 10.0
-"""A summary takes milliseconds of the interpreter that trains."""
+_SUMMARY_S: Final = 10.0  # a summary takes milliseconds of the interpreter that trains
 
 _session: Session | None = None
 

@@ -197,7 +197,7 @@ def test_processes_that_take_turns_share_a_helper_and_are_written_down_as_they_e
         assert {live.helper for live in lives} == {FakeHelper.made[0]}
         assert session.trials == []
         session.close(lives[1], "b")
-        session.drop(lives[0])
+        lives[0].end()
         assert [trial.spec.trial_id for trial in read_trials(world.directory)] == ["001"]
         assert lives[0].ended
         session.never_begun(lives[2].spec)
@@ -260,9 +260,6 @@ class FakeChild:
         self.spec, self.status, self.collected = spec, "ok", self
         FakeChild.alive.append(spec.trial_id)
         FakeChild.most = max(FakeChild.most, len(FakeChild.alive))
-
-    def tell(self, line: str) -> None:
-        assert self.spec.trial_id in line
 
     def follow(self, limits: Limits) -> None:
         found = FakeChild.ends.get(self.spec.trial_id, "ok")

@@ -22,7 +22,7 @@ class Pretends:
     """A process whose batches take what the session says, on the session's clock; the first one takes longer."""
 
     def __init__(self, session, spec) -> None:
-        self.spec = spec
+        self.spec, self.collected = spec, self
         self.over = False
         self.own_bytes = session.own_bytes
         self.turns: list[Any] = []
@@ -81,6 +81,9 @@ class Pretends:
 
     def interrupted(self) -> None:
         self._ends("interrupted", "interrupted")
+
+    def end(self) -> None:
+        self._session.dropped.append(self.spec.arm)
 
     def _ends(self, status, cause) -> None:
         self.over, self.status, self.cause = True, status, cause
@@ -160,9 +163,6 @@ class World:
 
     def at_pace(self, limits, live):
         return limits
-
-    def drop(self, live) -> None:
-        self.dropped.append(live.spec.arm)
 
     def never_begun(self, spec):
         self.trials.append(TrialRecord(spec=spec, status="interrupted", started_utc="t", duration_s=0.0))

@@ -37,13 +37,12 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import Trace, TrialRecord
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.optimize.verification import Verification
-from xttsbench.workflows.optimize.verify import copies, verify
+from xttsbench.workflows.verification import Verification
+from xttsbench.workflows.verify import copies, verify
 
 PATCH: Final = "patch.json"
 DIFF: Final = "patch.diff"
-_FEWEST_S: Final = 30.0
-"""Less than this is not worth beginning with."""
+_FEWEST_S: Final = 30.0  # less than this is not worth beginning with
 
 
 def verify_fixes(
@@ -87,17 +86,19 @@ def verify_fixes(
         patch = patched(str(steps))
         return copies(directory, patch, str(steps).replace(":", "-")) if patch is not None else {}
 
-    wanted = Verification(
-        job=job,
-        accelerator=plan.accelerator,
-        evidence=evidence,
-        proposed=proposals(evidence, asked=plan.asked),
-        directory=directory,
-        until_s=until_s,
-        patch=patched,
-        step_files=step_files,
+    patch = verify(
+        Verification(
+            job=job,
+            accelerator=plan.accelerator,
+            evidence=evidence,
+            proposed=proposals(evidence, asked=plan.asked),
+            directory=directory,
+            session=session,
+            until_s=until_s,
+            patch=patched,
+            step_files=step_files,
+        )
     )
-    patch = verify(wanted, session)
     with contextlib.suppress(OSError):
         (directory / SCRATCH).rmdir()
     if (directory / "cache").exists():

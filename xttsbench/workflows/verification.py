@@ -12,6 +12,8 @@ from xttsbench.execution.child import Limits
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size
+from xttsbench.fixes.same_data import data_of
+from xttsbench.fixes.verified import Verified, verified
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import Accelerator, PlannedVariant
@@ -20,22 +22,17 @@ from xttsbench.workflows.measure.arms import Trials
 
 WINDOW_S: Final = 2.0
 LEAST_WINDOW_S: Final = 0.8
-_AROUND_S: Final = 1.5
-"""Of a trial outside its window, besides building the target: fork, first batches."""
-_FILLING_SHARE: Final = 0.5
-"""Of the time that is left, for filling a cache in each trial of two rounds."""
+_AROUND_S: Final = 1.5  # of a trial outside its window, besides building the target: fork, first batches
+_FILLING_SHARE: Final = 0.5  # of the time that is left, for filling a cache in each trial of two rounds
 
 
 class Timed(Trials, Protocol):
     """What runs trials and knows what a block costs before any of them runs."""
 
-    @property
-    def import_s(self) -> float:
-        """Seconds that the last helper took to start."""
-
-    @property
-    def fills_anew(self) -> bool:
-        """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
+    import_s: float
+    """Seconds that the last helper took to start."""
+    fills_anew: bool
+    """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
 
     def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
         """Run trials in which nothing is timed, up to ``most`` of them at a time; keep them in their order."""
@@ -43,7 +40,7 @@ class Timed(Trials, Protocol):
 
 @dataclass(frozen=True)
 class Verification:
-    """What is verified, and in what time.
+    """What is verified, in what time, and what its trials say so far.
 
     Attributes:
         job: target, arguments, steps and seed of all trials.
@@ -51,6 +48,7 @@ class Verification:
         evidence: of the diagnosis before.
         proposed: fixes, the best first.
         directory: of the run.
+        session: runs the trials, and has those of the diagnosis.
         until_s: seconds of the session at which everything has to be over.
         patch: makes the patch of some fixes, joined by `` + ``; ``None`` where there is no source.
         step_files: of some fixes, the files that are read in place of the user's where that is how the step is changed.
@@ -61,9 +59,35 @@ class Verification:
     evidence: Evidence
     proposed: Sequence[Proposal]
     directory: Path
+    session: Timed
     until_s: float
-    patch: Callable[[str], Patch | None]
+    patch: Callable[[str], Patch | None] = lambda _: None
     step_files: Callable[[str], Mapping[str, str]] = lambda _: {}
+
+    @property
+    def trials(self) -> Sequence[TrialRecord]:
+        """All trials of the run so far."""
+        return self.session.trials
+
+    @property
+    def found(self) -> Verified:
+        """What the trials so far come to."""
+        return verified(self.trials, self.accelerator)
+
+    @property
+    def over(self) -> bool:
+        """Whether the user has ended the run."""
+        return any(trial.status == "interrupted" for trial in self.trials)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the elements of the original have been looked at."""
+        return any(trial.spec.kind == "elements" for trial in self.trials)
+
+    def same_data(self, arm: str) -> bool:
+        """Whether a configuration is known to yield the original's data."""
+        data = data_of(self.trials, arm)
+        return data is not None and data.equivalent is True
 
     def arm(self, name: str) -> PlannedVariant:
         """The configuration of some fixes."""
@@ -73,6 +97,35 @@ class Verification:
     def cache_dir(self) -> str:
         """Where fixes keep elements on disk."""
         return str(self.directory / "cache")
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until everything has to be over."""
+        return self.until_s - self.session.spent_s
+
+    @property
+    def setup_s(self) -> float:
+        """Seconds that building the target takes."""
+        return max((trial.setup_s or 0.0 for trial in self.trials), default=0.0)
+
+    def window_s(self, names: Sequence[str], budget_s: float) -> float:
+        """Seconds that a trial may measure so that enough blocks of these and the original fit; below 0 for none."""
+        arms = (ORIGINAL, *names)
+        return min((budget_s / LEAST_BLOCKS - self.session.import_s - self.around_s(arms)) / len(arms), WINDOW_S)
+
+    def fits(self, names: Sequence[str], budget_s: float) -> bool:
+        """Whether enough blocks of these configurations and the original fit into a budget."""
+        return self.window_s(names, budget_s) >= LEAST_WINDOW_S
+
+    def around_s(self, names: Sequence[str]) -> float:
+        """Of trials of these configurations, outside their windows: what the last took or an estimate, and caches."""
+        seen = [
+            trial.duration_s - _measured_s(trial) - self.filling_s(trial.spec.arm or "")
+            for trial in self.trials
+            if trial.spec.kind == "arm" and trial.status == "ok"
+        ]
+        each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
+        return sum(each_s + self.filling_s(name) for name in names)
 
     def first_pass_s(self, arm: str) -> float | None:
         """Seconds until the cache of a configuration is full, at the pace of the original; ``None`` where unknown.
@@ -85,61 +138,26 @@ class Verification:
         caches = [passes.get(str(fix)) for fix in FixSet.parse(arm) if fix.kind == CACHE.name]
         return None if None in caches else max((pass_s or 0.0 for pass_s in caches), default=0.0)
 
-
-@dataclass(frozen=True)
-class Clock:
-    """What trials of a verification take, going by those that ran, and what time there is for more."""
-
-    wanted: Verification
-    session: Timed
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until everything has to be over."""
-        return self.wanted.until_s - self.session.spent_s
-
-    @property
-    def setup_s(self) -> float:
-        """Seconds that building the target takes."""
-        return max((trial.setup_s or 0.0 for trial in self.session.trials), default=0.0)
-
-    def window_s(self, names: Sequence[str], budget_s: float) -> float:
-        """Seconds that a trial may measure so that enough blocks of these and the original fit; below 0 for none."""
-        arms = (ORIGINAL, *names)
-        return min((budget_s / LEAST_BLOCKS - self.session.import_s - self.around_s(arms)) / len(arms), WINDOW_S)
-
-    def around_s(self, names: Sequence[str]) -> float:
-        """Of trials of these configurations, outside their windows: what the last took or an estimate, and caches."""
-        seen = [
-            trial.duration_s - _measured_s(trial) - self.filling_s(trial.spec.arm or "")
-            for trial in self.session.trials
-            if trial.spec.kind == "arm" and trial.status == "ok"
-        ]
-        each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
-        return sum(each_s + self.filling_s(name) for name in names)
-
     def is_of_part(self, arm: str) -> bool:
         """Whether a configuration is measured on a part of the data, since its cache would take long to fill.
 
         Where nothing is built anew in each trial, or by a script, the data are what they are.
         """
-        if self.wanted.job.again is not None or not self.session.fills_anew:
+        if self.job.again is not None or not self.session.fills_anew or CACHE.name not in FixSet.parse(arm):
             return False
-        if CACHE.name not in FixSet.parse(arm):
-            return False
-        whole_s = self.wanted.first_pass_s(arm)
+        whole_s = self.first_pass_s(arm)
         return (whole_s is None or whole_s > WHOLE_S) and self.source_limit is not None
 
     @property
     def source_limit(self) -> int | None:
         """Elements of each source that make a part of the data; ``None`` where what was read cannot be cut."""
-        size = guard_size(self.wanted.evidence)
-        cut = [one.elements.source_limit for one in self.session.trials if one.spec.arm == ORIGINAL and one.elements]
-        return size.part if not cut else max(cut[0], size.part) if cut[0] else None
+        part = guard_size(self.evidence).part
+        cut = [one.elements.source_limit for one in self.trials if one.spec.arm == ORIGINAL and one.elements]
+        return part if not cut else max(cut[0], part) if cut[0] else None
 
     def pass_s(self, arm: str) -> float:
         """Seconds until the cache of a configuration is full; 0 where it has none, or nobody knows."""
-        return PART_S if self.is_of_part(arm) else self.wanted.first_pass_s(arm) or 0.0
+        return PART_S if self.is_of_part(arm) else self.first_pass_s(arm) or 0.0
 
     def filling_s(self, arm: str) -> float:
         """Of a trial of a configuration, for filling its cache; none where an earlier trial has left it full."""
@@ -148,20 +166,16 @@ class Clock:
     def is_filled_in_time(self, arm: str, *, of_s: float | None = None) -> bool:
         """Whether the cache of a configuration can be filled as often as trials that decide something need it.
 
-        Args:
-            arm: its name.
-            of_s: seconds that are left then; now, where none are given.
+        ``of_s`` are the seconds that are left then; those that are left now, where none are given.
         """
         times = 2 * LEAST_BLOCKS if self._fills_anew(arm) else 1
         return times * self.pass_s(arm) <= _FILLING_SHARE * (self.left_s if of_s is None else of_s)
 
     def _fills_anew(self, arm: str) -> bool:
-        """Whether each trial does: a cache on disk is full for the second one."""
-        return self.session.fills_anew and not FixSet.parse(arm).keeps_files
+        return self.session.fills_anew and not FixSet.parse(arm).keeps_files  # a cache on disk is full the second time
 
 
 def _measured_s(trial: TrialRecord) -> float:
-    """Seconds that a configuration's trial measured, in its turns or in one stretch."""
     return sum(mark.end_ns - mark.start_ns for mark in trial.rounds) / 1e9 if trial.spec.turns else trial.spec.window_s
 
 
