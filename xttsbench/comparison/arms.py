@@ -78,22 +78,18 @@ def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm:
     arms: list[Variant] = []
     said: list[str] = []
     unmeasured: dict[str, str] = {}
-    every: list[Weighed] = []
-    for group in groups:
-        weighed = weigh(group, comparison.margin)
-        every.append(weighed)
-        own: list[Variant] = []
+    every, labelled = [weigh(group, comparison.margin) for group in groups], len(groups) > 1
+    for group, weighed in zip(groups, every, strict=True):
         open_: dict[str, str] = {}
+        before = len(arms)
         for runs in weighed.group.arms:
             effect = _allowed(runs, weighed.effects.get(runs.arm.id), group, data)
             arm, reasons = _arm(comparison, runs, effect, weighed, data)
-            path = f"arms.{first_arm + len(arms) + len(own)}"
-            unmeasured |= {f"{path}.{name}": reason for name, reason in reasons.items()}
+            unmeasured |= {f"arms.{first_arm + len(arms)}.{name}": reason for name, reason in reasons.items()}
             if "decision" in reasons:
                 open_[arm.id] = reasons["decision"]
-            own.append(arm)
-        arms += own
-        said.append(sentence(own, group, open_, labelled=len(groups) > 1, refused=data.differences))
+            arms.append(arm)
+        said.append(sentence(arms[before:], group, open_, labelled=labelled, refused=data.differences))
     aa, reasons = _aa(every[0])
     parity, why = _parity(comparison, data)
     if why is not None:
@@ -103,7 +99,7 @@ def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm:
         tuple(arms),
         aa,
         tuple(said),
-        tuple(dict.fromkeys(remark for weighed in every for remark in _remarks(weighed, labelled=len(groups) > 1))),
+        tuple(dict.fromkeys(remark for weighed in every for remark in _remarks(weighed, labelled=labelled))),
         parity,
         data.unknown,
         data.why_failed,
@@ -116,12 +112,9 @@ def _allowed(runs: VariantRuns, effect: Effect | None, group: GroupRuns, data: P
     """The effect, with its word withheld where none may be said."""
     if effect is None or effect.word == "undecided":
         return effect
-    why = data.unknown.get(runs.arm.id)
-    if why is not None:
-        why = f"whether it yields the baseline's data is not known: {why}"
-    elif group.ended is not None:
-        why = f"the baseline ended ({group.ended})"
-    return effect if why is None else effect.withheld(why)
+    if (why := data.unknown.get(runs.arm.id)) is not None:
+        return effect.withheld(f"whether it yields the baseline's data is not known: {why}")
+    return effect if group.ended is None else effect.withheld(f"the baseline ended ({group.ended})")
 
 
 def _arm(
@@ -225,11 +218,11 @@ def _parity(comparison: Comparison, data: ParityFound) -> tuple[dict[str, Any] |
     wanted, skipped = parity_arms(comparison)
     told = (*data.same, *data.differences)
     if data.compared is None or not told:
-        if not wanted:
-            why = "; ".join(f"{arm}: {reason}" for arm, reason in skipped.items())
-        else:
-            why = "; ".join(dict.fromkeys(data.unknown.values()))
-        return None, why or ("the run ended before the data were compared" if wanted else "there is nothing to compare")
+        if wanted:
+            return None, "; ".join(
+                dict.fromkeys(data.unknown.values())
+            ) or "the run ended before the data were compared"
+        return None, "; ".join(f"{arm}: {why}" for arm, why in skipped.items()) or "there is nothing to compare"
     return {
         "same": not data.differences,
         "tolerance": data.compared.tolerance,
@@ -300,7 +293,8 @@ def _behind(arm: Variant) -> str:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}{'es' if what.endswith('s') else 's'}"
+    plural = "es" if what.endswith("s") else "s"
+    return f"{number} {what}{'' if number == 1 else plural}"
 
 
 def _speed(arm: Variant) -> float:

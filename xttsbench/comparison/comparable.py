@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from xttsbench.records.comparison_result import Difference
 
-_UNKNOWN: Final = "not recorded"
 _BATCH_KEYS: Final = ("batch_size", "batch", "tokens_per_batch")
 _ALIKE: Final = 0.1  # Mean batches of a token budget vary by less than this from run to run
 
@@ -49,32 +48,32 @@ def differences(a: Measured, b: Measured, *, same_run: bool = False) -> tuple[Di
     found = _differing([("accelerator", a.accelerator, b.accelerator)], comparable=False) + found
     named = [("target", a.target, b.target), ("code", a.code, b.code)]
     if not same_run:
-        ours, theirs = _named(a.environment), _named(b.environment)
-        named += [(name, ours.get(name), theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
-    ours, theirs = dict(a.kwargs or {}), dict(b.kwargs or {})
-    keys = [key for key in dict.fromkeys([*ours, *theirs]) if same_run or key not in (*_BATCH_KEYS, "data")]
-    named += [(f"argument {key}", ours.get(key), theirs.get(key)) for key in keys]
+        named += _paired(_named(a.environment), _named(b.environment))
+    ignored = () if same_run else (*_BATCH_KEYS, "data")
+    arguments = _paired(a.kwargs or {}, b.kwargs or {})
+    named += [(f"argument {key}", ours, theirs) for key, ours, theirs in arguments if key not in ignored]
     return (*found, *_differing(named, comparable=True))
 
 
 def _forbidding(a: Measured, b: Measured) -> list[Difference]:
-    ours, theirs = _machine(a.environment), _machine(b.environment)
-    pairs = [(name, ours[name], theirs[name]) for name in ours]
+    pairs = _paired(_machine(a.environment), _machine(b.environment))
     # A report alone has no plan, so what it does not tell cannot forbid anything.
     if a.steps is not None and b.steps is not None:
         pairs.append(("steps a trial", a.steps, b.steps))
-    left, right = dict(a.kwargs or {}), dict(b.kwargs or {})
     if a.kwargs is not None and b.kwargs is not None:
-        pairs += [(f"argument {key}", left.get(key), right.get(key)) for key in _BATCH_KEYS]
+        pairs += [(f"argument {key}", a.kwargs.get(key), b.kwargs.get(key)) for key in _BATCH_KEYS]
     # The same data may lie in two places, so their hashes go before their directories.
     if a.data and b.data:
         pairs.append(("data set", a.data, b.data))
     elif a.kwargs is not None and b.kwargs is not None:
-        pairs.append(("data set", left.get("data", "the default"), right.get("data", "the default")))
-    found = _differing(pairs, comparable=False)
+        pairs.append(("data set", a.kwargs.get("data", "the default"), b.kwargs.get("data", "the default")))
     if a.batch and b.batch and abs(a.batch / b.batch - 1) > _ALIKE:
-        found.append(_difference("samples in a batch", f"{a.batch:.4g}", f"{b.batch:.4g}", comparable=False))
-    return found
+        pairs.append(("samples in a batch", f"{a.batch:.4g}", f"{b.batch:.4g}"))
+    return _differing(pairs, comparable=False)
+
+
+def _paired(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    return [(name, ours.get(name), theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
 
 
 def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,9 +95,8 @@ def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
 def _named(environment: Mapping[str, Any]) -> dict[str, Any]:
     """What may have been changed on purpose."""
     packages = {name: value for name, value in _part(environment, "packages").items() if name != "tensorflow"}
-    variables = {
-        name: value for name, value in _part(environment, "variables").items() if name != "CUDA_VISIBLE_DEVICES"
-    }
+    variables = dict(_part(environment, "variables"))
+    variables.pop("CUDA_VISIBLE_DEVICES", None)
     return {"Python": _part(environment, "python").get("version")} | packages | variables
 
 
@@ -109,11 +107,7 @@ def _part(environment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _differing(pairs: list[tuple[str, Any, Any]], *, comparable: bool) -> list[Difference]:
-    return [_difference(name, a, b, comparable=comparable) for name, a, b in pairs if a != b]
-
-
-def _difference(name: str, a: Any, b: Any, *, comparable: bool) -> Difference:
     def text(value: Any) -> str:
-        return _UNKNOWN if value is None else str(value)
+        return "not recorded" if value is None else str(value)
 
-    return Difference(field=name, a=text(a), b=text(b), comparable=comparable)
+    return [Difference(field=name, a=text(a), b=text(b), comparable=comparable) for name, a, b in pairs if a != b]

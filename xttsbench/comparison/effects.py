@@ -159,11 +159,12 @@ def decide_apart(samples: Mapping[str, Sample], *, margin: float, session_noise:
 
 
 def _decided(samples: Mapping[str, Sample], s0: float, margin: float) -> dict[str, Effect]:
-    effects = {name: effect_of(own, s0, candidates=len(samples), margin=margin) for name, own in samples.items()}
-    few = "{} process of each; a result takes " + str(MIN_PROCESSES)
-    return {
-        name: one if one.sure else one.withheld(few.format(samples[name].processes)) for name, one in effects.items()
-    }
+    effects = {}
+    for name, own in samples.items():
+        one = effect_of(own, s0, candidates=len(samples), margin=margin)
+        few = f"{own.processes} process of each; a result takes {MIN_PROCESSES}"
+        effects[name] = one if one.sure else one.withheld(few)
+    return effects
 
 
 def reported(ours: Estimate, our_processes: int, theirs: Estimate, their_processes: int) -> Sample:
@@ -241,12 +242,9 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
     count = max(len(group.candidates), 1)
     found = {}
     for runs in group.candidates:
-        name = runs.arm.id
-        if name in samples:
+        if (sample := samples.get(name := runs.arm.id)) is not None:
             clean, round_s = bool(baseline.turns.keys() & runs.turns.keys() - judged.disturbed), _round_s(group, runs)
-            found[name] = effect_of(
-                samples[name], s0, candidates=count, margin=margin, undisturbed=clean, round_s=round_s
-            )
+            found[name] = effect_of(sample, s0, candidates=count, margin=margin, undisturbed=clean, round_s=round_s)
         elif runs.ended is None and runs.steps:
             found[name] = Effect(why="no round has both it and the baseline")
     visible = [smallest_visible(sample, s0, candidates=count) for sample in (*samples.values(), again) if sample]
@@ -275,16 +273,15 @@ def _all_there_are(group: GroupRuns, turns: Collection[Turn]) -> set[Turn]:
 
 def settled_arms(comparison: Comparison, trials: Sequence[TrialRecord], processes: int) -> set[str]:
     """Candidates that need no more rounds: decided on every accelerator that measured them, in so many processes."""
-    open_: set[str] = set()
-    found: set[str] = set()
+    enough: dict[str, bool] = {}
     for group in collect(comparison, trials):
         effects = weigh(group, comparison.margin).effects
         for runs in group.candidates:
             if runs.steps or runs.ended is not None:
-                evidence = effects[runs.arm.id].found if runs.arm.id in effects else None
-                enough = evidence is not None and evidence.decided and evidence.processes >= processes
-                (found if enough or runs.ended is not None else open_).add(runs.arm.id)
-    return found - open_
+                found = effects[runs.arm.id].found if runs.arm.id in effects else None
+                decided = found is not None and found.decided and found.processes >= processes
+                enough[runs.arm.id] = enough.get(runs.arm.id, True) and (decided or runs.ended is not None)
+    return {name for name, so in enough.items() if so}
 
 
 def log_ratios(
@@ -353,11 +350,10 @@ def matched(one: Steps, other: Steps) -> tuple[Steps, Steps]:
     few, many = sorted((len(one), len(other)))
     if len(common) < _COMMON * few or not common or few < _COMMON * many:
         return one, other
-    mine, its = (np.array(sorted(where[key] for key in common)) for where in (ours, theirs))
-    sizes = [
-        [steps.batch_size[where[key]] for key in sorted(common)] for steps, where in ((one, ours), (other, theirs))
-    ]
-    return (one[mine], other[its]) if sizes[0] == sizes[1] else (one, other)
+    rows = [[where[key] for key in sorted(common)] for where in (ours, theirs)]
+    if not np.array_equal(one.batch_size[rows[0]], other.batch_size[rows[1]]):
+        return one, other
+    return one[np.sort(rows[0])], other[np.sort(rows[1])]
 
 
 def _occurrences(batches: npt.NDArray[np.int64]) -> dict[tuple[int, int], int]:
@@ -412,11 +408,12 @@ def interim_status(comparison: Comparison, trials: Sequence[TrialRecord]) -> Int
     weighed = weigh(collect(comparison, trials)[0], comparison.margin)
     arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
     alive = sum(runs.ended is None for runs in arms)
-    found = {name: effect for name, effect in weighed.effects.items() if effect.found}
+    found = [(one.found.ratio.estimate, name) for name, one in weighed.effects.items() if one.found is not None]
     if not found:
         return InterimStatus(alive, len(arms))
-    leader = max(found, key=lambda name: found[name].found.ratio.estimate)  # type: ignore[union-attr]
-    return InterimStatus(alive, len(arms), leader, found[leader].ratio, found[leader].word)
+    leader = max(found, key=lambda one: one[0])[1]
+    effect = weighed.effects[leader]
+    return InterimStatus(alive, len(arms), leader, effect.ratio, effect.word)
 
 
 def no_more_to_say(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:

@@ -35,10 +35,6 @@ class _Rates:
     frames: float
     samples_per_step: float
 
-    @property
-    def step_time_s(self) -> float:
-        return self.samples_per_step / self.samples
-
 
 def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> dict[str, Any]:
     """Fields of :class:`xttsbench.records.report.Variant`; without a process that ended well there are none.
@@ -53,23 +49,21 @@ def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: f
     """
     if not runs.steps:
         return {}
-    rates = _rates(list(runs.steps.values()))
-    if ratio is not None:
-        rates = _beside(runs, group.baseline, ratio)
+    series = list(runs.steps.values())
+    rates = _rates(series) if ratio is None else _beside(runs, group.baseline, ratio)
     turns = runs.turns
     names = [block for block, _ in turns]
     spread = interval(paired([float(np.log(steps.rate_per_s)) for steps in turns.values()], names), noise_scale)
 
-    def rate(value: float, *, inverse: bool = False) -> Estimate:
-        low, high = spread.low / spread.estimate, spread.high / spread.estimate
-        return Estimate(
-            estimate=value, low=value / high if inverse else value * low, high=value / low if inverse else value * high
-        )
+    low, high = spread.low / spread.estimate, spread.high / spread.estimate
 
-    utilization, of = _utilization(runs, group, rates.step_time_s, noise_scale)
-    series = list(runs.steps.values())
+    def rate(value: float) -> Estimate:
+        return Estimate(estimate=value, low=value * low, high=value * high)
+
+    step_s = rates.samples_per_step / rates.samples
+    utilization, of = _utilization(runs, group, step_s, noise_scale)
     return {
-        "step_time_s": rate(rates.step_time_s, inverse=True),
+        "step_time_s": Estimate(estimate=step_s, low=step_s / high, high=step_s / low),
         "throughput_per_s": rate(rates.samples),
         "valid_frames_per_s": rate(rates.frames) if rates.frames else None,
         "input_wait_fraction": _share(runs, "wait_s", noise_scale),
@@ -106,14 +100,13 @@ def _share(runs: VariantRuns, column: str, noise_scale: float, value: float | No
 
     On the scale of ``log(share / rest)``, the logarithm of a ratio of two times, whose noise is that of a paired round.
     """
-    turns = runs.turns
-    parts = [_clipped(float(getattr(steps, column).sum() / steps.wall_s.sum())) for steps in turns.values()]
-    total = sum(float(steps.wall_s.sum()) for steps in turns.values())
-    share = sum(float(getattr(steps, column).sum()) for steps in turns.values()) / total
-    return share_interval(share if value is None else value, parts, [block for block, _ in turns], noise_scale)
+    sums = [(float(getattr(steps, column).sum()), float(steps.wall_s.sum())) for steps in runs.turns.values()]
+    if value is None:
+        value = sum(own_s for own_s, _ in sums) / sum(wall_s for _, wall_s in sums)
+    return _share_interval(value, [own_s / wall_s for own_s, wall_s in sums], [at for at, _ in runs.turns], noise_scale)
 
 
-def share_interval(value: float, parts: Sequence[float], processes: Sequence[int], noise_scale: float) -> Estimate:
+def _share_interval(value: float, parts: Sequence[float], processes: Sequence[int], noise_scale: float) -> Estimate:
     """An interval about a share, from that of each round."""
     odds = [float(np.log(part / (1 - part))) for part in map(_clipped, parts)]
     found = interval(paired(odds, processes), noise_scale)
@@ -143,7 +136,7 @@ def _utilization(
         if not busy:
             return Missing("the driver gave no utilization samples during the steps"), GPU
         parts = [float(samples.mean()) for samples in busy.values()]
-        return share_interval(float(np.mean(parts)), parts, list(busy), noise_scale), GPU
+        return _share_interval(float(np.mean(parts)), parts, list(busy), noise_scale), GPU
     if not runs.has_step:
         return Missing("there is no step, so nothing that could be busy"), ""
     return _share(runs, "step_s", noise_scale), PROCESSOR

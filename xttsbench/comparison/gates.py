@@ -14,26 +14,28 @@ from typing import Final, Literal
 
 from xttsbench.comparison.effects import Effect
 from xttsbench.records.base import Estimate
-from xttsbench.records.comparison_result import ComparedPair, Figures, Gate, Limit, Outcome
+from xttsbench.records.comparison_result import ComparedPair, Gate, Limit, Outcome
 
-_FLOORS: Final = ("min-throughput", "min-utilization")
-_WORDS: Final[dict[Limit, str]] = {
-    "max-regression": "speed of B over A",
-    "max-step-time": "step time",
-    "min-throughput": "samples per second",
-    "min-utilization": "utilization",
-    "max-cv": "CV of the step time",
-    "max-input-wait": "share of the step that waits for input",
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a limit is about: in words, with the factor and the unit that it is written in; a field of `Figures`."""
+
+    words: str
+    factor: float
+    unit: str
+    figure: str = ""
+    least: bool = False
+
+
+_KINDS: Final[dict[Limit, _Kind]] = {
+    "max-regression": _Kind("speed of B over A", 1, "x"),
+    "max-step-time": _Kind("step time", 1e3, " ms", "step_time_s"),
+    "min-throughput": _Kind("samples per second", 1, "", "throughput_per_s", least=True),
+    "min-utilization": _Kind("utilization", 100, " %", "utilization", least=True),
+    "max-cv": _Kind("CV of the step time", 1, "", "cv"),
+    "max-input-wait": _Kind("share of the step that waits for input", 100, " %", "input_wait_fraction"),
 }
-_UNITS: Final[dict[Limit, tuple[float, str]]] = {
-    "max-regression": (1, "x"),
-    "max-step-time": (1e3, " ms"),
-    "min-throughput": (1, ""),
-    "min-utilization": (100, " %"),
-    "max-cv": (1, ""),
-    "max-input-wait": (100, " %"),
-}
-"""How a number is told: its factor, and its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,48 +82,33 @@ def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[
 
 
 def _regression(limit: float, pair: ComparedPair, effect: Effect, arms: int) -> Gate:
-    floor = 1 - limit
-    if effect.ratio is None or not effect.sure:
+    floor, value = 1 - limit, effect.ratio
+    outcome: Outcome
+    if value is None or not effect.sure:
         # A value that tells nothing of the next process neither passes nor fails.
-        outcome: Outcome = "not measured" if pair.method == "not measured" else "undecided"
+        outcome = "not measured" if pair.method == "not measured" else "undecided"
         why = effect.why or pair.why or "the two were not measured"
-        return Gate(
-            limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why
-        )
-    outcome = place(effect.ratio, floor, at_least=True)
-    why = _said("max-regression", effect.ratio, floor, outcome)
-    if outcome == "failed" and effect.interval(1 - 0.05 / arms).high >= floor:
-        outcome, why = "undecided", f"{why}, but not when {arms} configurations are tried"
-    return Gate(limit="max-regression", pair=pair.name, threshold=limit, value=effect.ratio, outcome=outcome, why=why)
+    else:
+        outcome = place(value, floor, at_least=True)
+        why = _said("max-regression", value, floor, outcome)
+        if outcome == "failed" and effect.interval(1 - 0.05 / arms).high >= floor:
+            outcome, why = "undecided", f"{why}, but not when {arms} configurations are tried"
+    return Gate(limit="max-regression", pair=pair.name, threshold=limit, value=value, outcome=outcome, why=why)
 
 
 def _absolute(name: Limit, limit: float, pair: ComparedPair) -> Gate:
-    value, plain = _value(name, pair.b)
-    if value is None:
-        why = f"{_WORDS[name]} was not measured" + (f" ({pair.b.status})" if pair.b.status != "ok" else "")
+    found = getattr(pair.b, _KINDS[name].figure)
+    if found is None:
+        why = f"{_KINDS[name].words} was not measured" + (f" ({pair.b.status})" if pair.b.status != "ok" else "")
         return Gate(limit=name, pair=pair.name, threshold=limit, outcome="not measured", why=why)
-    outcome = place(value, limit, at_least=name in _FLOORS)
+    value = Estimate(estimate=found, low=found, high=found) if isinstance(found, float) else found
+    outcome = place(value, limit, at_least=_KINDS[name].least)
     why = _said(name, value, limit, outcome)
-    if plain:
+    if value.low == value.high:
         why += "; it has no interval, so the value alone was compared"
     elif pair.b.processes == 1:
         why += "; the interval is within one process and tells nothing of the next"
     return Gate(limit=name, pair=pair.name, threshold=limit, value=value, outcome=outcome, why=why)
-
-
-def _value(name: Limit, figures: Figures) -> tuple[Estimate | None, bool]:
-    """The figure that a limit is about, and whether it is a value without an interval."""
-    if name == "max-cv":
-        cv = figures.cv
-        return (None if cv is None else Estimate(estimate=cv, low=cv, high=cv)), True
-    fields: dict[Limit, Estimate | None] = {
-        "max-step-time": figures.step_time_s,
-        "min-throughput": figures.throughput_per_s,
-        "min-utilization": figures.utilization,
-        "max-input-wait": figures.input_wait_fraction,
-    }
-    found = fields[name]
-    return found, found is not None and found.low == found.high
 
 
 def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "undecided"]:
@@ -137,8 +124,8 @@ def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed",
 
 
 def _said(name: Limit, value: Estimate, limit: float, outcome: Outcome) -> str:
-    scale, unit = _UNITS[name]
-    shown = f"{_WORDS[name]} {scale * value.estimate:.4g}{unit}"
+    scale, unit = _KINDS[name].factor, _KINDS[name].unit
+    shown = f"{_KINDS[name].words} {scale * value.estimate:.4g}{unit}"
     if value.low != value.high:
         shown += f" ({scale * value.low:.4g} to {scale * value.high:.4g})"
     edge = f"{scale * limit:.4g}{unit}"

@@ -113,10 +113,10 @@ class ParityFound:
 
     compared: Parity | None = None
     same: tuple[str, ...] = ()
-    differences: Mapping[str, str] = field(default_factory=dict)
-    unknown: Mapping[str, str] = field(default_factory=dict)
-    losses: Mapping[str, float] = field(default_factory=dict)
-    losses_unknown: Mapping[str, str] = field(default_factory=dict)
+    differences: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
+    losses_unknown: dict[str, str] = field(default_factory=dict)
     other_losses: tuple[str, ...] = ()
     failed: TrialRecord | None = None
 
@@ -174,17 +174,15 @@ def settled(trial: TrialRecord) -> Steps | None:
 
 
 def _runs(arm: PlannedVariant, trials: Sequence[TrialRecord]) -> VariantRuns:
-    found = {}
-    steps = {}
-    ended = None
+    found, steps, ended = {}, {}, None
     for trial in trials:
-        rows = settled(trial) if trial.status == "ok" else None
-        if rows is not None:
+        if trial.status != "ok":
+            if trial.status != "interrupted":
+                ended = ended or f"{trial.status}: {trial.cause or 'no cause is known'}"
+        elif (rows := settled(trial)) is not None:
             found[trial.spec.block], steps[trial.spec.block] = trial, rows
-        elif trial.status == "ok":
+        else:
             ended = ended or "empty: no step was measured after the first"
-        elif trial.status != "interrupted":
-            ended = ended or f"{trial.status}: {trial.cause or 'no cause is known'}"
     return VariantRuns(arm, found, steps, ended)
 
 
@@ -195,33 +193,28 @@ def parity_found(comparison: Comparison, trials: Sequence[TrialRecord]) -> Parit
     another trial's.
     """
     own = [trial for trial in trials if trial.spec.kind == "parity" and trial.spec.group == comparison.name]
-    same: list[str] = []
-    differences: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    losses: dict[str, float] = {}
-    losses_unknown: dict[str, str] = {}
-    other_losses: list[str] = []
-    compared = failed = None
+    found = ParityFound()
     for trial in own:
-        found = trial.parity
-        if found is None:
-            why = trial.cause or f"the trial ended as {trial.status}"
-            unknown |= dict.fromkeys(trial.spec.others, f"the baseline's data could not be read: {why}")
-            failed = trial
-            break
-        compared = found
-        same += found.same
-        differences |= found.differences
-        unknown |= {arm: f"its data could not be read: {why}" for arm, why in found.failed.items()}
-        losses |= found.losses
-        losses_unknown |= found.losses_unknown
-        other_losses += found.other_losses
-        if not found.reproducible:
-            why = f"the baseline's own data differ from one pass to the next ({found.why_not})"
+        parity = trial.parity
+        if parity is None:
+            why = f"the baseline's data could not be read: {trial.cause or f'the trial ended as {trial.status}'}"
+            return replace(found, unknown=found.unknown | dict.fromkeys(trial.spec.others, why), failed=trial)
+        unknown = {arm: f"its data could not be read: {why}" for arm, why in parity.failed.items()}
+        if not parity.reproducible:
+            why = f"the baseline's own data differ from one pass to the next ({parity.why_not})"
             unknown |= dict.fromkeys(trial.spec.others, why)
         elif (arm := reading(trial)) is not None:
             unknown[arm] = f"reading its data ended as {trial.status}: {trial.cause}"
-    return ParityFound(compared, tuple(same), differences, unknown, losses, losses_unknown, tuple(other_losses), failed)
+        found = ParityFound(
+            compared=parity,
+            same=(*found.same, *parity.same),
+            differences=found.differences | dict(parity.differences),
+            unknown=found.unknown | unknown,
+            losses=found.losses | dict(parity.losses),
+            losses_unknown=found.losses_unknown | dict(parity.losses_unknown),
+            other_losses=(*found.other_losses, *parity.other_losses),
+        )
+    return found
 
 
 def reading(trial: TrialRecord) -> str | None:

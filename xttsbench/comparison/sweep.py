@@ -177,10 +177,7 @@ def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Roun
     arms = tuple(arm for arm in comparison.arms if arm.id in keep)
     twice = seen.processes.get(again(comparison).id, 0) < AGAIN_BLOCKS
     narrowed = comparison.model_copy(
-        update={
-            "arms": (*arms, again(comparison)) if twice else arms,
-            "accelerators": comparison.accelerators[:1],
-        }
+        update={"arms": (*arms, again(comparison)) if twice else arms, "accelerators": comparison.accelerators[:1]}
     )
     return Round(narrowed, seen.next_block, rounds_of_a_process(state.noise_scale))
 
@@ -206,15 +203,10 @@ def enough(comparison: Comparison, procedure: Procedure, seen: Seen) -> set[str]
     state = state_of(comparison, seen)
     names = {arm.id for arm in comparison.arms if arm.role == "candidate"}
     needed = {*state.ahead, *state.winners[:1]} if state.ahead else set()
-    shown = {
-        name for name in needed if name in state.found and state.found[name].decided and not _has_processes(seen, name)
-    }
+    few = {name for name in needed if seen.processes.get(name, 0) < MIN_PROCESSES}
+    shown = {name for name in few if name in state.found and state.found[name].decided}
     over = {name for name in needed if not seen.turns and seen.processes.get(name, 0) >= procedure.blocks}
     return names - needed | shown | over
-
-
-def _has_processes(seen: Seen, name: str) -> bool:
-    return seen.processes.get(name, 0) >= MIN_PROCESSES
 
 
 def again(comparison: Comparison) -> PlannedVariant:
@@ -330,16 +322,16 @@ def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
         why += f"; {_list(ahead)} may still be faster"
     visible = _visible(comparison, state)
     return Choice(
-        winner,
-        True,
-        found.ratio,
-        found.processes,
-        found.rounds,
-        found.value,
-        others,
-        visible,
-        f"{why}; {_seen(visible)}.",
-        True,
+        winner=winner,
+        proven=True,
+        effect=found.ratio,
+        blocks=found.processes,
+        rounds=found.rounds,
+        evidence=found.value,
+        tied_with=others,
+        smallest_visible_effect=visible,
+        why=f"{why}; {_seen(visible)}.",
+        decided=True,
     )
 
 
@@ -370,13 +362,12 @@ def _none_won(comparison: Comparison, state: State) -> Choice:
         same = tuple(name for name, one in state.found.items() if one.word == "no_difference")
         of = f"of {len(state.found)} configurations none is faster by {comparison.margin:.0%} or more"
         return _kept(comparison, state, of, decided=True, tied_with=same)
-    best = max(state.open, key=lambda name: _estimate(state, name))
+    best = max(state.open, key=lambda name: state.found[name].ratio.estimate if name in state.found else 0.0)
     found = state.found.get(best)
     said = f": {best} looks {_ratio(found.ratio)} as fast" if found else ""
     more = f", and about {found.more_rounds} more rounds like these would decide" if found and found.more_rounds else ""
-    return _kept(
-        comparison, state, f"{_list(list(state.open))} may be faster, and is undecided{said}{more}", decided=False
-    )
+    why = f"{_list(state.open)} may be faster, and is undecided{said}{more}"
+    return _kept(comparison, state, why, decided=False)
 
 
 def _kept(comparison: Comparison, state: State, why: str, *, decided: bool, tied_with: tuple[str, ...] = ()) -> Choice:
@@ -403,10 +394,6 @@ def _visible(comparison: Comparison, state: State) -> float | None:
     samples = [sample for name in state.found if (sample := state.seen.versus(name, baseline)) is not None]
     found = [smallest_visible(sample, state.noise_scale, candidates=count) for sample in samples]
     return min((one for one in found if one is not None), default=None)
-
-
-def _estimate(state: State, name: str) -> float:
-    return state.found[name].ratio.estimate if name in state.found else 0.0
 
 
 def _list(names: Sequence[str]) -> str:
