@@ -38,10 +38,8 @@ from pipelines import Plan, plans
 from scipy import special
 
 VERDICTS = {True: "accepted", False: "refused", None: "unknown"}
-PIPELINE_S = 75
-"""After which a pipeline is given up; that is told."""
-TOGETHER = 20
-"""Pipelines of one fork: its first one takes a second more."""
+PIPELINE_S = 75  # after which a pipeline is given up; that is told
+TOGETHER = 20  # pipelines of one fork: its first one takes a second more
 NEEDLESS = 0.05
 
 

@@ -39,8 +39,7 @@ from xttsbench.worker.script.trials import AgainLoops
 SIZES = {"4 kB": 1_024, "64 kB": 16_384, "1 MB": 262_144, "4 MB": 1_048_576}
 TURN_S = 0.2
 GOAL = 1.01
-_WIDTH = 512
-"""Of the matrix of a step in a graph, which takes some milliseconds."""
+_WIDTH = 512  # of the matrix of a step in a graph, which takes some milliseconds
 _MOST_STEPS = 4096
 
 

@@ -30,8 +30,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 SCRIPTS = Path(__file__).parent / "scripts"
 GOALS = {0.005: 0.01, 0.05: 0.002}
 PAIRS = 9
-STEPS = {0.005: 600, 0.05: 120}
-"""Of each side of a pair."""
+STEPS = {0.005: 600, 0.05: 120}  # of each side of a pair
 MILLION = 1_000_000
 _LOOP = """
 import sys, tensorflow as tf

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from judging import quantile
 
-SLOWER = 1.3
-"""How much faster the tuned version has to be for a case to count as faulty."""
+SLOWER = 1.3  # how much faster the tuned version has to be for a case to count as faulty
 GOALS: Mapping[str, Any] = {
     "right": "all",
     "wrongly_limiting": 0,
@@ -55,15 +54,19 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def met(values: Mapping[str, Any]) -> dict[str, bool | None]:
-    """Whether each goal is met; ``None`` where there is nothing to judge."""
+def met(
+    values: Mapping[str, Any], goals: Mapping[str, Any] = GOALS, at_least: Collection[str] = ()
+) -> dict[str, bool | None]:
+    """Whether each goal is met, most of them limits; ``None`` where there is nothing to judge."""
     found: dict[str, bool | None] = {}
-    for name, goal in GOALS.items():
+    for name, goal in goals.items():
         value = values[name]
         if isinstance(value, list):
             found[name] = value[0] == value[1] if value[1] else None
+        elif value is None:
+            found[name] = None
         else:
-            found[name] = None if value is None else value <= goal
+            found[name] = value >= goal if name in at_least else value <= goal
     return found
 
 

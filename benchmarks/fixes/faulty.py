@@ -18,8 +18,7 @@ sys.path.append(str(HERE.parent / "diagnosis"))
 from cases import Case  # noqa: E402 - the path comes first
 from known import CASES  # noqa: E402
 
-_OF_THE_STEP = "steps"
-"""The family whose fault is in the step alone."""
+_OF_THE_STEP = "steps"  # the family whose fault is in the step alone
 ANY_ORDER, BUCKETS = "any-order", "buckets"
 
 

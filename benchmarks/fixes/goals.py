@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from faulty import PROCESSOR_BOUND
+from figures import met as goals_met
 from judging import quantile
 
 OF_TUNED, OF_AUTOTUNE = 0.95, 1.0
@@ -95,16 +96,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 
 def met(values: Mapping[str, Any]) -> dict[str, bool | None]:
     """Whether each goal is met; ``None`` where there is nothing to judge."""
-    found: dict[str, bool | None] = {}
-    for name, goal in GOALS.items():
-        value = values[name]
-        if isinstance(value, list):
-            found[name] = value[0] == value[1] if value[1] else None
-        elif value is None:
-            found[name] = None
-        else:
-            found[name] = value >= goal if name in _AT_LEAST else value <= goal
-    return found
+    return goals_met(values, GOALS, at_least=_AT_LEAST)
 
 
 def misses(rows: Sequence[Row]) -> list[str]:

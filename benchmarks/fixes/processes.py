@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yielded
-from faulty import HERE, PROJECT, Case, gives_up_order, makes_other_batches
+from faulty import HERE, Case, gives_up_order, makes_other_batches
+from looks import run
 
 READ_LIMIT_S = 120.0
-AFTER_BUDGET_S = 120.0
-"""Grace of the command after its budget, before it is ended."""
+AFTER_BUDGET_S = 120.0  # grace of the command after its budget, before it is ended
 
 
 def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, Any]:
@@ -35,7 +32,7 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
     for name, value in case.settings(files).items():
         command += ["--set", f"{name}={value}"]
     began = time.monotonic()
-    code, said = _run(command, budget_s + AFTER_BUDGET_S)
+    code, _, said = run(command, budget_s + AFTER_BUDGET_S)
     found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1), "exit_code": code}
     try:
         return found | {"report": json.loads((out / "report.json").read_text(encoding="utf-8"))}
@@ -53,7 +50,7 @@ def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, An
         out = folder / f"{name.replace(' ', '-')}.elements"
         command = [sys.executable, str(HERE / "yielded.py"), case.target, "--settings", json.dumps(settings)]
         command += ["--out", str(out), "--cache-dir", str(folder)] + (["--fix", fix] if fix else [])
-        code, said = _run(command, READ_LIMIT_S)
+        code, _, said = run(command, READ_LIMIT_S)
         if code != 0 or not out.exists():
             why = said.strip().splitlines()[-1:] or [f"exit code {code}"]
             return {"same": None, "how": "unknown", "why": f"{name} could not be read: {why[0][-300:]}"}
@@ -69,26 +66,3 @@ def judged(read: Mapping[str, yielded.Batches], **free: bool) -> dict[str, Any]:
     if again is not None and not yielded.same(read["original"], again, **free)["same"]:
         return found | {"same": None, "how": "unknown", "why": "the original differs from itself"}
     return found
-
-
-def _run(command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
-    """Exit code (``None`` when it took too long) and standard error. What it started is ended with it."""
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-    ) as process:
-        try:
-            said = process.communicate(timeout=limit_s)[1]
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if isinstance(error, subprocess.TimeoutExpired):
-                return None, f"took longer than {limit_s:g} s"
-            raise
-    return process.returncode, said

@@ -28,11 +28,9 @@ from xttsbench.workflows.measure.session import Session
 OURS, TUNED = "ours", "hand-tuned"
 RATIOS = ((OURS, ORIGINAL), (OURS, TUNED), (OURS, AUTOTUNE), (TUNED, ORIGINAL), (AUTOTUNE, ORIGINAL))
 GROUP = "fixes"
-STEPS = 5000
-"""As many as a trial records, so that it is the window that ends all but the fastest."""
+STEPS = 5000  # as many as a trial records, so that it is the window that ends all but the fastest
 TRIAL_S, STALL_S = 90.0, 45.0
-ROUNDS = 8
-"""Of the processes that live beside one another, at most; disturbed ones are measured again."""
+ROUNDS = 8  # of the processes that live beside one another, at most; disturbed ones are measured again
 LEAST_ROUNDS = 3
 """Of each process: of fewer all may turn out to have been disturbed, once what neighbours did is known to the end."""
 SURE_WITHIN = 0.07

@@ -41,8 +41,7 @@ from xttsbench.probes.environment import environment
 ROUNDS, STEP_ROUNDS, UTTERANCES, SECONDS = 7, 5, 512, 2.0
 SCREENS, SCREEN_S = 2, 1.0
 QUICK = {"rounds": 1, "utterances": 64, "seconds": 0.3}
-BUSY_LIMIT = 0.1
-"""Share of the cores in use by others above which figures are provisional."""
+BUSY_LIMIT = 0.1  # share of the cores in use by others above which figures are provisional
 
 
 def figures(rates: dict[str, list[float]], contestants: Sequence[Contestant], missing: str) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from manifest import Manifest
 from results import TOLERANCE, difference
 
 WARM_UP_S = 1.0
-LOOK_S = 0.2
-"""How long the machine is looked at before each process."""
+LOOK_S = 0.2  # how long the machine is looked at before each process
 
 PROCESS_LIMIT_S = 300
 

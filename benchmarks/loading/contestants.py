@@ -18,8 +18,7 @@ class Contestant:
     """One process: a script in an environment, with its settings."""
 
     name: str
-    environment: str
-    """``xttsbench``, or a peer's."""
+    environment: str  # `xttsbench`, or a peer's
     script: str
     variant: dict[str, Any]
     hand_made: bool = False

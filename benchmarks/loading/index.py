@@ -21,8 +21,7 @@ from xttsbench.xtts.wav import write_wav
 
 GOAL_MB = 1000.0
 CLIPS = 1_000_000
-_FILES = 32
-"""File systems limit the links to one file, ext4 to 65,000."""
+_FILES = 32  # file systems limit the links to one file, ext4 to 65,000
 
 _READ = """
 import json, sys, time

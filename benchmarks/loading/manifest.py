@@ -16,37 +16,28 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
-Read = Callable[[int], Floats]
-"""A clip's number to its mel, ``[frames, n_mels]``."""
+Read = Callable[[int], Floats]  # a clip's number to its mel, `[frames, n_mels]`
 
 
 @dataclass(frozen=True)
 class Manifest:
     """``n`` clips, and batches of them; a batch's clips are ``clips[batch_starts[k] : batch_starts[k + 1]]``."""
 
-    files: npt.NDArray[np.str_]
-    """``[n]``: the ``.npy`` file of each clip."""
+    files: npt.NDArray[np.str_]  # `[n]`: the `.npy` file of each clip
     mel_lengths: Ints
-    text_ids: Ints
-    """All texts, one after the other."""
+    text_ids: Ints  # all texts, one after the other
     text_starts: npt.NDArray[np.int64]
-    packed: npt.NDArray[np.str_]
-    """``[1]``: the file with the mels of all clips."""
-    packed_rows: npt.NDArray[np.int64]
-    """``[n]``: first row of each clip in it."""
+    packed: npt.NDArray[np.str_]  # `[1]`: the file with the mels of all clips
+    packed_rows: npt.NDArray[np.int64]  # `[n]`: first row of each clip in it
     batch_starts: npt.NDArray[np.int64]
     clips: Ints
     references: Ints
-    reference_starts: Ints
-    """First frame of the reference in its clip."""
-    frames: Ints
-    """Of each batch: padded mel frames."""
-    characters: Ints
-    """Of each batch: padded characters."""
+    reference_starts: Ints  # first frame of the reference in its clip
+    frames: Ints  # of each batch: padded mel frames
+    characters: Ints  # of each batch: padded characters
     reference_frames: int
     n_mels: int
-    pad: float
-    """The logarithm of the floor."""
+    pad: float  # the logarithm of the floor
 
     def __len__(self) -> int:
         """Return the number of batches."""

@@ -12,8 +12,7 @@ from manifest import Manifest, element
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
 
-TOLERANCE = 1e-4
-"""Between log-mels that two programs computed from the same sound."""
+TOLERANCE = 1e-4  # between log-mels that two programs computed from the same sound
 
 Rates = Mapping[str, Sequence[float]]
 """Samples per second of each contestant, one for each round, in the order of the rounds."""

@@ -22,8 +22,6 @@ import json
 import os
 import platform
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,12 +32,14 @@ from typing import Any
 
 import psutil
 from disturbed import ARMS, PROJECT, TARGETS, Arms, Target
+from looks import run
 from neighbours import WORDS, NotPossibleError, beside
 from told import GOALS, compared, diagnosed, figures, table
 
+from xttsbench.files import atomic_write
+
 OUT = PROJECT / "reports/reference/benchmarks/noise.json"
-RUN_BUDGET_S = 120.0
-"""Of a comparison of arms."""
+RUN_BUDGET_S = 120.0  # of a comparison of arms
 LIMIT_S, LOOK_S = 180.0, 0.5
 """On top of the budget, before a command is taken to hang; and how long is looked who else computes, before a case."""
 Case = Target | Arms
@@ -84,27 +84,10 @@ def _asked(case: Case, budget_s: float, folder: Path) -> list[str]:
 
 
 def _command(command: Sequence[str], limit_s: float) -> dict[str, Any]:
-    """The report that a command prints, its exit code and its seconds; what it started is ended with it."""
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    """The report that a command prints, its exit code and its seconds."""
     began = time.monotonic()
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-    ) as process:
-        try:
-            printed, said = process.communicate(timeout=limit_s)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            printed, said = "", f"took longer than {limit_s:g} s"
-    found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1), "exit_code": process.returncode}
+    code, printed, said = run(command, limit_s)
+    found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1), "exit_code": code}
     try:
         return found | {"report": json.loads(printed)}
     except ValueError:
@@ -139,9 +122,7 @@ def written(path: Path, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     result = {"goals": GOALS, "machine": machine, "neighbours": dict(WORDS), "value": figures(rows), "rows": list(rows)}
     path.parent.mkdir(parents=True, exist_ok=True)
     for file, text in ((path, json.dumps(result, indent=1)), (path.with_suffix(".md"), table(rows, WORDS, machine))):
-        part = file.with_suffix(f"{file.suffix}.part")
-        part.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-        part.replace(file)
+        atomic_write(file, f"{text.rstrip()}\n".encode())
     return result
 
 

@@ -6,6 +6,7 @@ The targets are the project's planted and healthy ones (``tests/targets``), some
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Literal
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 BOTTLENECKS, HEALTHY = PROJECT / "tests/targets/bottlenecks.py", PROJECT / "tests/targets/healthy.py"
-CORPUS = PROJECT / "benchmarks/diagnosis/corpus"
+DIAGNOSIS = PROJECT / "benchmarks/diagnosis"
+CORPUS = DIAGNOSIS / "corpus"
 PLANTED = HERE / "planted.py"
+sys.path.append(str(DIAGNOSIS))
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-STEAL_S = 0.2
-"""Longest stretch that is stolen at once."""
-BURST_S = (15.0, 40.0)
-"""How long the cores are taken, and how long they are left alone."""
+STEAL_S = 0.2  # longest stretch that is stolen at once
+BURST_S = (15.0, 40.0)  # how long the cores are taken, and how long they are left alone
 _HOG_BYTES = 256 << 20
 _PRIORITY = 50
 _PR_SET_PDEATHSIG = 1

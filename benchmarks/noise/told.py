@@ -15,10 +15,8 @@ NO_DIFFERENCE = ("no_difference", "equivalent")
 GOALS = {"quiet": {"right": 0.98, "undecided": 0.02, "wrong": 0.0}, "beside": {"right": 0.90, "wrong": 0.0}}
 _HEAD = ("neighbour", "", "diagnosed", "right", "undecided", "wrong", "failed", "named", "verdict after s", "most")
 _HEAD += ("arms right", "undecided", "wrong")
-_BUSY = 0.1
-"""Share of the processors in use before a case above which its figures are provisional."""
-_SAME = 0.02
-"""Speeds this close are the same: a margin's worth."""
+_BUSY = 0.1  # share of the processors in use before a case above which its figures are provisional
+_SAME = 0.02  # speeds this close are the same: a margin's worth
 
 
 def diagnosed(report: Mapping[str, Any] | None, verdicts: Sequence[str], neighbour: str) -> dict[str, Any]:

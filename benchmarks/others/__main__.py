@@ -45,10 +45,8 @@ PROJECT = HERE.parents[1]
 OUT = PROJECT / "reports/reference/benchmarks/others.json"
 _PATH = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
 """Ours first, then what the code of others imports."""
-LIMIT_S = 120.0
-"""On top of the budget, and of a loop, before a process is taken to hang."""
-SECONDS = 3.0
-"""Of a loop, and what is left of its epoch."""
+LIMIT_S = 120.0  # on top of the budget, and of a loop, before a process is taken to hang
+SECONDS = 3.0  # of a loop, and what is left of its epoch
 
 
 def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:

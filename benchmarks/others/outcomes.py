@@ -9,8 +9,7 @@ from typing import Any
 
 from xttsbench.records.report import SPOKEN
 
-WORTH = 1.1
-"""A published faster form counts from here on."""
+WORTH = 1.1  # a published faster form counts from here on
 MARKS = ("<!-- others: written by python benchmarks/others --readme -->", "<!-- /others -->")
 _OP = re.compile(r"\b(?:Parallel)?([A-Z][a-z]+)\w*Dataset(?:V\d)?/_\d+")
 Row = Mapping[str, Any]

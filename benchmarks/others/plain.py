@@ -24,10 +24,8 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ELEMENTS = 64
 EPOCHS = 4
-LONGEST_S = 20.0
-"""That a digest is of: the first elements in order, and the samples of some epochs."""
-WARM_UP = 100
-"""Steps of a script that are not counted, since it may compile and trace meanwhile."""
+LONGEST_S = 20.0  # that a digest is of: the first elements in order, and the samples of some epochs
+WARM_UP = 100  # steps of a script that are not counted, since it may compile and trace meanwhile
 
 
 class EnoughError(BaseException):

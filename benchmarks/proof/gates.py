@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WINDOW = 20
-"""Steps at whose end a loss is judged, by their mean."""
+WINDOW = 20  # steps at whose end a loss is judged, by their mean
 EARLY_STEP = 200
 EARLY_FALL, LATE_FALL = 3.5, 10.0
 """Loss of the first step over the mean of the window that ends at :data:`EARLY_STEP`, and at the last step."""
@@ -64,10 +63,8 @@ class Gate:
     name: str
     value: float | None
     goal: Goal
-    must_miss: bool = False
-    """Of the control: the goal is that the figure is out of bounds."""
-    is_gate: bool = True
-    """False for what is only reported."""
+    must_miss: bool = False  # of the control: the goal is that the figure is out of bounds
+    is_gate: bool = True  # false for what is only reported
 
     @property
     def met(self) -> bool:

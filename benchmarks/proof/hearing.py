@@ -22,8 +22,7 @@ from xttsbench.xtts.data.speech_data import Split, read_speech_data
 from xttsbench.xtts.evaluate import Listener
 from xttsbench.xtts.recipe import Recipe
 
-CLIPS = 32
-"""Of each side that are spoken."""
+CLIPS = 32  # of each side that are spoken
 
 
 class Hearing:

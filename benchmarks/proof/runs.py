@@ -25,8 +25,7 @@ class Run:
     """A run that ended."""
 
     directory: Path
-    losses: dict[int, float]
-    """By the number of the step, from 1."""
+    losses: dict[int, float]  # by the number of the step, from 1
     warned: tuple[str, ...]
     """What the trainer warned of, such as a roll-back, which it judges by intervals of a single step here."""
     took_s: float

@@ -12,8 +12,7 @@ import numpy as np
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, SPEAKERS
 
-SEED = 0
-"""Of the clips, and of which text the control puts to which."""
+SEED = 0  # of the clips, and of which text the control puts to which
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from xttsbench.analysis.evidence import Sample, paired
 from xttsbench.comparison.sweep import Choice, Round, Seen, choose, next_round
 from xttsbench.records.plan import Comparison, PlannedVariant, Procedure
 
-Rates = dict[str, dict[tuple[int, int], float]]
-"""Variant -> block and round -> logarithm of its samples per second."""
+Rates = dict[str, dict[tuple[int, int], float]]  # variant -> block and round -> logarithm of its samples per second
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
 
-Rates = Mapping[int, float]
-"""Samples per second of an arm by the number of the block."""
+Rates = Mapping[int, float]  # samples per second of an arm by the number of the block
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,7 @@ class Timed:
 
     samples: tuple[int, ...]
     seconds: tuple[float, ...]
-    shares: Mapping[str, float] | None = None
-    """Of the time, by what the trainer's loop did in it."""
+    shares: Mapping[str, float] | None = None  # of the time, by what the trainer's loop did in it
 
     def rate(self, intervals: int | None = None) -> float:
         """Return samples per second of all intervals, or of so many of the first ones."""

@@ -20,8 +20,7 @@ from xttsbench.records.training import HistoryLine, TrainJob, Watched
 from xttsbench.records.trial import TrialSpec
 
 BARE = Path(__file__).resolve().with_name("bare.py")
-READINGS_S = 1.0
-"""Between two readings beside the trainer, as the command has it."""
+READINGS_S = 1.0  # between two readings beside the trainer, as the command has it
 
 
 class FailedError(Exception):

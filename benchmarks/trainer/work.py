@@ -25,11 +25,9 @@ class Work:
 
     recipe: str
     interval_steps: int
-    intervals: int
-    """Timed ones."""
+    intervals: int  # timed ones
     blocks: int
-    eager_blocks: int
-    """The first blocks, in which the eager loop takes part; one interval of it is enough."""
+    eager_blocks: int  # the first blocks, in which the eager loop takes part; one interval of it is enough
 
     @property
     def steps(self) -> int:

@@ -14,8 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 ENDLESS = 1_000_000
-WIDTH = 16
-"""Numbers in a row that :func:`row` makes."""
+WIDTH = 16  # numbers in a row that `row` makes
 _BLOCK = bytes(1 << 16)
 
 

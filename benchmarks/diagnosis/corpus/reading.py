@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 from parts import WIDTH, block, crunch, npy_files, pool, record_files
 
-LATENCY_S = 0.003
-"""Of a read from afar."""
+LATENCY_S = 0.003  # of a read from afar
 
 
 def numbers(record):

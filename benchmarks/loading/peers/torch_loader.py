@@ -18,8 +18,7 @@ from manifest import Manifest, element
 from readers import READERS, FileRows, fill
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
-Index = tuple[int, int]
-"""Batch and row."""
+Index = tuple[int, int]  # batch and row
 
 
 def empty(shape: tuple[int, ...]) -> torch.Tensor:

@@ -22,7 +22,7 @@ def python(code):
 def test_what_takes_too_long_is_ended_with_what_it_started(tmp_path):
     started = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))"
     began = time.monotonic()
-    code, printed, said = looks._run(
+    code, printed, said = looks.run(
         python(
             f"import subprocess, time; child = subprocess.Popen(['sleep', '600']); {started}; print(1); time.sleep(600)"
         ),
@@ -40,7 +40,7 @@ def test_what_takes_too_long_is_ended_with_what_it_started(tmp_path):
 
 
 def test_output_and_exit_code_are_kept_apart():
-    found = looks._run(python("import sys; print('told'); print('said', file=sys.stderr); sys.exit(3)"), 60.0)
+    found = looks.run(python("import sys; print('told'); print('said', file=sys.stderr); sys.exit(3)"), 60.0)
     assert (found[0], found[1].strip()) == (3, "told")
     assert found[2].strip() == "said"
 
@@ -60,7 +60,7 @@ def test_a_look_that_fails_is_an_error(tmp_path):
     ],
 )
 def test_the_answer_is_the_last_line(monkeypatch, tmp_path, printed, found):
-    monkeypatch.setattr(looks, "_run", lambda command, limit_s: (0, printed, ""))
+    monkeypatch.setattr(looks, "run", lambda command, limit_s: (0, printed, ""))
     assert looks.look(UNKNOWN, tmp_path, "time") == found
 
 
@@ -72,7 +72,7 @@ def test_a_diagnosis_without_a_report_is_told_with_what_it_said(monkeypatch, tmp
         asked.extend(command)
         return 5, "", "Target raised."
 
-    monkeypatch.setattr(looks, "_run", run)
+    monkeypatch.setattr(looks, "run", run)
     found = looks.diagnose(case, tmp_path, 30.0)
     assert (found["report"], found["exit_code"], found["error"]) == (None, 5, "Target raised.")
     assert asked[asked.index("--accelerator") + 1] == "emulated:10"

@@ -227,13 +227,13 @@ def test_an_original_that_differs_from_itself_says_nothing_of_the_fix():
 @pytest.fixture
 def commands(monkeypatch):
     """What would be started, and how it ends."""
-    seen = SimpleNamespace(commands=[], ends=(0, ""))
+    seen = SimpleNamespace(commands=[], ends=(0, "", ""))
 
     def run(command, limit_s):
         seen.commands.append(command)
         return seen.ends
 
-    monkeypatch.setattr(processes, "_run", run)
+    monkeypatch.setattr(processes, "run", run)
     return seen
 
 
@@ -258,7 +258,7 @@ def test_giving_up_order_is_allowed_where_the_hand_tuned_version_does(commands, 
 
 
 def test_a_reader_that_dies_leaves_the_data_unknown(commands, tmp_path):
-    commands.ends = (-9, "first\nKilled")
+    commands.ends = (-9, "", "first\nKilled")
     found = processes.same_data(faulty.PROCESSOR_BOUND, tmp_path, tmp_path, "cache@MapDataset/_3")
     assert found["same"] is None
     assert "Killed" in found["why"]

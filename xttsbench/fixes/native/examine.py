@@ -26,8 +26,7 @@ from xttsbench.pipeline.read import read_graph
 from xttsbench.pipeline.source import locate, lookup
 from xttsbench.records.pipeline import ItemTensor, NativeFunction, Pipeline
 
-_TIMED_S: Final = 0.15
-"""For which the calls of a traced function are timed, alone and on all processors."""
+_TIMED_S: Final = 0.15  # for which the calls of a traced function are timed, alone and on all processors
 _MOST_CALLS: Final = 4096
 
 

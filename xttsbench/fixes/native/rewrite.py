@@ -29,8 +29,7 @@ from xttsbench.pipeline.python.state import python_state
 from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, locate, lookup, recording
 
 _FIX: Final = "native"
-_CALLS: Final = 8
-"""Calls of a function that are recorded, and that its traced version is compared with."""
+_CALLS: Final = 8  # calls of a function that are recorded, and that its traced version is compared with
 _ELEMENTS: Final = 16
 _RECORDING_S: Final = 3.0
 _LEFT_OUT: Final = re.compile(f"{TRANSPARENT.pattern}|^Shuffle")

@@ -32,8 +32,7 @@ from xttsbench.fixes.native.control.rows import Row, TracedRange, as_row, is_ope
 from xttsbench.fixes.native.text import Text, Texts
 
 _MOST_PASSES: Final = 6
-_MOST_TURNS: Final = 2_000
-"""Of a loop that is written out, its test not known."""
+_MOST_TURNS: Final = 2_000  # of a loop that is written out, its test not known
 
 
 @dataclass(frozen=True)

@@ -273,8 +273,7 @@ def converted(kind: type) -> Callable[[Each], Each]:
     return of
 
 
-_MISSING: Final = object()
-"""No value for what a table does not hold: an error, as it is to Python."""
+_MISSING: Final = object()  # no value for what a table does not hold: an error, as it is to Python
 
 
 def looked_up(origins: Origins, table: Any, key: Any, default: Any = _MISSING) -> Any:

@@ -31,8 +31,7 @@ from xttsbench.fixes.native.written.expressions import (
 )
 from xttsbench.pipeline.source import whose
 
-_LONGEST: Final = 100
-"""Characters of an expression that is written inside another."""
+_LONGEST: Final = 100  # characters of an expression that is written inside another
 _MOST_LINES: Final = 120
 
 

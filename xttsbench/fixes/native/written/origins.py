@@ -40,8 +40,7 @@ class Origins:
         owner = getattr(function, "__self__", None)
         if owner is not None and inner.__code__.co_varnames:
             self.names[inner.__code__.co_varnames[0]] = owner
-        self._made: list[tuple[Any, str]] = []
-        """Arrays that calls and operators made, which nothing else holds."""
+        self._made: list[tuple[Any, str]] = []  # arrays that calls and operators made, which nothing else holds
         self.arrays: list[tuple[np.ndarray[Any, Any], str]] = []
         """All of them, as they were when they were made, each with its text."""
         for name, value in self.names.items():
