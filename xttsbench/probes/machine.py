@@ -258,7 +258,7 @@ def storage(
             drop(file)
         cold, done = _pass([(file, _SAMPLE_BYTES) for file in sample], 1, read, clock, stored)
         warm, _ = _pass(done, 1, read, clock, stored)
-        parallel, by_several = None, []
+        parallel, by_several = None, list[tuple[Path, int]]()
         if len(others) >= 2 * READERS:
             parallel, by_several = _pass([(file, _SAMPLE_BYTES) for file in others], READERS, read, clock, stored)
     except OSError as error:
@@ -283,7 +283,7 @@ def _files(directory: Path, clock: Callable[[], float]) -> list[Path]:
     """Files with something in them, in an order that does not depend on the file system's."""
     if not directory.is_dir():
         raise InvalidInputError(f"--data {str(directory)!r} is no directory; name the one that holds the data set.")
-    until_s, found = clock() + _PASS_S, []
+    until_s, found = clock() + _PASS_S, list[Path]()
     for folder, folders, names in os.walk(directory):
         folders.sort()
         for path in (Path(folder, name) for name in sorted(names)):

@@ -351,7 +351,7 @@ class Window:
 
     def __init__(self, sums: Sums) -> None:
         self.sums = sums
-        self._pending: list[tuple[StepResult, int, int, int]] = []
+        self._pending: list[tuple[StepResult, tuple[int, int, int]]] = []
         self._began_s: float | None = None
 
     def begin_step(self) -> None:
@@ -361,15 +361,15 @@ class Window:
 
     def add(self, result: StepResult, batch: Fetched) -> None:
         """Take a step's result, without waiting for it."""
-        self._pending.append((result, batch.samples, batch.valid_frames, batch.frames))
+        self._pending.append((result, (batch.samples, batch.valid_frames, batch.frames)))
 
     def fetch(self) -> list[Values]:
         """Wait for the steps so far, add them to the sums, and return the values of those added now."""
-        values = [Values(*map(float, result)) for result, *_ in self._pending]
+        values = [Values(*map(float, result)) for result, _ in self._pending]
         sums = self.sums.plus(values)
-        added = {
-            name: getattr(sums, name) + sum(step[place] for step in self._pending)
-            for place, name in enumerate(("samples", "valid_frames", "frames"), start=1)
+        added: dict[str, float] = {
+            name: getattr(sums, name) + sum(counts[place] for _, counts in self._pending)
+            for place, name in enumerate(("samples", "valid_frames", "frames"))
         }
         if self._began_s is not None:
             added["wall_s"] = sums.wall_s + time.perf_counter() - self._began_s

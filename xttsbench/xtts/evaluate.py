@@ -170,10 +170,10 @@ def picture(text: str, recorded: Floats, generated: Floats, attention: Floats | 
     axes = figure.subplots(rows, 1)
     low, high = float(recorded.min()), float(recorded.max())
     for axis, title, mel in ((axes[0], "recorded", recorded), (axes[1], "generated", generated)):
-        _image(axis, mel, len(mel) * frame_s, vmin=low, vmax=high)
+        _image(axis, mel, len(mel) * frame_s, low, high)
         axis.set(title=title, ylabel="mel")
     if attention is not None:
-        _image(axes[2], attention, len(generated) * frame_s, vmin=0, vmax=float(attention.max()))
+        _image(axes[2], attention, len(generated) * frame_s, 0, float(attention.max()))
         axes[2].set(title="attention of a guided head", ylabel="character")
     axes[-1].set_xlabel("time in s")
     figure.suptitle(text if len(text) <= 100 else f"{text[:99]}…")
@@ -182,17 +182,10 @@ def picture(text: str, recorded: Floats, generated: Floats, attention: Floats | 
     return buffer.getvalue()
 
 
-def _image(axis: Axes, values: Floats, seconds: float, *, vmin: float, vmax: float) -> None:
+def _image(axis: Axes, values: Floats, seconds: float, low: float, high: float) -> None:
     """Draw ``[time, height]`` with time to the right, over so many seconds."""
-    axis.imshow(
-        values.T,
-        aspect="auto",
-        origin="lower",
-        interpolation="nearest",
-        extent=(0, seconds, 0, values.shape[1]),
-        vmin=vmin,
-        vmax=vmax,
-    )
+    extent = (0, seconds, 0, values.shape[1])
+    axis.imshow(values.T, aspect="auto", origin="lower", interpolation="nearest", extent=extent, vmin=low, vmax=high)
 
 
 BAND = 0.2
@@ -251,8 +244,8 @@ class Listener:
                 heard = [read(mel, speaker) for mel, speaker in zip(mels, own, strict=True)]
                 rates[name] = phone_error_rate(zip(said, heard, strict=True))
             rates["speaker_kept"] = self._recognised(generated.mels, own)
-            if len(self.references) > 1:
-                others = [self._other(speaker) for speaker in own]
+            if len(known := sorted(self.references)) > 1:
+                others = [known[(known.index(speaker) + 1) % len(known)] for speaker in own]
                 swapped = self.generator(clips.encoded, self._references(others))
                 rates["speaker_swapped"] = self._recognised(swapped.mels, others)
         lengths = [len(mel) / len(true) for mel, true in zip(generated.mels, clips.mels, strict=True)]
@@ -273,17 +266,12 @@ class Listener:
     def _references(self, speakers: Sequence[int]) -> Floats:
         return np.stack([self.references[speaker] for speaker in speakers])
 
-    def _other(self, speaker: int) -> int:
-        known = sorted(self.references)
-        return known[(known.index(speaker) + 1) % len(known)]
-
     def _recognised(self, mels: Sequence[Floats], speakers: Sequence[int]) -> float:
         assert self.templates is not None
         found = [self.templates.speaker(mel) == speaker for mel, speaker in zip(mels, speakers, strict=True)]
         return float(np.mean(found))
 
     def _wrong_over_right(self, clips: Clips) -> float:
-        """Return the mel loss with the text of the clip after each over that with its own."""
         others = (*clips.encoded[1:], clips.encoded[0])
         wrong, right = (float(self._forward(self._batch(clips, texts))) for texts in (others, clips.encoded))
         return wrong / right
@@ -330,22 +318,12 @@ def diagonality(attention: Sequence[Floats]) -> float:
 
 def examples(spoken: Mapping[str, Spoken], recipe: Recipe) -> list[Example]:
     """Return the first clips of each side, named after both."""
-    return [example for side, one in spoken.items() for example in _of_side(side, one, recipe)]
-
-
-def _of_side(side: str, spoken: Spoken, recipe: Recipe) -> list[Example]:
-    clips, made, frame_s = spoken.clips, spoken.generated, recipe.features.hop_samples / recipe.features.sample_rate_hz
-    return [
-        Example(
-            f"{side}-{clips.ids[row]}",
-            spoken.sounds[row],
-            picture(
-                clips.texts[row],
-                clips.mels[row],
-                made.mels[row],
-                made.attention[row] if made.attention else None,
-                frame_s,
-            ),
-        )
-        for row in range(min(SHOWN, len(clips.ids)))
-    ]
+    frame_s = recipe.features.hop_samples / recipe.features.sample_rate_hz
+    shown = []
+    for side, one in spoken.items():
+        clips, made = one.clips, one.generated
+        for row in range(min(SHOWN, len(clips.ids))):
+            attention = made.attention[row] if made.attention else None
+            drawn = picture(clips.texts[row], clips.mels[row], made.mels[row], attention, frame_s)
+            shown.append(Example(f"{side}-{clips.ids[row]}", one.sounds[row], drawn))
+    return shown

@@ -22,6 +22,7 @@ from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import BatchSettings, ModelSettings
 
 Ints = npt.NDArray[np.int32]
+_COLUMNS: Final = ("clips", "references", "reference_starts")  # of a batch, with a row for each clip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,17 +46,9 @@ class Batch:
         """Whether both are the same rows in the same order, padded to the same sizes."""
         if not isinstance(other, Batch):
             return NotImplemented
-        return self._sizes() == other._sizes() and all(
-            np.array_equal(ours, theirs) for ours, theirs in zip(self._rows(), other._rows(), strict=True)
-        )
+        return all(np.array_equal(getattr(self, column), getattr(other, column)) for column in self.__slots__)
 
     __hash__ = None  # type: ignore[assignment]  # the arrays that it is equal by can be changed
-
-    def _sizes(self) -> tuple[int, int, int]:
-        return self.frames, self.characters, self.reference_frames
-
-    def _rows(self) -> tuple[Ints, Ints, Ints]:
-        return self.clips, self.references, self.reference_starts
 
 
 def plan(
@@ -144,12 +137,7 @@ def split(batch: Batch, parts: int) -> list[Batch]:
             f"a batch of {len(batch.clips)} clips cannot be split into {parts} equal parts; plan it with parts={parts}"
         )
     return [
-        replace(
-            batch,
-            clips=batch.clips[begin : begin + rows],
-            references=batch.references[begin : begin + rows],
-            reference_starts=batch.reference_starts[begin : begin + rows],
-        )
+        replace(batch, **{name: getattr(batch, name)[begin : begin + rows] for name in _COLUMNS})
         for begin in range(0, len(batch.clips), rows)
     ]
 
@@ -276,12 +264,8 @@ def held_out_batches(
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    clips, references, starts = (
-        np.concatenate([getattr(batch, column) for batch in batches])
-        for column in ("clips", "references", "reference_starts")
-    )
-    first = batches[0]
-    return Batch(clips, references, starts, first.frames, first.characters, first.reference_frames)
+    rows: dict[str, Any] = {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
+    return replace(batches[0], **rows)
 
 
 _ENCODED: Final[WeakKeyDictionary[SpeechData, Texts]] = WeakKeyDictionary()
@@ -356,7 +340,7 @@ def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSetting
         raise InvalidInputError("no batch was planned; plan some, of more clips or smaller batches")
     clips, references, reference_starts = (
         np.concatenate([getattr(batch, column) for batch in batches]).astype(np.int32, copy=False)
-        for column in ("clips", "references", "reference_starts")
+        for column in _COLUMNS
     )
     sizes = np.fromiter((len(batch.clips) for batch in batches), np.int64, len(batches))
     frames, characters, reference_frames = (

@@ -103,16 +103,12 @@ def read_npy(path: Path, n_mels: int) -> Floats:
     return np.frombuffer(content, "<f4", offset=offset).reshape(frames, n_mels)
 
 
-def npy_frames(path: Path, n_mels: int) -> int:
-    """Return the number of rows of a file whose header and size :func:`read_npy` would accept, without the rows.
+def npy_rows(path: Path, n_mels: int) -> tuple[int, int]:
+    """Return the number of rows of a file, and where they begin in bytes, from its header and its size alone.
 
     Raises:
         CacheFileError: as :func:`read_npy`.
     """
-    return _rows_and_offset(path, n_mels)[0]
-
-
-def _rows_and_offset(path: Path, n_mels: int) -> tuple[int, int]:
     try:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_FIRST_READ_BYTES)
@@ -200,7 +196,7 @@ def check_packed(path: Path, rows: int, n_mels: int) -> int:
     Raises:
         CacheFileError: the file is missing, of another type, order or shape, or shorter or longer than it should be.
     """
-    found, offset = _rows_and_offset(path, n_mels)
+    found, offset = npy_rows(path, n_mels)
     if found != rows:
         raise CacheFileError(path, f"has {found} rows, and the index of its cache means {rows}")
     return offset

@@ -36,7 +36,7 @@ from xttsbench.xtts.data.cache_files import (
     check_packed,
     how_it_differs,
     npy_bytes,
-    npy_frames,
+    npy_rows,
     open_packed,
     packed_in_order,
     read_index,
@@ -220,7 +220,7 @@ class Survey:
             return Fault(clip, "stale-cache", f"has {expected} frames, and {known['frames']} in the cache")
         path = self._npy / f"{self._data.id(clip)}.npy"
         try:
-            frames = npy_frames(path, self._features.n_mels)
+            frames = npy_rows(path, self._features.n_mels)[0]
         except CacheFileError as error:
             return Fault(clip, "corrupt-cache", f"cannot be read from the cache: npy/{path.name} {error.reason}")
         if frames != expected:

@@ -36,7 +36,7 @@ from xttsbench.xtts.data.cache_files import (
     Index,
     index_of,
     merged,
-    npy_frames,
+    npy_rows,
     packed_in_order,
     read_index,
     read_npy,
@@ -269,7 +269,7 @@ class _Maker:
                 continue
             path = self.directory / NPY / f"{clip_id}.npy"
             try:
-                whole = npy_frames(path, self.features.n_mels) == known.entries["frames"][row]
+                whole = npy_rows(path, self.features.n_mels)[0] == known.entries["frames"][row]
                 whole = whole and known.entries["wav_bytes"][row] != UNFINISHED
             except CacheFileError:
                 whole = False

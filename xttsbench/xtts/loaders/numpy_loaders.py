@@ -206,18 +206,11 @@ def _aligned(elements: int) -> npt.NDArray[np.float32]:
     return raw[start : start + 4 * elements].view(np.float32)
 
 
-def by_clip(read: Callable[[int, int, Floats], None]) -> Fill:
-    """Return what fills a batch clip by clip: ``read(clip, first, array)`` fills ``[k, n_mels]`` with ``k`` frames."""
+def by_clip(read: Callable[[int, int, Floats], None], planned: Planned, *, keep: bool) -> Fill:
+    """Return what fills a batch clip by clip: ``read(clip, first, array)`` fills ``[k, n_mels]`` with ``k`` frames.
 
-    def fill(array: Floats, clips: Ints, firsts: Ints, counts: Ints) -> None:
-        for rows, clip, first, count in zip(array, clips.tolist(), firsts.tolist(), counts.tolist(), strict=True):
-            read(clip, first, rows[:count])
-
-    return fill
-
-
-def kept(read: Callable[[int, int, Floats], None], planned: Planned) -> Callable[[int, int, Floats], None]:
-    """Return ``read`` with a memory: a clip's features are read whole when they are first asked for, and kept."""
+    With ``keep`` a clip's features are read whole when they are first asked for, and kept in memory.
+    """
     mels: dict[int, Floats] = {}
 
     def from_memory(clip: int, first: int, out: Floats) -> None:
@@ -228,7 +221,13 @@ def kept(read: Callable[[int, int, Floats], None], planned: Planned) -> Callable
             mels[clip] = mel
         out[:] = mel[first : first + len(out)]
 
-    return from_memory
+    into = from_memory if keep else read
+
+    def fill(array: Floats, clips: Ints, firsts: Ints, counts: Ints) -> None:
+        for rows, clip, first, count in zip(array, clips.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+            into(clip, first, rows[:count])
+
+    return fill
 
 
 class Arrays(NamedTuple):
@@ -312,7 +311,7 @@ def numpy_wav(
             raise WavError(path, f"has {len(samples)} samples, and had {data.samples[clip]}", "start the run again")
         out[:] = log_mel_frames(samples, features, start, len(out))
 
-    return by_clip(kept(read, planned) if keep else read)
+    return by_clip(read, planned, keep=keep)
 
 
 def numpy_cache(
@@ -340,7 +339,7 @@ def numpy_cache(
             )
         out[:] = mel[start : start + len(out)]
 
-    return by_clip(kept(read, planned) if keep else read)
+    return by_clip(read, planned, keep=keep)
 
 
 def packed(planned: Planned, data: SpeechData, cache: FeatureCache, features: FeatureSettings) -> Fill:

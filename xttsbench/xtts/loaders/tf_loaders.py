@@ -9,7 +9,6 @@ bands of a loud tone, and the filter bank is the one that NumPy uses too, for Te
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import tensorflow as tf
 from xttsbench.xtts.data.batches import Planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.features import FeatureSettings, mel_filters
+from xttsbench.xtts.features import FeatureSettings, mel_filters, window
 
 Content = Callable[..., tf.Tensor]
 """Returns a scalar string that belongs to a clip, from its number (int32) and whatever else is needed to make it."""
@@ -300,23 +299,21 @@ def tf_wav(
     directory = f"{data.directory}/wavs/"
     samples = tf.constant(data.samples)
 
-    def computed(
-        clip: tf.Tensor, path: tf.Tensor, expected: tf.Tensor, start: tf.Tensor, count: tf.Tensor
-    ) -> tf.Tensor:
+    def computed(path: tf.Tensor, expected: tf.Tensor, start: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         return log_mel_frames(_decoded(path, expected, features.sample_rate_hz), start, count, features)
 
     def whole(clip: tf.Tensor, path: tf.Tensor, expected: tf.Tensor) -> tf.Tensor:
         frames = tf.cast(expected // features.hop_samples, tf.int32)
-        return tf.io.serialize_tensor(computed(clip, path, expected, tf.zeros_like(frames), frames))
+        return tf.io.serialize_tensor(computed(path, expected, tf.zeros_like(frames), frames))
 
-    whole_kept = kept(whole) if keep else whole
+    content = kept(whole) if keep else None
 
-    def from_memory(
+    def frames_of(
         clip: tf.Tensor, path: tf.Tensor, expected: tf.Tensor, start: tf.Tensor, count: tf.Tensor
     ) -> tf.Tensor:
-        return tf.io.parse_tensor(whole_kept(clip, path, expected), tf.float32)[start : start + count]
-
-    frames_of = from_memory if keep else computed
+        if content is None:
+            return computed(path, expected, start, count)
+        return tf.io.parse_tensor(content(clip, path, expected), tf.float32)[start : start + count]
 
     def features_of(
         ids: tf.Tensor, clips: tf.Tensor, starts: tf.Tensor, counts: tf.Tensor, padded: tf.Tensor
@@ -357,12 +354,7 @@ def log_mel_frames(samples: tf.Tensor, start: tf.Tensor, count: tf.Tensor, setti
     pad = (settings.n_fft - settings.hop_samples) // 2
     reflected = tf.pad(samples, [[pad, pad]], "REFLECT")
     segment = tf.slice(reflected, [start * settings.hop_samples], [(count - 1) * settings.hop_samples + settings.n_fft])
-    # Not tf.signal.hann_window: of an odd size it is symmetric, periodic or not.
-    phase = 2 * math.pi * tf.range(settings.window_samples, dtype=tf.float64) / settings.window_samples
-    before = (settings.n_fft - settings.window_samples) // 2
-    after = settings.n_fft - settings.window_samples - before
-    window = tf.pad(0.5 - 0.5 * tf.cos(phase), [[before, after]])
-    windows = tf.signal.frame(tf.cast(segment, tf.float64), settings.n_fft, settings.hop_samples) * window
+    windows = tf.signal.frame(tf.cast(segment, tf.float64), settings.n_fft, settings.hop_samples) * window(settings)
     # Rounded to complex64 only now: relative to each bin, which does no harm, and halves what follows.
     magnitudes = tf.abs(tf.cast(tf.signal.rfft(windows), tf.complex64))
     mel = tf.matmul(magnitudes, mel_filters(settings), transpose_b=True)

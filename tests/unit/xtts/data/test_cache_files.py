@@ -19,8 +19,8 @@ from xttsbench.xtts.data.cache_files import (
     CacheFileError,
     check_packed,
     npy_bytes,
-    npy_frames,
     npy_header,
+    npy_rows,
     open_packed,
     read_npy,
     write_npy,
@@ -60,7 +60,7 @@ def test_what_is_written_is_what_numpy_and_we_read(path: Path, frames: int) -> N
     write_npy(path, MEL[:frames])
     np.testing.assert_array_equal(np.load(path, allow_pickle=False), MEL[:frames], strict=True)
     np.testing.assert_array_equal(read_npy(path, N_MELS), MEL[:frames], strict=True)
-    assert npy_frames(path, N_MELS) == frames
+    assert npy_rows(path, N_MELS)[0] == frames
     assert path.stat().st_size == npy_bytes(np.array([frames]), N_MELS)[0]
     assert path.read_bytes() == saved(MEL[:frames])
 
@@ -79,7 +79,7 @@ def test_other_headers_that_numpy_may_write_are_read(path: Path, version: tuple[
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + MEL.tobytes())
     np.testing.assert_array_equal(np.load(path), MEL)
     np.testing.assert_array_equal(read_npy(path, N_MELS), MEL)
-    assert npy_frames(path, N_MELS) == 13
+    assert npy_rows(path, N_MELS)[0] == 13
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_other_headers_that_numpy_may_write_are_read(path: Path, version: tuple[
 )
 def test_what_is_no_such_array_is_refused_by_name(path: Path, content: bytes, why: str) -> None:
     path.write_bytes(content)
-    for read in (read_npy, npy_frames):
+    for read in (read_npy, npy_rows):
         with pytest.raises(CacheFileError, match=why) as caught:
             read(path, N_MELS)
         assert str(path) in str(caught.value)
@@ -117,7 +117,7 @@ def test_a_pickle_is_never_loaded(path: Path, tmp_path: Path) -> None:
             return os.mkdir, (str(tmp_path / "executed"),)
 
     np.save(path, np.array([[Payload()]], dtype=object), allow_pickle=True)
-    for read in (read_npy, npy_frames):
+    for read in (read_npy, npy_rows):
         with pytest.raises(CacheFileError, match=r"holds \|O"):
             read(path, N_MELS)
     assert not (tmp_path / "executed").exists()
