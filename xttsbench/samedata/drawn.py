@@ -109,11 +109,11 @@ def drawn_alike(originals: Sequence[Run], fixed: Run, column: int, *, tests: int
         return _categories(originals, fixed, column, tests)
     whole = [sample(run, table) for table, run in zip(before, originals, strict=True) if table is not None]
     now = sample(fixed, after)
-    if len(originals) > 1 and _judged(whole[:1], whole[-1], tests).alike is False:
+    if len(originals) == 1:
+        return _judged(whole, now, tests)
+    if _judged(whole[:1], whole[-1], tests).alike is False:
         return Drawn(None, "its values differ from run to run of the original by more than independent draws do")
-    if len(originals) > 1:
-        return _in_place(originals, fixed, whole, now, tests)
-    return _judged([_together(whole)], now, tests)
+    return _in_place(originals, fixed, whole, now, tests)
 
 
 def _in_place(originals: Sequence[Run], fixed: Run, whole: Sequence[Sample], now: Sample, tests: int) -> Drawn:
@@ -141,9 +141,14 @@ def _judged(before: Sequence[Sample], now: Sample, tests: int) -> Drawn:
         alike = alike and (min(ours, theirs) < LEAST_ROWS or _smirnov(first, second, ours, theirs) >= level)
     if not alike:
         return Drawn(False, "its values are drawn from another distribution")
+    return _seen(least, len(now.values))
+
+
+def _seen(least: float, rows: int) -> Drawn:
+    """What looks alike, where enough independent draws were compared; all rows where nothing varies."""
     if least < LEAST_ROWS:
         return Drawn(None, f"only about {least:.0f} independent draws were seen, at least {LEAST_ROWS} are needed")
-    return Drawn(True, rows=len(now.values) if least == float("inf") else int(least))
+    return Drawn(True, rows=rows if least == float("inf") else int(least))
 
 
 def _looks(first: Floats, second: Floats) -> Iterator[tuple[Floats, Floats]]:
@@ -171,10 +176,7 @@ def _smirnov(first: Floats, second: Floats, count: float, other_count: float) ->
 def _shared_draws(before: Sample, after: Sample) -> int | None:
     """The lag at which neighbours of the fixed run are correlated, and those of the original are not."""
     lags = range(1, min(_LAGS, len(after.values) // 4, len(before.values) // 4) + 1)
-    for lag in lags:
-        if _lag_z(after, lag) > _SURE_Z and _lag_z(before, lag) < _SURE_Z / 2:
-            return lag
-    return None
+    return next((lag for lag in lags if _lag_z(after, lag) > _SURE_Z and _lag_z(before, lag) < _SURE_Z / 2), None)
 
 
 def _lag_z(drawn: Sample, lag: int) -> float:
@@ -205,9 +207,7 @@ def _categories(originals: Sequence[Run], fixed: Run, column: int, tests: int) -
         least = min(least, ours, theirs)
         if min(ours, theirs) >= LEAST_ROWS and _smirnov(a, b, ours, theirs) < level:
             return Drawn(False, "its values come in other shares than before", int(theirs))
-    if least < LEAST_ROWS:
-        return Drawn(None, f"only about {least:.0f} independent draws were seen, at least {LEAST_ROWS} are needed")
-    return Drawn(True, rows=int(least))
+    return _seen(least, now.size)
 
 
 def _together(samples: Sequence[Sample]) -> Sample:

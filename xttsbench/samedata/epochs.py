@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from operator import eq
 from typing import Final
 
 import numpy as np
@@ -62,9 +64,9 @@ def same_bags(first: Run, second: Run, columns: Sequence[int]) -> Bags:
             if halves.same is not True:
                 return halves
             compared = True
-    return (
-        Bags(True) if compared else Bags(None, "no whole epoch was seen, so that a missing sample would not have shown")
-    )
+    if not compared:
+        return Bags(None, "no whole epoch was seen, so that a missing sample would not have shown")
+    return Bags(True)
 
 
 def round_length(runs: Sequence[Run], columns: Sequence[int]) -> int | None:
@@ -112,24 +114,16 @@ def _counted(epoch: int, before: Bag, after: Bag) -> str:
     """How the samples of an epoch differ, in words."""
     missing, new = before - after, after - before
     strange = sum(count for key, count in new.items() if key not in before)
-    again = new.total() - strange
     lost = sum(count for key, count in missing.items() if key not in after)
-    seldom = missing.total() - lost
-    words = [
-        f"{count} {what}"
-        for count, what in (
-            (lost, "missing"),
-            (seldom, "less often there than before"),
-            (strange, "new"),
-            (again, "more often there than before"),
-        )
-        if count
-    ]
-    return f"epoch {epoch} had {before.total()} {_samples(before.total())} and has {after.total()}; {', '.join(words)}"
-
-
-def _samples(count: int) -> str:
-    return "sample" if count == 1 else "samples"
+    counts = {
+        "missing": lost,
+        "less often there than before": missing.total() - lost,
+        "new": strange,
+        "more often there than before": new.total() - strange,
+    }
+    words = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    had = before.total()
+    return f"epoch {epoch} had {had} {'sample' if had == 1 else 'samples'} and has {after.total()}; {words}"
 
 
 def _halves(ours: list[Key], theirs: list[Key], epoch: int) -> Bags:
@@ -143,11 +137,8 @@ def _halves(ours: list[Key], theirs: list[Key], epoch: int) -> Bags:
     if max(strangers, lost) >= _STRANGE * half:
         return Bags(False, f"{strangers} of the first {half} samples of epoch {epoch} are not among the original's")
     if strangers or lost:
-        return Bags(
-            None,
-            f"epoch {epoch} was cut off, and {strangers} of the first {half} samples are not among the original's, "
-            f"{lost} of the original's not among them",
-        )
+        doubt = f"{strangers} of the first {half} samples are not among the original's, {lost} of the original's"
+        return Bags(None, f"epoch {epoch} was cut off, and {doubt} not among them")
     return Bags(True)
 
 
@@ -193,14 +184,13 @@ def order_frozen(
 
 def _batches_frozen(originals: Sequence[Run], fixed: Run, columns: Sequence[int]) -> tuple[bool, str]:
     """Whether batches hold the same samples in each epoch, where they did not, or the other way round."""
-    found = [_repeated_batches(run, columns) for run in _as_long((*originals, fixed))]
-    shares = [share for share in found if share is not None]
-    if len(shares) < len(found):
+    *before, after = [_repeated_batches(run, columns) for run in _as_long((*originals, fixed))]
+    known = [share for share in before if share is not None]
+    if after is None or len(known) < len(before):
         return False, ""
-    *before, after = shares
-    if max(before) <= _FEW_REPEATED and after >= _REPEATED_BATCHES:
+    if max(known) <= _FEW_REPEATED and after >= _REPEATED_BATCHES:
         return True, "the batches of the fixed one hold the same samples in each epoch, those of the original do not"
-    if min(before) >= 1 - _FEW_REPEATED and after <= _REPEATED_BATCHES:
+    if min(known) >= 1 - _FEW_REPEATED and after <= _REPEATED_BATCHES:
         return True, "the batches of the original hold the same samples in each epoch, those of the fixed one do not"
     return False, ""
 
@@ -246,10 +236,8 @@ def values_frozen(originals: Sequence[Run], fixed: Run, column: int) -> tuple[bo
         gap = after[0] / after[1] - pooled[0] / pooled[1]
         spread = max(shares) - min(shares)
         if abs(gap) > max(_MATTERS, 3 * spread) and _shares_differ(pooled, after):
-            return (
-                True,
-                f"{what}: {pooled[0] / pooled[1]:.0%} of the original's, {after[0] / after[1]:.0%} of the fixed one's",
-            )
+            ours, theirs = pooled[0] / pooled[1], after[0] / after[1]
+            return True, f"{what}: {ours:.0%} of the original's, {theirs:.0%} of the fixed one's"
     return False, ""
 
 
@@ -266,13 +254,10 @@ def repeated(run: Run, column: int) -> Share | None:
 
 def _repeated_in_place(run: Run, column: int) -> Share | None:
     """The same of rows whose value an earlier epoch had at the same place."""
-    every = _codes(run, column)
-    shares: list[Share] = []
-    for number, codes in enumerate(every[1:], start=1):
-        for before in every[:number]:
-            if rows := min(len(before), len(codes)):
-                shares.append((sum(a == b for a, b in zip(before, codes, strict=False)), rows))
-    return _largest(shares)
+    pairs = combinations(_codes(run, column), 2)
+    return _largest(
+        [(sum(map(eq, before, codes)), rows) for before, codes in pairs if (rows := min(len(before), len(codes)))]
+    )
 
 
 def _codes(run: Run, column: int) -> list[list[int]]:
@@ -287,8 +272,8 @@ def _twice(run: Run, column: int) -> Share | None:
     """Rows of the first epoch whose value was there before, in the same epoch."""
     if not run.passes or not run.passes[0].rows:
         return None
-    part = run.passes[0]
-    return part.rows - len(set(run.codes[part.start : part.stop, column].tolist())), part.rows
+    codes = _codes(run, column)[0]
+    return len(codes) - len(set(codes)), len(codes)
 
 
 def _as_long(runs: Sequence[Run]) -> list[Run]:

@@ -10,6 +10,7 @@ often as before. An order that TensorFlow does not promise may change. Where too
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -110,15 +111,11 @@ def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_or
         how: How = "other batches" if apart.same else "unknown" if apart.same is None else "different"
         return judgement(apart.same, how, apart.sentence, apart.samples, 1)
     if len({run.source_limit for run in (*originals, fixed)}) > 1:
-        return judgement(
-            None, "unknown", "the sources of the runs were cut to different lengths: they cannot be compared"
-        )
+        why = "the sources of the runs were cut to different lengths: they cannot be compared"
+        return judgement(None, "unknown", why)
     if len({run.last_batch_kept for run in (*originals, fixed)}) > 1:
-        return judgement(
-            None,
-            "unknown",
-            "only one of the two drops a last, smaller batch behind its shuffle: they cannot be compared",
-        )
+        why = "only one of the two drops a last, smaller batch behind its shuffle: they cannot be compared"
+        return judgement(None, "unknown", why)
     try:
         case = _case(originals, fixed, allow_other_order=allow_other_order)
     except ValueError as error:
@@ -133,15 +130,14 @@ def _case(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
     lost = lost_components((*originals, fixed))
     paths = next((run.components for run in (*originals, fixed) if run.components), ())
     width = after.codes.shape[1]
-    names = tuple(
-        (paths[column] if column < len(paths) else "") or f"component {column + 1}" for column in range(width)
-    )
+    named = len(paths)
+    paths += ("",) * (width - len(paths))
     promised = all(run.ordered for run in originals)
     return Case(
         originals=tuple(before),
         fixed=after,
-        columns=tuple(c for c in range(width) if not (c < len(paths) and (paths[c] or "element") in lost)),
-        names=names,
+        columns=tuple(c for c in range(width) if c >= named or (paths[c] or "element") not in lost),
+        names=tuple(path or f"component {number}" for number, path in enumerate(paths[:width], start=1)),
         free=not promised or (allow_other_order and not fixed.ordered),
         gives_up=promised and not fixed.ordered,
         shuffles=any(run.random_ops for run in originals),
@@ -195,11 +191,9 @@ def _same(case: Case, *, rounded: bool, varies: bool) -> Semantics:
             "the original varies at random, and only one epoch was seen, so that frozen values would not have shown"
         )
     what = f"{many(compared.elements, 'element')} of {many(compared.epochs, 'epoch')} are the same"
-    if rounded:
-        return judgement(
-            True, "rounding", f"{what}, but for the rounding of floats", compared.elements, compared.epochs
-        )
-    return judgement(True, "identical", f"{what}, bit for bit", compared.elements, compared.epochs)
+    how: How = "rounding" if rounded else "identical"
+    what += ", but for the rounding of floats" if rounded else ", bit for bit"
+    return judgement(True, how, what, compared.elements, compared.epochs)
 
 
 def _against_one(case: Case, fixed: Run) -> Semantics:
@@ -283,11 +277,11 @@ def compare_timed(originals: Timings, fixed: Timings, *, bits: bool) -> Timed:
     """
     of = sum(run.seen for runs in fixed.values() for run in runs)
     twice = False
-    known: dict[Any, Digests] = {}
+    known: dict[Any, Digests] = defaultdict(dict)
     for block, runs in originals.items():
+        before = known[block]
         for run in runs:
             own = _digests(run, bits=bits)
-            before = known.setdefault(block, Digests())
             both = own.keys() & before.keys()
             twice = twice or bool(both)
             if any(own[place] != before[place] for place in both):
@@ -295,7 +289,7 @@ def compare_timed(originals: Timings, fixed: Timings, *, bits: bool) -> Timed:
             before.update(own)
     compared = 0
     for block, runs in fixed.items():
-        before = known.get(block, {})
+        before = known[block]
         for run in runs:
             own = _digests(run, bits=bits)
             shared = sorted(own.keys() & before.keys())
@@ -306,9 +300,7 @@ def compare_timed(originals: Timings, fixed: Timings, *, bits: bool) -> Timed:
                     what = "other values" if formed else "another dtype or shape"
                     where = f"batch {batch + 1:,} of epoch {epoch + 1}, as it was timed, has {what} than the original's"
                     return Timed(False if twice else None, compared, of, where)
-    if not compared:
-        return Timed(None, 0, of, "there are none of both")
-    return Timed(True, compared, of)
+    return Timed(True, compared, of) if compared else Timed(None, 0, of, "there are none of both")
 
 
 def _digests(run: Contents, *, bits: bool) -> Digests:

@@ -7,7 +7,7 @@ rows that are equal but for that are given the code of the reference, so that al
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
 
-from xttsbench.records.pipeline import Elements, Epoch
+from xttsbench.records.pipeline import Elements
 
 Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -96,25 +96,18 @@ def sorted_by(run: Run, columns: Sequence[int]) -> Run:
     places = [
         part.start + np.lexsort(run.codes[part.start : part.stop][:, list(columns)].T[::-1]) for part in run.passes
     ]
-    order = np.concatenate([np.zeros(0), *places]).astype(np.int64)
-    return replace(
-        run,
-        codes=run.codes[order],
-        sketches=tuple(None if table is None else table[order] for table in run.sketches),
-        elements=run.elements[order],
-    )
+    return _rows(run, np.concatenate([np.zeros(0), *places]).astype(np.int64))
 
 
 def first_pass(run: Run) -> Run:
     """The first epoch of a run by itself."""
     stop = run.passes[0].stop if run.passes else 0
-    return replace(
-        run,
-        codes=run.codes[:stop],
-        sketches=tuple(None if table is None else table[:stop] for table in run.sketches),
-        elements=run.elements[:stop],
-        passes=run.passes[:1],
-    )
+    return replace(_rows(run, slice(stop)), passes=run.passes[:1])
+
+
+def _rows(run: Run, rows: slice | Codes) -> Run:
+    sketches = tuple(None if table is None else table[rows] for table in run.sketches)
+    return replace(run, codes=run.codes[rows], sketches=sketches, elements=run.elements[rows])
 
 
 def _run(run: Elements, width: int, numbers: dict[str, int]) -> Run:
@@ -130,17 +123,16 @@ def _run(run: Elements, width: int, numbers: dict[str, int]) -> Run:
         sketches=tuple(_array(column) for column in given),
         dtypes=tuple(_dtype(run, column) for column in range(width)),
         elements=np.repeat(np.arange(len(sizes)), sizes).astype(np.int64),
-        passes=tuple(_pass(epoch, *limits) for epoch, limits in zip(run.epochs, pairwise(ends), strict=True)),
-    )
-
-
-def _pass(epoch: Epoch, start: int, stop: int) -> Pass:
-    return Pass(
-        start,
-        stop,
-        tuple(len(element.rows) for element in epoch.elements),
-        tuple(element.shapes for element in epoch.elements),
-        epoch.ended,
+        passes=tuple(
+            Pass(
+                start,
+                stop,
+                tuple(len(element.rows) for element in epoch.elements),
+                tuple(element.shapes for element in epoch.elements),
+                epoch.ended,
+            )
+            for epoch, (start, stop) in zip(run.epochs, pairwise(ends), strict=True)
+        ),
     )
 
 
@@ -150,11 +142,9 @@ def _array(sketches: list[tuple[float, ...]]) -> Floats | None:
 
 
 def _dtype(run: Elements, column: int) -> str | None:
-    for epoch in run.epochs:
-        for element in epoch.elements:
-            found = _FLOATING.match(element.shapes[column]) if column < len(element.shapes) else None
-            return found[0] if found else None
-    return None
+    shapes = next((element.shapes for epoch in run.epochs for element in epoch.elements), ())
+    found = _FLOATING.match(shapes[column]) if column < len(shapes) else None
+    return found[0] if found else None
 
 
 Kind = Literal["value", "size", "shape", "missing", "extra"]
@@ -204,13 +194,13 @@ def _difference(
     first: Run, second: Run, ours: Pass, theirs: Pass, epoch: int, columns: Sequence[int]
 ) -> Difference | None:
     together = min(len(ours.sizes), len(theirs.sizes))
-    odd = [
-        (element, "size" if ours.sizes[element] != theirs.sizes[element] else "shape")
+    odd = (
+        element
         for element in range(together)
         if ours.sizes[element] != theirs.sizes[element]
         or any(ours.shapes[element][column] != theirs.shapes[element][column] for column in columns)
-    ]
-    whole = odd[0][0] if odd else together
+    )
+    whole = next(odd, together)
     rows = sum(ours.sizes[:whole])
     a = first.codes[ours.start : ours.start + rows][:, list(columns)]
     b = second.codes[theirs.start : theirs.start + rows][:, list(columns)]
@@ -219,8 +209,8 @@ def _difference(
         row, column = (int(number) for number in places[0])
         element, inside = ours.place(row)
         return Difference("value", epoch, element, inside, columns[column])
-    if odd:
-        return Difference("size" if odd[0][1] == "size" else "shape", epoch, whole)
+    if whole < together:
+        return Difference("size" if ours.sizes[whole] != theirs.sizes[whole] else "shape", epoch, whole)
     if theirs.ended and len(ours.sizes) > len(theirs.sizes):
         return Difference("missing", epoch, together)
     if ours.ended and len(theirs.sizes) > len(ours.sizes):
@@ -266,10 +256,7 @@ def rounded_in_place(reference: Run, other: Run) -> Rounded:
     """
     codes, touched = other.codes.copy(), np.zeros(other.codes.shape, dtype=bool)
     ours, theirs = aligned(reference, other)
-    for column, tolerance in _columns(reference, other):
-        before, after = reference.sketches[column], other.sketches[column]
-        if before is None or after is None:
-            continue
+    for column, tolerance, before, after in _columns(reference, other):
         differ = reference.codes[ours, column] != other.codes[theirs, column]
         new = differ & ~np.isin(other.codes[theirs, column], reference.codes[:, column])
         a, b = ours[new], theirs[new]
@@ -282,12 +269,12 @@ def rounded_in_place(reference: Run, other: Run) -> Rounded:
 def rounded_anywhere(references: Sequence[Run], other: Run) -> Rounded:
     """``other`` with the number of the nearest row of any reference, where that is equal but for rounding."""
     codes, touched = other.codes.copy(), np.zeros(other.codes.shape, dtype=bool)
-    for column, tolerance in _columns(references[0], other):
+    for column, tolerance, _, after in _columns(references[0], other):
         known = np.concatenate([run.codes[:, column] for run in references])
         tables = [run.sketches[column] for run in references if run.codes.shape[0]]
-        after, present = other.sketches[column], [table for table in tables if table is not None]
+        present = [table for table in tables if table is not None]
         new = np.flatnonzero(~np.isin(other.codes[:, column], known))
-        if after is None or not new.size or len(present) != len(tables) or not present:
+        if not new.size or len(present) != len(tables) or not present:
             continue
         before = np.concatenate(present)
         _, nearest = KDTree(before).query(after[new])
@@ -297,16 +284,14 @@ def rounded_anywhere(references: Sequence[Run], other: Run) -> Rounded:
     return Rounded(replace(other, codes=codes), touched)
 
 
-def _columns(reference: Run, other: Run) -> list[tuple[int, float]]:
-    """Components that may be rounded, with their tolerance: same floating dtype, sketches of one length."""
-    found = []
+def _columns(reference: Run, other: Run) -> Iterator[tuple[int, float, Floats, Floats]]:
+    """Components that may be rounded, with tolerance and sketches: same floating dtype, sketches of one length."""
     for column, dtype in enumerate(other.dtypes):
         before, after = reference.sketches[column], other.sketches[column]
         if dtype is None or reference.dtypes[column] != dtype or before is None or after is None:
             continue
         if before.shape[1] == after.shape[1]:
-            found.append((column, TOLERANCE[dtype]))
-    return found
+            yield column, TOLERANCE[dtype], before, after
 
 
 def _close(before: Floats, after: Floats, tolerance: float, whole: float) -> npt.NDArray[np.bool_]:

@@ -94,30 +94,25 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
         ten times the tolerance.
     """
     steps = len(original.losses)
+
+    def said(equivalent: bool | None, how: How, sentence: str) -> Semantics:
+        return Semantics(equivalent=equivalent, how=how, sentence=sentence, elements=steps)
+
     if not original.losses and not original.state:
-        return _judgement(
-            None, "unknown", "the step returns no loss and the target made no variable: nothing to compare", 0
-        )
-    if len(changed.losses) != steps or _shape(changed) != _shape(original):
-        return _judgement(False, "different", "the changed step returns other losses, or made other variables", steps)
+        return said(None, "unknown", "the step returns no loss and the target made no variable: nothing to compare")
+    if len(changed.losses) != steps or [*map(len, changed.state)] != [*map(len, original.state)]:
+        return said(False, "different", "the changed step returns other losses, or made other variables")
     noise = _furthest(original, again)
     if noise > 10 * STATE_TOLERANCE:
-        return _judgement(
-            None, "unknown", f"the original step differs from itself by {noise:.2g}, so nothing can be compared", steps
-        )
+        why = f"the original step differs from itself by {noise:.2g}, so nothing can be compared"
+        return said(None, "unknown", why)
     allowed = max(STATE_TOLERANCE, _NOISE * noise)
-    found = _furthest(original, changed)
-    what = _compared(steps, len(original.state))
+    found, what = _furthest(original, changed), _compared(steps, len(original.state))
     if found > allowed:
-        return _judgement(
-            False,
-            "different",
-            f"{what} are up to {found:.2g} apart relative to them, and {allowed:.2g} is allowed",
-            steps,
-        )
-    return _judgement(
-        True, "rounding" if found else "identical", f"{what} are the same within {max(found, 1e-9):.1g}", steps
-    )
+        apart = f"{what} are up to {found:.2g} apart relative to them, and {allowed:.2g} is allowed"
+        return said(False, "different", apart)
+    same = f"{what} are the same within {max(found, 1e-9):.1g}"
+    return said(True, "rounding" if found else "identical", same)
 
 
 def _compared(steps: int, variables: int) -> str:
@@ -184,8 +179,8 @@ def _of_arrays(ours: Array, theirs: Array, tolerance: float, ids: Array | None) 
     value, other = ours[place], theirs[place]
     # Eight digits: two float32 that differ are not written alike.
     values = f"{float(value):.8g} against {float(other):.8g}" if floating else f"{value!s} against {other!s}"
-    reason = f"; {many} of {ours.size} values are more than {tolerance:g} apart" if inexact else ""
-    reason = reason or (f"; {many} of {ours.size} values differ" if many > 1 else "")
+    how = f"are more than {tolerance:g} apart" if inexact else "differ"
+    reason = f"; {many} of {ours.size} values {how}" if inexact or many > 1 else ""
     return f"{_where(place, ids)}{values}{reason}"
 
 
@@ -195,21 +190,10 @@ def _where(place: tuple[Any, ...], ids: Array | None) -> str:
         return ""
     row = int(place[0])
     clip = f" (clip {ids[row]})" if ids is not None and row < len(ids) else ""
-    words = [f"row {row}{clip}"]
-    if len(place) == 2:
-        words.append(f"position {place[1]}")
-    elif len(place) > 2:
-        words.append(f"frame {place[1]}")
+    words = [f"row {row}{clip}", *(f"{'position' if len(place) == 2 else 'frame'} {number}" for number in place[1:2])]
+    if len(place) > 2:
         words.append(f"band {place[2]}" if len(place) == 3 else f"index {[int(number) for number in place[2:]]}")
     return ", ".join(words) + ": "
-
-
-def _judgement(equivalent: bool | None, how: How, sentence: str, steps: int) -> Semantics:
-    return Semantics(equivalent=equivalent, how=how, sentence=sentence, elements=steps)
-
-
-def _shape(elements: Elements) -> list[int]:
-    return [len(sketch) for sketch in elements.state]
 
 
 def _furthest(ours: Elements, theirs: Elements) -> float:

@@ -99,10 +99,7 @@ def lost_components(runs: Sequence[Elements]) -> dict[str, str]:
 def all_bags(runs: Sequence[Run], columns: Sequence[int]) -> Bags:
     """Whether all runs have the samples of the first."""
     found = [same_bags(runs[0], run, columns) for run in runs[1:]]
-    for answer in (False, None):
-        if worst := [bags for bags in found if bags.same is answer]:
-            return worst[0]
-    return Bags(True)
+    return min(found, key=lambda bags: (False, None, True).index(bags.same), default=Bags(True))
 
 
 def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rounded: bool) -> Semantics:
@@ -127,13 +124,8 @@ def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rou
         "given up as asked for" if case.gives_up else "which nobody was promised" if case.free else "shuffled as before"
     )
     close = ", but for the rounding of floats" if rounded else ""
-    return judgement(
-        True,
-        "other order",
-        f"the same {many(rows, 'sample')} over {many(epochs, 'epoch')} come in another order, {why}{close}",
-        elements_of(case.fixed),
-        epochs,
-    )
+    said = f"the same {many(rows, 'sample')} over {many(epochs, 'epoch')} come in another order, {why}{close}"
+    return judgement(True, "other order", said, elements_of(case.fixed), epochs)
 
 
 def order_problem(case: Case, runs: Sequence[Run], fixed: Run, columns: Sequence[int]) -> Semantics | None:
@@ -161,11 +153,9 @@ def order_problem(case: Case, runs: Sequence[Run], fixed: Run, columns: Sequence
 
 def _other_sizes(runs: Sequence[Run], fixed: Run) -> bool:
     """Whether whole epochs are cut into batches of other sizes, where the original always has the same."""
-    parts = list(zip(*(run.passes for run in (*runs, fixed)), strict=False))
-    whole = [part for part in parts if all(each.ended for each in part)]
-    for *ours, theirs in whole:
-        sizes = [Counter(part.sizes) for part in ours]
-        if all(each == sizes[0] for each in sizes) and Counter(theirs.sizes) != sizes[0]:
+    for parts in zip(*(run.passes for run in (*runs, fixed)), strict=False):
+        *ours, theirs = [Counter(part.sizes) for part in parts]
+        if all(part.ended for part in parts) and all(each == ours[0] for each in ours) and theirs != ours[0]:
             return True
     return False
 
@@ -247,9 +237,8 @@ def _frozen(case: Case, runs: Sequence[Run], fixed: Run, drawn: Sequence[int]) -
         if frozen:
             return case.different(f"what is drawn for {case.name(column)} is not drawn anew as before: {why}")
     if case.caches and len(fixed.passes) < 2:
-        return case.unknown(
-            "values vary at random, and only one epoch was seen, so that frozen ones would not have shown"
-        )
+        why = "values vary at random, and only one epoch was seen, so that frozen ones would not have shown"
+        return case.unknown(why)
     return None
 
 
@@ -270,11 +259,8 @@ def _alike(case: Case, runs: Sequence[Run], fixed: Run, drawn: Sequence[int], *,
         return case.unknown(f"it is unknown whether what is drawn is alike: {'; '.join(doubts)}")
     names = ", ".join(case.name(column) for column in drawn)
     rest = "" if all_drawn else ", and all else is the same"
-    return judgement(
-        True,
-        "distribution",
+    said = (
         f"what is drawn at random for {names} looks drawn from the same distribution (tests on "
-        f"{many(min(rows), 'independent draw')}, {LEAST_ROWS} at least){rest}",
-        elements_of(case.fixed),
-        len(case.fixed.passes),
+        f"{many(min(rows), 'independent draw')}, {LEAST_ROWS} at least){rest}"
     )
+    return judgement(True, "distribution", said, elements_of(case.fixed), len(case.fixed.passes))
