@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.live import LiveRequest
-    from xttsbench.workflows.watch.watch import Session
+    from xttsbench.workflows.watch import Session
 
 
 def described(target: object) -> str:
@@ -231,7 +231,7 @@ def watched(
     Returns:
         What iterates as the dataset does, as often as one likes; ``finish()`` ends the run before the process ends.
     """
-    from xttsbench.workflows.watch.watch import session
+    from xttsbench.workflows.watch import session
 
     return WatchedData(
         dataset, session("loop", out=out, tensorboard=tensorboard, shown=None if quiet else print_summary)

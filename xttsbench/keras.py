@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from xttsbench.api import print_summary
-from xttsbench.workflows.watch.watch import session
+from xttsbench.workflows.watch import session
 
 
 class Watch(keras.callbacks.Callback):

@@ -248,8 +248,8 @@ def watch(
     Example:  xttsbench watch train.py --fail-on "input>20%" -- --epochs 3
     """
     from xttsbench.workflows.outcome import DONE
-    from xttsbench.workflows.watch.watch import Request
-    from xttsbench.workflows.watch.watch import watch as run
+    from xttsbench.workflows.watch import Request
+    from xttsbench.workflows.watch import watch as run
 
     request = asked(context, Request, arguments=tuple(arguments or ()), fail_on=tuple(fail_on or ()))
     done = run(request, shown=lambda summary: _show(summary, ""))
@@ -283,7 +283,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     from xttsbench.records.watch import SUMMARY_FILE
     from xttsbench.reporting.sections.brief import watch_document
     from xttsbench.workflows.outcome import rebuild
-    from xttsbench.workflows.watch.watch import read_summary
+    from xttsbench.workflows.watch import read_summary
 
     if not (directory / SUMMARY_FILE).exists():
         return False

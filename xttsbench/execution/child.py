@@ -116,7 +116,13 @@ class Monitor(Protocol):
 
 
 def start(
-    module: str, *arguments: int | str, what: str, environment: Mapping[str, str], print_to_stderr: bool, session: bool
+    module: str,
+    *arguments: int | str,
+    what: str,
+    environment: Mapping[str, str],
+    print_to_stderr: bool = False,
+    stdin: int | None = subprocess.DEVNULL,
+    start_new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a module of this package in a process of its own.
 
@@ -126,7 +132,8 @@ def start(
         what: the process, in words, for whoever reads why it did not start.
         environment: all of its variables.
         print_to_stderr: what it prints goes to standard error.
-        session: it gets a session of its own, so that Ctrl-C is this process's to handle.
+        stdin: its standard input; ``None`` for this process's own.
+        start_new_session: Ctrl-C is this process's to handle.
 
     Raises:
         HelperError: it could not be started.
@@ -136,10 +143,10 @@ def start(
             # -P: a random.py in the working directory must not stand in for the standard library's.
             [sys.executable, "-P", "-m", module, *map(str, arguments)],
             pass_fds=[one for one in arguments if isinstance(one, int)],
-            stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno() if print_to_stderr else None,
             env=dict(environment),
-            start_new_session=session,
+            stdin=stdin,
+            start_new_session=start_new_session,
         )
     except OSError as error:
         raise HelperError(f"{what} could not be started: {error.strerror or error}.") from error
@@ -379,7 +386,7 @@ class Follower:
         self._closed = not data
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self.take(_message(line))
+            self.take(message_of(line))
         if data:
             self._progressed()
 
@@ -388,7 +395,7 @@ class Follower:
         self.progress()
 
 
-def _message(line: bytes) -> dict[str, Any]:
+def message_of(line: bytes) -> dict[str, Any]:
     """A message of the child; a torn one, from a child that died while writing, is empty."""
     try:
         message = json.loads(line)

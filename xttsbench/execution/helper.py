@@ -87,7 +87,7 @@ class Helper:
                     self._environment, has_gpu=self._has_gpu, quiet=not self._scripts or bool(self._imports)
                 ),
                 print_to_stderr=self._print_to_stderr,
-                session=True,
+                start_new_session=True,
             )
         self.control = ours
         return self

@@ -1,18 +1,19 @@
-"""A script that is watched to its end, from the parent: started beside it, signalled through it, followed, and named.
+"""Processes that run to their own end, from the parent: a script that is watched, and a training.
 
-The script has this process's terminal, standard input and process group, so that whatever a terminal does reaches it
-by itself. Signals that somebody sends to this process alone are passed on. Nothing ends the script but what would end
-it without us, and the death of this process.
+A script has this process's terminal, standard input and process group, so that whatever a terminal does reaches it by
+itself. Signals that somebody sends to this process alone are passed on. Nothing ends the script but what would end it
+without us, and the death of this process.
+
+Of a training the parent stays in charge of signals: the first SIGINT or SIGTERM is passed on, and the process ends at
+the next step with its checkpoint written; a second one kills it. What it tells is kept as it comes.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,7 @@ from datetime import UTC, datetime
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from xttsbench.errors import HelperError
-from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, start
+from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, message_of, start
 from xttsbench.records.readings import Readings
 from xttsbench.records.training import HistoryLine, TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -86,7 +86,16 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
     try:
         with ours:
             with theirs:
-                process = _started(theirs, shared, print_to_stderr=print_to_stderr)
+                process = start(
+                    "xttsbench.worker.script",
+                    theirs.fileno(),
+                    shared.fileno(),
+                    ",".join(str(int(number)) for number in _HELD_BACK),
+                    what="The script's process",
+                    environment=child_environment(has_gpu=True, quiet=False),
+                    print_to_stderr=print_to_stderr,
+                    stdin=None,
+                )
             listener.started(process.pid)
             with suppress(BrokenPipeError, ConnectionResetError):
                 ours.sendall(spec.model_dump_json().encode() + b"\n")
@@ -99,24 +108,7 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _started(theirs: socket.socket, shared: SharedRows, *, print_to_stderr: bool) -> subprocess.Popen[bytes]:
-    held_back = ",".join(str(int(number)) for number in _HELD_BACK)
-    descriptors = (theirs.fileno(), shared.fileno())
-    environment: Mapping[str, str] = child_environment(has_gpu=True, quiet=False)
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "xttsbench.worker.script", *map(str, descriptors), held_back],
-            pass_fds=descriptors,
-            stdout=sys.stderr.fileno() if print_to_stderr else None,
-            env=environment,
-        )
-    except OSError as error:
-        raise HelperError(f"The script's process could not be started: {error.strerror or error}.") from error
-
-
 class _Following:
-    """Waits for signals and messages, and for the end."""
-
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, listener: Listener) -> None:
         self._process = process
         self._connection = connection
@@ -126,7 +118,6 @@ class _Following:
         self._asked: int | None = None
 
     def to_the_end(self) -> Left:
-        """Return when the script's process has ended, and all that it told is heard."""
         due = time.monotonic() + TICK_S
         while self._process.poll() is None:
             received = signal.sigtimedwait(_HELD_BACK, max(due - time.monotonic(), 0.0))
@@ -159,26 +150,18 @@ class _Following:
             if not data:
                 return
             *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        try:
-            message = json.loads(line)
-        except ValueError:  # torn, from a process that died while writing
-            return
-        if "shows" in message:
-            self._shows = bool(message["shows"])
-        elif "show" in message:
-            self._listener.show()
-        else:
-            self._listener.take(message)
+            for message in map(message_of, lines):
+                if "shows" in message:
+                    self._shows = bool(message["shows"])
+                elif "show" in message:
+                    self._listener.show()
+                else:
+                    self._listener.take(message)
 
 
 TRAINING_ROWS: Final = 5000
 """Steps of a session whose rows are kept, the newest: a journal line is read by people too."""
 _END_S: Final = 30.0  # for a process that said it was done, or closed its pipe, to end by itself
-"""For a process that said it was done, or closed its pipe, to end by itself."""
 
 
 class TrainingListener(Protocol):
@@ -245,7 +228,7 @@ def run_training(
                 what="The process that trains",
                 environment=child_environment(variables, has_gpu=has_gpu),
                 print_to_stderr=print_to_stderr,
-                session=True,
+                start_new_session=True,
             )
         session.monitor = monitor(process.pid) if monitor else None
         with _signals_go_to(process, session):
@@ -264,8 +247,6 @@ def run_training(
 
 
 class _Session(Follower):
-    """What was heard so far."""
-
     def __init__(self, connection: socket.socket, collected: Collected, listener: TrainingListener) -> None:
         super().__init__(connection, collected)
         self.exit_code: int | None = None
@@ -274,7 +255,6 @@ class _Session(Follower):
         self.listener = listener
 
     def take(self, message: dict[str, Any]) -> None:
-        """Take one message; what is told of the run goes to the listener."""
         if "told" in message:
             self.listener.told(HistoryLine.model_validate(message["told"]))
         elif "shape" in message:
@@ -301,15 +281,13 @@ class _Session(Follower):
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Let it end by itself; what it started and left behind goes with it."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_END_S)
-    _kill(process)
+    _kill(process)  # what it started and left behind goes with it
     process.wait()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill its process group, if there is one left."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -74,7 +74,6 @@ def run_synthesis(job: SynthesisJob, *, has_gpu: bool = False) -> Synthesised:
                 what="The process that speaks",
                 environment=child_environment(has_gpu=has_gpu),
                 print_to_stderr=True,
-                session=False,
             )
         with process:
             try:

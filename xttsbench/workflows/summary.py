@@ -11,7 +11,7 @@ import math
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from xttsbench.comparison.gates import place
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Likely, likely
 from xttsbench.errors import UsageError
 from xttsbench.records.base import Estimate, nulls
+from xttsbench.records.comparison_result import Outcome
 from xttsbench.records.report import Report
 from xttsbench.records.trial import StepProfile
 from xttsbench.records.watch import FailOn, WatchedRun, WatchSummary
@@ -51,19 +52,12 @@ def summarise(
         about: fields of the summary that say what was watched, and when.
         unmeasured: what the process said it could not see.
     """
-    found = likely(watched, profile, handoff_s)
-    stretches = watched.stretches
-    over = watched.ended != "running"
+    found, stretches, over = likely(watched, profile, handoff_s), watched.stretches, watched.ended != "running"
     wall_s = sum(one.wall_s for one in stretches)
     fields: dict[str, Any] = {
         **about,
         "over": over,
-        **{name: getattr(watched, name) for name in ("ended", "exit_code", "signal", "error", "steps", "epochs")},
-        "warm_up_steps": watched.warm_up_steps,
-        "lost_steps": watched.lost_steps,
-        "quantiles_s": watched.quantiles_s,
-        "stalls": watched.stalls,
-        "stretches": stretches,
+        **dict(watched),
         "traces": sum(one.traces for one in stretches),
         "xla_compiles": sum(one.xla_compiles for one in stretches),
         "garbage_collection_share": sum(one.gc_s for one in stretches) / wall_s if wall_s else None,
@@ -123,9 +117,6 @@ def _reasons(summary: WatchSummary, report: Report | None) -> dict[str, str]:
     return {path.removeprefix("."): reason for path, reason in nulls("", summary, why)}
 
 
-_VERSION = "brain.Event:2"
-
-
 class Scalars:
     """An event file.
 
@@ -142,11 +133,10 @@ class Scalars:
 
         self._event: Any = Event
         self._writer: Any = RecordWriter
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.xttsbench"
-        self._path = directory / name
+        self._path = directory / f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.xttsbench"
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._append(Event(wall_time=time.time(), file_version=_VERSION))
+            self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))
         except OSError as error:
             raise UsageError(
                 f"--tensorboard {str(directory)!r} cannot be written: {error.strerror or error}. Name another."
@@ -263,18 +253,23 @@ def parse(expression: str) -> Gate:
     return Gate(expression, figure, value * scale, relative=plus, ratio=timed and unit == "%")
 
 
-def judge(gates: Sequence[Gate], summary: WatchSummary, baseline: WatchSummary | None) -> tuple[FailOn, ...]:
-    """Every gate held against a run that is over.
+def judge(gate: Gate, summary: WatchSummary, baseline: WatchSummary | None) -> FailOn:
+    """A gate held against a run that is over.
 
     Raises:
-        UsageError: one asks for a baseline that was not given.
+        UsageError: it asks for a baseline that was not given.
     """
-    return tuple(_judged(gate, summary, baseline) for gate in gates)
 
+    def found(outcome: Outcome, why: str, value: Estimate | None = None, limit: float | None = None) -> FailOn:
+        return FailOn(expression=gate.expression, value=value, limit=limit, outcome=outcome, why=why)
 
-def _judged(gate: Gate, summary: WatchSummary, baseline: WatchSummary | None) -> FailOn:
     if not gate.figure:
-        return _findings(gate, summary)
+        least = LEVELS.index(gate.expression)
+        bad = [one for one in summary.findings if one.limiting and LEVELS.index(one.severity) >= least]
+        if not summary.stretches:
+            return found("not measured", "no step was seen")
+        why = f"{bad[0].rule}: {bad[0].title}" if bad else "no finding on the bottleneck is that severe"
+        return found("failed" if bad else "passed", why)
     words, of = _FIGURES[gate.figure]
     value, limit, said = of(summary), gate.limit, ""
     if gate.relative:
@@ -282,21 +277,18 @@ def _judged(gate: Gate, summary: WatchSummary, baseline: WatchSummary | None) ->
             raise UsageError(f"--fail-on {gate.expression!r} compares with an earlier run: name it with --baseline.")
         before = of(baseline)
         if before is None:
-            why = f"the {words} is not in the baseline"
-            return FailOn(expression=gate.expression, value=value, limit=None, outcome="not measured", why=why)
+            return found("not measured", f"the {words} is not in the baseline", value)
         limit = before.estimate * (1 + gate.limit) if gate.ratio else before.estimate + gate.limit
         said = f", the baseline's {_told(gate, before.estimate)} and {gate.expression.partition('+')[2]}"
         value = _against(value, before)
     if value is None:
-        why = f"the {words} was not measured"
-        return FailOn(expression=gate.expression, value=None, limit=limit, outcome="not measured", why=why)
+        return found("not measured", f"the {words} was not measured", None, limit)
     outcome = place(value, limit, at_least=False)
     shown = f"{words} {_told(gate, value.estimate)}"
     if value.low < value.high:
         shown += f" ({_told(gate, value.low)} to {_told(gate, value.high)})"
     verb = {"passed": "keeps", "failed": "is beyond"}.get(outcome, "may or may not keep")
-    why = f"{shown} {verb} the limit {_told(gate, limit)}{said}"
-    return FailOn(expression=gate.expression, value=value, limit=limit, outcome=outcome, why=why)
+    return found(outcome, f"{shown} {verb} the limit {_told(gate, limit)}{said}", value, limit)
 
 
 def _against(value: Estimate | None, before: Estimate) -> Estimate | None:
@@ -306,17 +298,6 @@ def _against(value: Estimate | None, before: Estimate) -> Estimate | None:
     below = math.hypot(value.estimate - value.low, before.high - before.estimate)
     above = math.hypot(value.high - value.estimate, before.estimate - before.low)
     return Estimate(estimate=value.estimate, low=value.estimate - below, high=value.estimate + above)
-
-
-def _findings(gate: Gate, summary: WatchSummary) -> FailOn:
-    least = LEVELS.index(gate.expression)
-    bad = [one for one in summary.findings if one.limiting and LEVELS.index(one.severity) >= least]
-    why = f"{bad[0].rule}: {bad[0].title}" if bad else "no finding on the bottleneck is that severe"
-    if not summary.stretches:
-        return FailOn(
-            expression=gate.expression, value=None, limit=None, outcome="not measured", why="no step was seen"
-        )
-    return FailOn(expression=gate.expression, value=None, limit=None, outcome="failed" if bad else "passed", why=why)
 
 
 def _told(gate: Gate, value: float) -> str:

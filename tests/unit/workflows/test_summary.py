@@ -7,7 +7,7 @@ from xttsbench.records.watch import Stalls, WatchSummary
 from xttsbench.reporting.console import render
 from xttsbench.reporting.document import Bars, Section, View
 from xttsbench.reporting.sections.brief import watch_document
-from xttsbench.workflows.watch.summary import judge, parse
+from xttsbench.workflows.summary import judge, parse
 
 
 def made(step_ms=(10.0, 9.5, 10.5), wait=(0.30, 0.28, 0.32), **changed):
@@ -32,7 +32,7 @@ def made(step_ms=(10.0, 9.5, 10.5), wait=(0.30, 0.28, 0.32), **changed):
 
 
 def outcome(expression, summary=None, baseline=None):
-    (found,) = judge([parse(expression)], summary or made(), baseline)
+    found = judge(parse(expression), summary or made(), baseline)
     return found.outcome
 
 
@@ -60,7 +60,7 @@ def test_against_a_baseline_both_intervals_count():
     assert outcome("input>+5%", baseline=before) == "failed"
     assert outcome("input>+30%", baseline=before) == "passed"
     with pytest.raises(UsageError, match="--baseline"):
-        judge([parse("input>+5%")], made(), None)
+        judge(parse("input>+5%"), made(), None)
 
 
 def test_a_severity_is_that_of_findings_on_the_bottleneck():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
 from xttsbench.records.watch import LIVE_FILE, SUMMARY_FILE, End, LiveRun, RecentSteps, WatchedRun, WatchSummary
-from xttsbench.workflows.watch.summary import Scalars, summarise
+from xttsbench.workflows.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0
 _RECENT_S: Final = 3.0
@@ -109,8 +109,8 @@ class Observer:
         self._placed: list[tuple[float, float, Line]] = []
         self._signal: str | None = None
         self._finished: int | None = None
-        self._weights: dict[Line, float] = {}
-        self._stalled: dict[Line, float] = {}
+        self._weights: defaultdict[Line, float] = defaultdict(float)
+        self._stalled: defaultdict[Line, float] = defaultdict(float)
         self._sampled = 0
         self._counted: dict[str, Any] = {}
         self._ended: End = "running"
@@ -146,7 +146,9 @@ class Observer:
         if self._finished is not None:
             if self._rows.steps == self._finished:
                 return
-            self._goes_on()
+            # It was taken for over, after one call of `fit`, and trains again.
+            self._finished, self._ended = None, "running"
+            self._announced = announce(self._pid, self.directory) or Path()
         now = time.monotonic()
         self._drain()
         if now >= self._host_due:
@@ -157,10 +159,7 @@ class Observer:
             self._write_live(over=False)
         if now >= self._summary_due:
             self._summary_due = now + self._about.summary_s
-            summary = self.summary()
-            self.write(summary)
-            if self._scalars is not None:
-                self._scalars.write(summary)
+            self.conclude(self.summary())
 
     def show(self) -> None:
         """Somebody wants to see what is known so far."""
@@ -183,18 +182,12 @@ class Observer:
             self._ended = "interrupted" if interrupted else "killed" if signal is not None else "exited"
         elif interrupted and self._ended != "returned" and exit_code:
             self._ended = "interrupted"
-        self._exit_code = exit_code
-        self._signal = signal
+        self._exit_code, self._signal = exit_code, signal
         self._finished = self._rows.steps
         self._write_live(over=True)
         with suppress(OSError):
             if self._announced.name:
                 self._announced.unlink()
-
-    def _goes_on(self) -> None:
-        """A run that was taken for over, after one call of ``fit``, trains again."""
-        self._finished, self._ended = None, "running"
-        self._announced = announce(self._pid, self.directory) or Path()
 
     def record(self) -> TrialRecord:
         """The journal line: the newest rows, and the whole run beside them."""
@@ -202,25 +195,21 @@ class Observer:
         duration_s = time.monotonic() - self._began
         made = self.collected.record(started_utc=self._started_utc, duration_s=duration_s, readings=readings)
         return made.model_copy(
-            update={
-                "watched": self.watched(),
-                "anatomy": self.profile(),
-                "handoff_s": self.running.handoff_s,
-            }
+            update={"watched": self.watched(), "anatomy": self.profile(), "handoff_s": self.running.handoff_s}
         )
 
     def watched(self) -> WatchedRun:
         """What was accumulated."""
-        warm_up = self._rows.ring("warm_up")
+        warm_up, running = self._rows.ring("warm_up"), self.running
         error = self.collected.error or {}
         return WatchedRun(
-            steps=self.running.steps,
+            steps=running.steps,
             warm_up_steps=warm_up.count if warm_up is not None else 0,
-            lost_steps=self.running.lost,
-            epochs=self.running.epochs,
-            stretches=self.running.stretches,
-            quantiles_s=self.running.quantiles_s,
-            stalls=self.running.stalls,
+            lost_steps=running.lost,
+            epochs=running.epochs,
+            stretches=running.stretches,
+            quantiles_s=running.quantiles_s,
+            stalls=running.stalls,
             ended=self._ended,
             exit_code=self._exit_code,
             signal=self._signal,
@@ -238,13 +227,13 @@ class Observer:
             for (file, line, function, kind), weight in self._weights.items()
             if (share := self._steps_share((file, line, function, kind), weight)) is not None
         ]
-        kinds: dict[str, float] = {}
+        kinds: defaultdict[str, float] = defaultdict(float)
         for one in lines:
-            kinds[one.kind] = kinds.get(one.kind, 0.0) + one.share
-        of_counted = {"eager_ops_per_step": 0.0, "eager_op_time_s": 0.0, "op_floor_s": 0.0, "ops": {}}
-        of_counted["function_calls_per_step"] = 0.0
+            kinds[one.kind] += one.share
+        nothing = ("eager_ops_per_step", "eager_op_time_s", "op_floor_s", "function_calls_per_step")
         return StepProfile.model_validate(
-            of_counted
+            dict.fromkeys(nothing, 0.0)
+            | {"ops": {}}
             | self._counted
             | {
                 "steps": max(self._counted.get("steps", 0), 1),
@@ -282,7 +271,7 @@ class Observer:
             atomic_write(self.directory / SUMMARY_FILE, content, durable=summary.over)
 
     def conclude(self, summary: WatchSummary) -> None:
-        """Write what is last: the summary, and the scalars of it."""
+        """Write a summary, and the scalars of it."""
         self.write(summary)
         if self._scalars is not None:
             self._scalars.write(summary)
@@ -313,7 +302,7 @@ class Observer:
         begins, ends = steps.start_s[slow], steps.start_s[slow] + steps.wall_s[slow]
         for weight, at, line in self._placed:
             if len(begins) and bool(np.any((begins <= at) & (at <= ends))) and line in self._weights:
-                self._stalled[line] = self._stalled.get(line, 0.0) + weight
+                self._stalled[line] += weight
 
     def _place_samples(self, steps: Steps) -> None:
         """Of the samples those that fall into these steps; what lies between steps or before them is no step's."""
@@ -328,26 +317,21 @@ class Observer:
             self._placed.append((weight, at, line))
             self._sampled += 1
             if line in self._weights or len(self._weights) < _LINES:
-                self._weights[line] = self._weights.get(line, 0.0) + weight
+                self._weights[line] += weight
 
     def _why(self, start_s: float, end_s: float) -> str | None:
         """What the main thread did most of a step that stalled."""
-        found: dict[Line, float] = {}
+        found: defaultdict[Line, float] = defaultdict(float)
         for weight, at, line in self._placed:
             if start_s <= at <= end_s:
-                found[line] = found.get(line, 0.0) + weight
-        if not found:
-            return None
-        file, number, _, kind = max(found, key=lambda line: found[line])
-        return f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
+                found[line] += weight
+        return _does(max(found, key=lambda line: found[line])) if found else None
 
     def _steps_share(self, line: Line, weight: float) -> float | None:
         """Share of the steps that reach a line: of one that is seen in steps that stalled alone, theirs."""
         if self._stalled.get(line, 0.0) < _IN_STALLS * weight:
             return 1.0
-        file, number, _, kind = line
-        what = f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
-        count = next((one.count for one in self.running.stalls.causes if one.what == what), 1)
+        count = next((one.count for one in self.running.stalls.causes if one.what == _does(line)), 1)
         return min(count / max(self.running.steps, 1), 1.0)
 
     def _note_recent(self, steps: Steps) -> None:
@@ -390,6 +374,11 @@ class Observer:
                 return int(file.read().split()[1]) * _PAGE_BYTES or None
         except (OSError, ValueError, IndexError):
             return None
+
+
+def _does(line: Line) -> str:
+    file, number, _, kind = line
+    return f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
 
 
 def _now() -> str:

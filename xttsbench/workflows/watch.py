@@ -27,19 +27,17 @@ from pydantic import ValidationError
 from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.execution.child import SharedRows
 from xttsbench.execution.run_directory import TRIALS, append_trial
-from xttsbench.execution.whole_run import ROWS, Left, run_whole
+from xttsbench.execution.whole_run import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, INTERRUPTED, INVALID, NOTHING
+from xttsbench.workflows.observer import About, Observer
+from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, INTERRUPTED, INVALID, NOTHING, report_of
 from xttsbench.workflows.recorded import Recorded, make_run, open_run
-from xttsbench.workflows.reports.diagnose import assemble
-from xttsbench.workflows.watch.observer import About, Observer
-from xttsbench.workflows.watch.summary import DEFAULTS, judge, parse
+from xttsbench.workflows.summary import DEFAULTS, judge, parse
 
 PATIENCE_S: Final = 10.0
 """A loop that takes no gradients is taken for the main one when it has had so many seconds."""
@@ -95,30 +93,28 @@ def watch(request: Request, shown: Shown) -> Watched:
     gates = tuple(map(parse, request.fail_on or (DEFAULTS if baseline is not None else ())))
     if baseline is None and any(gate.relative for gate in gates):
         raise UsageError("--fail-on with a + compares with an earlier run: name it with --baseline SUMMARY.")
-    plan = plan_of(request.script, request.arguments, request.command)
-    run = open_run(plan, request.out, f"watch-{target.name}")
-    spec = TrialSpec(
-        trial_id="watch", kind="script", target=request.script, arguments=request.arguments, window_s=PATIENCE_S
-    )
-    about = About(
-        script=shlex.join([request.script, *request.arguments]),
-        next_command=diagnose_command(request.script, request.arguments),
-    )
+    script = request.script, request.arguments
+    plan = _plan(*script, request.command)
+    run, spec = open_run(plan, request.out, f"watch-{target.name}"), _spec(*script)
+    about = About(shlex.join([plan.target, *plan.arguments]), _diagnose_command(plan))
     with SharedRows(ROWS + 1) as shared:
         observer = Observer(run.directory, spec, shared.memory, about, tensorboard=request.tensorboard, shown=shown)
         left = run_whole(spec, observer, shared, print_to_stderr=request.print_to_stderr)
-    name = signal.Signals(-left.returncode).name if left.returncode < 0 else None
-    code = left.returncode if left.returncode >= 0 else None
-    observer.finish(signal=name, exit_code=code, interrupted=_interrupted(left))
-    summary = finished(observer, run)
+    code = left.returncode
+    observer.finish(
+        signal=signal.Signals(-code).name if code < 0 else None,
+        exit_code=code if code >= 0 else None,
+        # Somebody asked it to end.
+        interrupted=left.asked is not None or code in (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP),
+    )
+    summary = _finished(observer, run)
     if gates:
-        summary = summary.model_copy(update={"fail_on": judge(gates, summary, baseline)})
+        summary = summary.model_copy(update={"fail_on": tuple(judge(gate, summary, baseline) for gate in gates)})
     observer.conclude(summary)
-    return Watched(summary, run.directory, *judged(summary, request.script))
+    return Watched(summary, run.directory, *_judged(summary, request.script))
 
 
-def plan_of(script: str, arguments: Sequence[str], command: str) -> RunPlan:
-    """The plan of a watched run."""
+def _plan(script: str, arguments: Sequence[str], command: str) -> RunPlan:
     return RunPlan(
         kind="watch",
         command=command,
@@ -131,20 +127,24 @@ def plan_of(script: str, arguments: Sequence[str], command: str) -> RunPlan:
     )
 
 
-def finished(observer: Observer, run: Recorded) -> WatchSummary:
+def _spec(plan: RunPlan) -> TrialSpec:
+    return TrialSpec(trial_id="watch", kind="script", target=plan.target, arguments=plan.arguments, window_s=PATIENCE_S)
+
+
+def _diagnose_command(plan: RunPlan) -> str:
+    """The command that proves what is likely."""
+    return shlex.join(["xttsbench", "diagnose", plan.target, *(["--", *plan.arguments] if plan.arguments else [])])
+
+
+def _finished(observer: Observer, run: Recorded) -> WatchSummary:
     """Write the journal and the report of a run that is over, and return what it comes to."""
     record = observer.record()
     append_trial(run.directory, record)
-    report = report_of_watched(replace(run, trials=(record,)))
+    report = report_of(replace(run, trials=(record,)))
     from xttsbench.reporting.page import to_json
 
     atomic_write(run.directory / "report.json", to_json(report).encode())
     return observer.summary(report)
-
-
-def report_of_watched(run: Recorded) -> Report:
-    """The report of a watched run, from its files."""
-    return assemble(run.plan, run.environment, run.trials, directory=run.directory)
 
 
 def read_summary(path: Path) -> WatchSummary:
@@ -176,12 +176,7 @@ def _runs(summary: WatchSummary) -> bool:
         return False
 
 
-def diagnose_command(script: str, arguments: Sequence[str]) -> str:
-    """The command that proves what is likely."""
-    return shlex.join(["xttsbench", "diagnose", script, *(["--", *arguments] if arguments else [])])
-
-
-def judged(summary: WatchSummary, script: str) -> tuple[int, str | None]:
+def _judged(summary: WatchSummary, script: str) -> tuple[int, str | None]:
     """Exit code and sentence: an interruption and the script's own failure come before gates."""
     if summary.ended == "interrupted":
         return INTERRUPTED, "Interrupted; what was seen until then is in the summary."
@@ -202,11 +197,6 @@ def judged(summary: WatchSummary, script: str) -> tuple[int, str | None]:
     return DONE, None
 
 
-def _interrupted(left: Left) -> bool:
-    """Whether the script ended because somebody asked it to."""
-    return left.asked is not None or left.returncode in (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
-
-
 _TICK_S: Final = 1.0
 _READINGS_S: Final = 10.0
 _SUMMARY_S: Final = 10.0  # a summary takes milliseconds of the interpreter that trains
@@ -224,23 +214,21 @@ class Session:
         shown: shows a summary to people; ``None`` to stay silent.
     """
 
-    def __init__(
-        self, what: str, out: Path | None, tensorboard: Path | None, shown: Callable[[WatchSummary], None] | None
-    ) -> None:
+    def __init__(self, what: str, out: Path | None, tensorboard: Path | None, shown: Shown | None) -> None:
         script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
-        plan = plan_of(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
+        plan = _plan(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
         self.run = make_run(plan, out, f"watch-{Path(script).stem or what}")
-        spec = TrialSpec(trial_id="watch", kind="script", target=plan.target, window_s=PATIENCE_S)
+        spec = _spec(plan.target)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
         about = About(
             script=shlex.join([plan.target, *plan.arguments]),
-            next_command=diagnose_command(script, plan.arguments) if script else "",
+            next_command=_diagnose_command(plan) if script else "",
             every_s=_READINGS_S,
             summary_s=_SUMMARY_S,
         )
-        self._shown = shown
         self._lock = threading.RLock()
-        self.observer = Observer(self.run.directory, spec, rows, about, tensorboard=tensorboard, shown=self._show)
+        self._shown = shown or (lambda _: None)
+        self.observer = Observer(self.run.directory, spec, rows, about, tensorboard=tensorboard, shown=self._shown)
         worker = importlib.import_module("xttsbench.worker.script.whole_run")  # by name: it imports TensorFlow
         self.attached: Any = worker.Attached(spec, self.observer.take, rows)
         self.observer.started(os.getpid())
@@ -262,16 +250,12 @@ class Session:
             self.observer.finish()
             with suppress(FileNotFoundError):
                 (self.run.directory / TRIALS).unlink()
-            summary = finished(self.observer, self.run)
+            summary = _finished(self.observer, self.run)
             self.observer.conclude(summary)
-            if show and self._shown is not None:
+            if show:
                 self._shown(summary)
             self._steps_shown = self.observer.newest
         return summary
-
-    def _show(self, summary: WatchSummary) -> None:
-        if self._shown is not None:
-            self._shown(summary)
 
     def _keep(self) -> None:
         while not self._over.wait(_TICK_S):
@@ -299,13 +283,7 @@ class Session:
             self.finish(show=self.observer.newest != self._steps_shown)
 
 
-def session(
-    what: str,
-    *,
-    out: str | Path | None,
-    tensorboard: str | Path | None,
-    shown: Callable[[WatchSummary], None] | None,
-) -> Session:
+def session(what: str, *, out: str | Path | None, tensorboard: str | Path | None, shown: Shown | None) -> Session:
     """The run of this process, begun where there is none yet.
 
     Raises:
