@@ -127,8 +127,8 @@ def _plan(script: str, arguments: Sequence[str], command: str) -> RunPlan:
     )
 
 
-def _spec(plan: RunPlan) -> TrialSpec:
-    return TrialSpec(trial_id="watch", kind="script", target=plan.target, arguments=plan.arguments, window_s=PATIENCE_S)
+def _spec(script: str, arguments: tuple[str, ...] = ()) -> TrialSpec:
+    return TrialSpec(trial_id="watch", kind="script", target=script, arguments=arguments, window_s=PATIENCE_S)
 
 
 def _diagnose_command(plan: RunPlan) -> str:
