@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.steps import FloatArray, Steps, steps_of
+from xttsbench.analysis.steps import FloatArray, steps_of
 from xttsbench.records.trial import Segment
 
 PARTS = ("input", "dispatch", "compute", "compile", "host", "transfer", "contention", "residual")
@@ -98,8 +98,7 @@ class StepFacts:
 
 SATURATED = 0.80
 """Share of the processors from which input and step compete for them."""
-NOTICEABLE = 0.03
-"""A step must be this much slower beside the input than alone before it is called contention."""
+_NOTICEABLE = 0.03  # A step must be this much slower beside the input than alone before it is called contention
 
 
 def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
@@ -140,8 +139,7 @@ def _late_for_others(means: Means, facts: StepFacts, waited: FloatArray) -> Floa
     if means.alone_s is None or means.input_alone_s is None:
         return np.zeros_like(waited)
     beyond = np.clip(waited - np.maximum(means.input_alone_s - means.alone_s, 0.0), 0.0, None)
-    late: FloatArray = np.minimum(beyond, facts.taken_share * np.maximum(means.wall_s, 0.0))
-    return late
+    return np.minimum(beyond, facts.taken_share * np.maximum(means.wall_s, 0.0))
 
 
 def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np.str_]:
@@ -149,8 +147,7 @@ def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np
     losses = np.stack([parts[name] for name in AVOIDABLE])
     largest = losses.argmax(axis=0)
     limiting = losses.max(axis=0) >= THRESHOLD * wall_s
-    names: npt.NDArray[np.str_] = np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
-    return names
+    return np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
 
 
 def _compile(means: Means, facts: StepFacts) -> FloatArray:
@@ -158,15 +155,13 @@ def _compile(means: Means, facts: StepFacts) -> FloatArray:
     if not facts.recompiles or means.compiled_gain_s is None:
         return means.compile_s
     outside = np.minimum(facts.host_share * means.outside_s, means.step_s)
-    saved: FloatArray = np.maximum(means.compile_s, np.minimum(means.compiled_gain_s, means.step_s) - outside)
-    return saved
+    return np.asarray(np.maximum(means.compile_s, np.minimum(means.compiled_gain_s, means.step_s) - outside))
 
 
 def _host(means: Means, facts: StepFacts, worked: FloatArray) -> FloatArray:
     """The host's own share: of the whole step where it is eager or opaque, else of what is outside its functions."""
     base = worked - means.emulated_s if facts.eager or facts.opaque else np.minimum(means.outside_s, worked)
-    host: FloatArray = np.clip(facts.host_share * base, 0.0, None)
-    return host
+    return np.asarray(np.clip(facts.host_share * base, 0.0, None))
 
 
 def _contention(
@@ -184,7 +179,7 @@ def _contention(
     wanted = cores_wanted(means, facts)
     saturated = np.full(worked.shape, busy) if wanted is None else busy & (wanted >= SATURATED)
     excess = worked - means.alone_s
-    inflated = np.where(excess >= NOTICEABLE * means.alone_s, np.clip(excess, 0.0, None), 0.0)
+    inflated = np.where(excess >= _NOTICEABLE * means.alone_s, np.clip(excess, 0.0, None), 0.0)
     if means.input_cpu_s is not None:
         inflated = np.minimum(inflated, means.input_cpu_s)
     inflated = np.minimum(inflated, np.maximum(worked - host - means.emulated_s, 0.0))
@@ -209,8 +204,7 @@ def cores_wanted(means: Means, facts: StepFacts) -> FloatArray | None:
     if means.alone_s is None or means.cpu_s is None or not facts.allowed_cpus:
         return None
     pace = means.alone_s if means.input_alone_s is None else np.maximum(means.alone_s, means.input_alone_s)
-    wanted: FloatArray = means.cpu_s / np.maximum(pace * (1 - facts.lost_share) * facts.allowed_cpus, 1e-12)
-    return wanted
+    return means.cpu_s / np.maximum(pace * (1 - facts.lost_share) * facts.allowed_cpus, 1e-12)
 
 
 def _paced_by_input(means: Means, contention: FloatArray) -> FloatArray:
@@ -233,7 +227,6 @@ def _dispatch(means: Means, facts: StepFacts, host: FloatArray) -> FloatArray:
     return np.maximum(means.compiled_gain_s - host, 0.0)
 
 
-_INPUT_ONLY = ("input_only",)
 _MOSTLY = 0.5  # Share of the batches that have the usual size, at least, where one can speak of a usual size
 
 
@@ -280,15 +273,14 @@ def shape_costs(segments: Sequence[Segment], shapes: Sequence[str] = ()) -> list
     kept.
     """
     rows: dict[int, list[tuple[Segment, int]]] = defaultdict(list)
-    lost = {id(segment): _whole(segment).compile_s for segment in segments}
-    for segment in segments:
-        if segment.name in _INPUT_ONLY:
-            continue
+    own = [segment for segment in segments if segment.name != "input_only"]
+    lost = {id(segment): _compile_s(segment) for segment in own}
+    for segment in own:
         for at, shape in enumerate(segment.columns.get("shape_id", ())):
             rows[shape].append((segment, at))
     return [
-        _cost(shape, shapes[shape] if shape < len(shapes) else f"shape {shape}", own, lost)
-        for shape, own in sorted(rows.items())
+        _cost(shape, shapes[shape] if shape < len(shapes) else f"shape {shape}", found, lost)
+        for shape, found in sorted(rows.items())
     ]
 
 
@@ -320,7 +312,7 @@ def partial_batches(segments: Sequence[Segment]) -> PartialBatch | None:
     A smaller batch is a last one where the next row begins another epoch (or there is none), each time that it comes:
     batches by tokens or by buckets vary in the middle of an epoch, and are something else.
     """
-    own = [segment for segment in segments if segment.steps and segment.name not in _INPUT_ONLY]
+    own = [segment for segment in segments if segment.steps and segment.name != "input_only"]
     sizes = Counter(size for segment in own for size in segment.columns.get("batch_size", ()))
     if len(sizes) < 2:
         return None
@@ -337,7 +329,7 @@ def partial_batches(segments: Sequence[Segment]) -> PartialBatch | None:
                 if at + 1 < segment.steps and epoch[at + 1] == epoch[at]:
                     return None
                 found.append((segment, at))
-    lost = {id(segment): _whole(segment).compile_s for segment in own}
+    lost = {id(segment): _compile_s(segment) for segment in own}
     return PartialBatch(
         size=min(segment.columns["batch_size"][at] for segment, at in found),
         usual=usual,
@@ -348,6 +340,6 @@ def partial_batches(segments: Sequence[Segment]) -> PartialBatch | None:
     )
 
 
-def _whole(segment: Segment) -> Steps:
-    """All rows of a segment, its warm-up too."""
-    return steps_of(segment.model_copy(update={"warmup_steps": 0}))
+def _compile_s(segment: Segment) -> FloatArray:
+    """Seconds of tracing and compilation in all rows of a segment, its warm-up too."""
+    return steps_of(segment.model_copy(update={"warmup_steps": 0})).compile_s

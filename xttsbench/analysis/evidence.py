@@ -103,7 +103,6 @@ class Evidence:
         value: the e-value.
         rounds: paired rounds that it rests on.
         processes: pairs of processes that these were measured in.
-        sequence: the 95 % confidence sequence of the ratio; 0 and infinity where one round is too few for any.
         more_rounds: further rounds that would decide if they are like these; ``None`` where it is decided, or where a
             thousand would not.
         no_gain: whether a gain that matters is ruled out at 95 %, one-sided. That is no evidence for anything, only a
@@ -115,7 +114,6 @@ class Evidence:
     value: float
     rounds: int
     processes: int
-    sequence: tuple[float, float]
     more_rounds: int | None = None
     no_gain: bool = False
 
@@ -240,14 +238,11 @@ def decide(
     """
     found = _sample(log_ratios)
     value = e_value(found, s0)
-    low, high = confidence_sequence(found, s0)
-    word = _word(found, value, (low, high), candidates, margin, undisturbed=undisturbed)
-    sequence = (math.exp(max(low, -700.0)) if low > -math.inf else 0.0, math.exp(min(high, 700.0)))
-    if high == math.inf:
-        sequence = (0.0, math.inf)
+    sequence = confidence_sequence(found, s0)
+    word = _word(found, value, sequence, candidates, margin, undisturbed=undisturbed)
     more = None if word in DECIDED else rounds_to_decide(found, s0, candidates=candidates, margin=margin)
     no_gain = interval(found, s0, level=_ONE_SIDED).high < 1 + margin
-    return Evidence(word, interval(found, s0), value, found.rounds, found.processes, sequence, more, no_gain)
+    return Evidence(word, interval(found, s0), value, found.rounds, found.processes, more, no_gain)
 
 
 def smallest_visible(log_ratios: Sample | npt.ArrayLike, s0: float, *, candidates: int = 1) -> float | None:

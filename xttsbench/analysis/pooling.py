@@ -28,10 +28,8 @@ Statistic = Callable[[Columns], FloatArray]
 """From columns of shape (stretches, steps) to one number for each stretch."""
 
 DRAWS: Final = 2000
-PROCESS_SPREAD: Final = 0.03
-"""What processes of one configuration differ by as a whole, as a share, before any data say so (`measuring.md`)."""
-OWN_SPREAD: Final = 0.01
-"""What one figure differs by from process to process beyond that."""
+_PROCESS_SPREAD: Final = 0.03  # What processes of one configuration differ by as a whole, before any data say so
+_OWN_SPREAD: Final = 0.01  # What one figure differs by from process to process beyond that
 STRETCH_SPREAD: Final = 0.03
 """What a figure differs by from stretch to stretch of one process, before its own stretches say so."""
 _FREEDOM: Final = 3.0
@@ -153,10 +151,10 @@ def pool_together(
     """
     means = [_means(group) for group in groups]
     lead = _leads(groups, means)
-    shared = _t_scale(np.array(list(lead.values())), PROCESS_SPREAD * spread) * _share(groups[0]) if groups else 0.0
+    shared = _t_scale(np.array(list(lead.values())), _PROCESS_SPREAD * spread) * _share(groups[0]) if groups else 0.0
     whole = rng.standard_normal(DRAWS) * np.sqrt(_freedom(len(lead)) / rng.chisquare(_freedom(len(lead)), DRAWS))
     return [
-        _drawn(group, values, lead, shared * whole, (OWN_SPREAD * spread, stretch_spread), rng) if group else {}
+        _drawn(group, values, lead, shared * whole, (_OWN_SPREAD * spread, stretch_spread), rng) if group else {}
         for group, values in zip(groups, means, strict=True)
     ]
 

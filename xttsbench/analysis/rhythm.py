@@ -92,8 +92,8 @@ _TAPERED_SHARE: Final = 0.2
 a full Hann window would cost a third of the power of a peak."""
 
 _SLOW_PHI: Final = 0.9
-
-GLOBAL_LEVEL: Final = 0.01
+LEVEL: Final = 0.01
+"""Of a false alarm over all periods or frequencies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,7 @@ def prepare(rows: FloatArray) -> FloatArray:
     time = np.arange(rows.shape[1]) - (rows.shape[1] - 1) / 2
     centred = rows - rows.mean(axis=1, keepdims=True)
     slope = centred @ time / (time @ time)
-    detrended: FloatArray = centred - slope[:, np.newaxis] * time
-    return detrended
+    return np.asarray(centred - slope[:, np.newaxis] * time)
 
 
 def ar1(rows: FloatArray) -> FloatArray:
@@ -124,8 +123,7 @@ def ar1(rows: FloatArray) -> FloatArray:
     square = np.sum(rows**2, axis=1)
     rho = np.divide(np.sum(rows[:, 1:] * rows[:, :-1], axis=1), square, out=np.zeros_like(square), where=square > 0)
     # The trend that was taken out costs as much again as the mean: Kendall's (1 + 3 rho)/n becomes (2 + 4 rho)/n.
-    coefficient: FloatArray = np.clip(rho + (2 + 4 * rho) / rows.shape[1], *_PHI_LIMITS)
-    return coefficient
+    return np.asarray(np.clip(rho + (2 + 4 * rho) / rows.shape[1], *_PHI_LIMITS))
 
 
 def red_noise(phi: FloatArray, variance: FloatArray, frequency: FloatArray) -> FloatArray:
@@ -141,14 +139,12 @@ def red_noise(phi: FloatArray, variance: FloatArray, frequency: FloatArray) -> F
     slow = rho / _SLOW_PHI
     mixed = np.where((rho > 0) & (slow < 1), 1 - slow + slow * _ar1_shape(np.float64(_SLOW_PHI), cosine), 0)
     jitter = np.where(rho < 0, 1 + 2 * rho * cosine, 0)
-    spectrum: FloatArray = variance[:, np.newaxis] * np.maximum(_ar1_shape(rho, cosine), np.maximum(mixed, jitter))
-    return spectrum
+    return variance[:, np.newaxis] * np.maximum(_ar1_shape(rho, cosine), np.maximum(mixed, jitter))
 
 
 def _ar1_shape(phi: FloatArray | np.float64, cosine: FloatArray) -> FloatArray:
     """Spectrum of AR(1) noise of unit variance, from the cosine of the angular frequency."""
-    shape: FloatArray = (1 - phi**2) / (1 + phi**2 - 2 * phi * cosine)
-    return shape
+    return np.asarray((1 - phi**2) / (1 + phi**2 - 2 * phi * cosine))
 
 
 def taper(n: int) -> FloatArray:
@@ -156,15 +152,13 @@ def taper(n: int) -> FloatArray:
     distance = np.minimum(np.arange(n) + 0.5, n - np.arange(n) - 0.5)
     flank = np.clip(distance / (n * _TAPERED_SHARE / 2), 0, 1)
     window = (1 - np.cos(np.pi * flank)) / 2
-    unit: FloatArray = window / np.sqrt(np.mean(window**2))
-    return unit
+    return np.asarray(window / np.sqrt(np.mean(window**2)))
 
 
 def power(rows: FloatArray, padded: int) -> FloatArray:
     """Tapered power of prepared rows at frequencies ``k / padded``, ``k`` from 0 to ``padded // 2``."""
     n = rows.shape[1]
-    squared: FloatArray = np.abs(np.fft.rfft(rows * taper(n), padded, axis=1)) ** 2 / n
-    return squared
+    return np.asarray(np.abs(np.fft.rfft(rows * taper(n), padded, axis=1)) ** 2 / n)
 
 
 def periodogram(x: npt.ArrayLike) -> Periodogram:
@@ -180,7 +174,7 @@ def periodogram(x: npt.ArrayLike) -> Periodogram:
     rows = prepare(series[np.newaxis])
     frequency = np.arange(1, n // 2 + 1) / n
     null = red_noise(ar1(rows), rows.var(axis=1), frequency)[0]
-    quantile = -np.log1p(-((1 - GLOBAL_LEVEL) ** (1 / frequency.size)))
+    quantile = -np.log1p(-((1 - LEVEL) ** (1 / frequency.size)))
     return Periodogram(frequency, power(rows, n)[0, 1:], null, null * quantile)
 
 
@@ -191,8 +185,6 @@ MOST_STEPS: Final = 8192
 """Of a longer series the last so many are searched, in some seconds; periods are tens of steps, not thousands."""
 MIN_CYCLES: Final = 4
 """A period has to be seen this often: none longer than a quarter of the series is claimed."""
-LEVEL: Final = 0.01
-
 _PADDING: Final = 8
 _CLIP: Final = 10.0
 """Robust standard deviations at which an outlier is cut, so that one long stall does not hide the rest."""

@@ -27,7 +27,7 @@ MOST_STRETCHES: Final = 128
 _CLASS: Final = 0.01
 _FASTEST_S: Final = 1e-6
 _CLASSES: Final = 2400  # Of the histogram: from a microsecond to seven hours
-QUANTILES: Final[Mapping[str, float]] = {"p05": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99}
+_QUANTILES: Final[Mapping[str, float]] = {"p05": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99}
 _FACTOR: Final = 1.5
 _SIGMAS: Final = 5.0  # Of a stall, see `xttsbench.analysis.variation.stragglers`
 _FEW: Final = 20
@@ -125,23 +125,20 @@ def _explained(causes: Mapping[str, _Cause]) -> dict[str, _Cause]:
     Samples are rare: of checkpoints that take some milliseconds they see every second or third.
     """
     unseen = causes.get(UNSEEN)
-    found = dict(causes)
     if unseen is None:
-        return found
+        return dict(causes)
     for what, cause in sorted(causes.items(), key=lambda one: -one[1].count):
         both = sorted({*cause.numbers, *unseen.numbers})
-        if cause is unseen or len(cause.numbers) < _SEEN or not _regular(both):
-            continue
-        found[what] = _Cause(
-            cause.count + unseen.count,
-            cause.lost_s + unseen.lost_s,
-            min(cause.first, unseen.first),
-            max(cause.slowest_s, unseen.slowest_s),
-            deque(both, maxlen=2 * _HELD),
-        )
-        del found[UNSEEN]
-        break
-    return found
+        if cause is not unseen and len(cause.numbers) >= _SEEN and _regular(both):
+            together = _Cause(
+                cause.count + unseen.count,
+                cause.lost_s + unseen.lost_s,
+                min(cause.first, unseen.first),
+                max(cause.slowest_s, unseen.slowest_s),
+                deque(both, maxlen=2 * _HELD),
+            )
+            return {name: one for name, one in causes.items() if one is not unseen} | {what: together}
+    return dict(causes)
 
 
 class Running:
@@ -198,7 +195,7 @@ class Running:
     @property
     def quantiles_s(self) -> dict[str, float]:
         """Of the step time; empty without steps."""
-        found = {name: self.histogram.quantile(share) for name, share in QUANTILES.items()}
+        found = {name: self.histogram.quantile(share) for name, share in _QUANTILES.items()}
         return {name: value for name, value in found.items() if value is not None}
 
     @property

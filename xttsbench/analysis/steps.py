@@ -33,12 +33,10 @@ class Steps:
         self.columns = dict(columns)
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        column: npt.NDArray[Any] | None = self.__dict__.get("columns", {}).get(name)
-        if column is None:
-            raise AttributeError(
-                f"steps have no column {name!r}; they have {', '.join(self.__dict__.get('columns', ()))}"
-            )
-        return column
+        columns: dict[str, npt.NDArray[Any]] = self.__dict__.get("columns", {})
+        if name not in columns:
+            raise AttributeError(f"steps have no column {name!r}; they have {', '.join(columns)}")
+        return columns[name]
 
     def __len__(self) -> int:
         return len(self.wall_s)
@@ -51,30 +49,26 @@ class Steps:
     @cached_property
     def compiling(self) -> npt.NDArray[np.bool_]:
         """Steps in which something was traced or compiled."""
-        compiling: npt.NDArray[np.bool_] = (self.traces > 0) | (self.xla_compiles > 0)
-        return compiling
+        return np.asarray((self.traces > 0) | (self.xla_compiles > 0))
 
     @cached_property
     def compile_s(self) -> FloatArray:
         """Seconds of each step that went to tracing and compilation."""
         clean, clocked = self.step_s[~self.compiling], self.trace_s + self.xla_s
         excess = self.step_s - np.median(clean) if len(clean) >= 3 else clocked
-        spent: FloatArray = np.clip(np.where(self.compiling, np.maximum(excess, clocked), 0.0), 0.0, self.step_s)
-        return spent
+        return np.asarray(np.clip(np.where(self.compiling, np.maximum(excess, clocked), 0.0), 0.0, self.step_s))
 
     @cached_property
     def working_s(self) -> FloatArray:
         """``step_s`` without tracing and compilation."""
-        working: FloatArray = self.step_s - self.compile_s
-        return working
+        return np.asarray(self.step_s - self.compile_s)
 
     @cached_property
     def outside_s(self) -> FloatArray:
         """Seconds inside the step but outside of tf.functions, of waiting for the device, and of compilation."""
         calls = np.minimum(self.calls_s, self.step_s)
         compile_outside_s = np.maximum(self.compile_s - calls, 0.0)
-        outside: FloatArray = self.step_s - calls - self.emulated_s - self.device_s - compile_outside_s
-        return np.maximum(outside, 0.0)
+        return np.asarray(np.maximum(self.step_s - calls - self.emulated_s - self.device_s - compile_outside_s, 0.0))
 
     def __getitem__(self, rows: slice | npt.NDArray[np.bool_]) -> Steps:
         return Steps({name: values[rows] for name, values in self.columns.items()})
@@ -116,9 +110,7 @@ def steady(steps: Steps) -> tuple[Steps, SteadyState]:
 
 MIN_STEPS: Final = 20
 """Fewer steps than this cannot show a steady state."""
-
-CLOCK_RESOLUTION_S: Final = 1e-9
-"""One tick of ``perf_counter_ns``: the floor under a step time before its logarithm is taken."""
+_TICK_S: Final = 1e-9  # Of `perf_counter_ns`: the floor under a step time before its logarithm is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +122,6 @@ class SteadyState:
     steady: bool
     reason: str | None
     """Why it is not steady, one sentence; ``None`` where it is."""
-    halves_ratio: float | None
-    """Median step time of the second half over that of the first, after the cut."""
 
 
 def mser(values: npt.ArrayLike, batch: int = 5) -> int:
@@ -160,18 +150,18 @@ def steady_state(step_s: npt.ArrayLike, *, drift_limit: float = 0.03) -> SteadyS
 
     The medians of the two halves may lie apart by ``drift_limit``, as a share of the faster one.
     """
-    steps = np.maximum(np.asarray(step_s, dtype=np.float64), CLOCK_RESOLUTION_S)
+    steps = np.maximum(np.asarray(step_s, dtype=np.float64), _TICK_S)
     if steps.size < MIN_STEPS:
-        return SteadyState(0, False, f"only {steps.size} steps, {MIN_STEPS} are needed to see a steady state", None)
+        return SteadyState(0, False, f"only {steps.size} steps, {MIN_STEPS} are needed to see a steady state")
     cut = mser(np.log(steps))
     rest = steps[cut:]
     middle = rest.size // 2
     ratio = float(np.median(rest[middle:]) / np.median(rest[:middle]))
     if max(ratio, 1 / ratio) <= 1 + drift_limit:
-        return SteadyState(cut, True, None, ratio)
+        return SteadyState(cut, True, None)
     direction = "slower" if ratio > 1 else "faster"
     reason = (
         f"the second half of the steps is {abs(ratio - 1):.1%} {direction} than the first "
         f"(median, after a cut of {cut} steps; {drift_limit:.0%} is the limit)"
     )
-    return SteadyState(cut, False, reason, ratio)
+    return SteadyState(cut, False, reason)

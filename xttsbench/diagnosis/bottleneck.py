@@ -7,6 +7,7 @@ notice; at its end :func:`xttsbench.diagnosis.diagnosis.build_diagnosis` says th
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,12 +25,12 @@ from xttsbench.records.watch import Stretch, WatchedRun
 
 PARTS_OF: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s", "cpu_s")
 """Columns of :class:`~xttsbench.analysis.steps.Steps` whose means are attributed."""
-_OF_STEPS: Final[dict[str, Statistic]] = {
+OF_STEPS: Final[dict[str, Statistic]] = {
     **{name: mean_of(name) for name in PARTS_OF},
     "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
     "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
-    "samples": mean_of("batch_size"),
 }
+"""The figures of a process's steps."""
 DISTURBED_SPREAD: Final = 2.0
 """Times the spread of processes where most of what was measured was disturbed, so that nothing could be left out."""
 Samples = tuple[Mapping[Any, Sample], ...]
@@ -50,16 +51,16 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
     by_id = {trial.spec.trial_id: trial for trial in trials}
     beside: dict[str, Sample] = {}
     alone: dict[str, Sample] = {}
-    matched = {name: matched_alone_s(steps, measured(by_id[name], "step_only")) for name, steps in as_is.items()}
+    matched = {name: _matched_alone_s(steps, measured(by_id[name], "step_only")) for name, steps in as_is.items()}
     # One group has one set of figures: matched where every process could be, else none of them.
     match = bool(matched) and all((~np.isnan(times)).any() for times in matched.values())
     for name, steps in as_is.items():
         if (watched := by_id[name].watched) is not None and watched.stretches:
-            beside[name] = sample_of_run(watched)
+            beside[name] = _sample_of_run(watched)
             continue
         columns = {column: np.asarray(getattr(steps, column), dtype=np.float64) for column in PARTS_OF}
         columns |= {"batch_size": steps.batch_size.astype(np.float64)}
-        statistics = dict(_OF_STEPS)
+        statistics = OF_STEPS | {"samples": mean_of("batch_size")}
         if match:
             columns |= {"alone_s": matched[name], "working_s": steps.working_s}
             statistics["alone_s"] = _alone_on_these
@@ -77,7 +78,7 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
     return beside, alone, inputs
 
 
-def sample_of_run(watched: WatchedRun) -> Sample:
+def _sample_of_run(watched: WatchedRun) -> Sample:
     """The figures of a watched run over all of its steps, of which the rows are the newest part.
 
     Quantiles are those of the whole run, and vary from stretch to stretch as the mean does.
@@ -117,22 +118,21 @@ def pooled(
         wall, wait, step = found["wall_s"], found["wait_s"], found["step_s"]
         gap_s = wall.value - wait.value - step.value
         least_s = 0.5 * (wait.resamples + step.resamples)
-        drawn_s = np.maximum(wait.resamples + step.resamples + gap_s, least_s)
-        found["wall_s"] = Pooled(wall.value, drawn_s)
+        found["wall_s"] = Pooled(wall.value, np.maximum(wait.resamples + step.resamples + gap_s, least_s))
     return found
 
 
-def matched_alone_s(steps: Steps, alone: Steps | None) -> FloatArray:
+def _matched_alone_s(steps: Steps, alone: Steps | None) -> FloatArray:
     """For each step as it is, the time of the step alone on the same batch in the same round; NaN without one."""
     found = np.full(len(steps), np.nan)
-    times: dict[tuple[int, int], list[float]] = {}
+    times: dict[tuple[int, int], list[float]] = defaultdict(list)
     if alone is not None:
         for batch, turn, working_s in zip(alone.batch, alone.round, alone.working_s, strict=True):
             if batch >= 0:
-                times.setdefault((int(turn), int(batch)), []).append(float(working_s))
-    for row, (batch, turn) in enumerate(zip(steps.batch, steps.round, strict=True)):
-        if own := times.get((int(turn), int(batch))):
-            found[row] = float(np.mean(own))
+                times[turn, batch].append(float(working_s))
+    for row, place in enumerate(zip(steps.round, steps.batch, strict=True)):
+        if place in times:
+            found[row] = float(np.mean(times[place]))
     return found
 
 
@@ -157,8 +157,7 @@ def _without_gaps(found: Sample) -> Sample:
 
 
 MIN_STEPS: Final = 2
-MIN_BATCHES: Final = 5
-"""A dataset that ends after fewer is begun again so often that its starts are what is measured."""
+_MIN_BATCHES: Final = 5  # A dataset that ends after fewer is begun anew so often that its starts are what is measured
 SURE: Final = 0.95
 """From this probability on a verdict is final, and more measuring would not be worth its time."""
 _MASKED: Final = 0.25  # Share of the processors that neighbours take from which contention may not show
@@ -183,13 +182,17 @@ def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping
     """
     if not base.has_step and not base.emulated:
         return Classified("input", 1.0)  # a bare dataset has nothing else to wait for
-    names, counts = np.unique(verdicts(dict(drawn), wall.resamples), return_counts=True)
-    votes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    votes = _votes(drawn, wall)
     said = str(verdicts(dict(parts), np.array([wall.value]))[0])
     # Where the draws are of two minds what the means say breaks the tie.
     bottleneck = max(votes, key=lambda name: (votes[name], name == said))
     probability = votes.pop(bottleneck) / len(wall.resamples)
-    return Classified(bottleneck, probability, max(votes, key=lambda name: votes[name]) if votes else None)
+    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None))
+
+
+def _votes(drawn: Mapping[str, Any], wall: Pooled) -> Counter[str]:
+    """How many draws name each bottleneck, in the order of their names."""
+    return Counter(sorted(verdicts(dict(drawn), wall.resamples).tolist()))
 
 
 def why_undecided(
@@ -209,10 +212,10 @@ def why_undecided(
     if steps < MIN_STEPS:
         return f"only {steps} step(s) were measured after the warm-up"
     batches = min(_batches_per_epoch(one) for one in series)
-    if batches < MIN_BATCHES:
+    if batches < _MIN_BATCHES:
         return (
             f"the dataset ends after {max(round(batches), 1)} batch(es), so starting it over is most of what was "
-            f"measured; give it {MIN_BATCHES} at least, or .repeat()"
+            f"measured; give it {_MIN_BATCHES} at least, or .repeat()"
         )
     failed = next((trial for trial in records if trial.status != "ok" and not _script_was_over(trial)), None)
     if failed is not None and len(records) == 1:
@@ -256,9 +259,8 @@ def hidden_contention(means: Means, wanted: FloatArray | None, facts: StepFacts,
 
 def _script_was_over(trial: TrialRecord) -> bool:
     """Whether a trial ended while it measured what a script had left behind: the script's own steps are all there."""
-    if trial.watched is not None:  # however it ended, what was seen of it was seen
-        return True
-    return trial.script is not None and trial.script.ended in ("returned", "exited", "stopped")
+    over = trial.script is not None and trial.script.ended in ("returned", "exited", "stopped")
+    return over or trial.watched is not None  # however a watched run ended, what was seen of it was seen
 
 
 def _batches_per_epoch(steps: Steps) -> float:
@@ -284,7 +286,7 @@ def likely(watched: WatchedRun, profile: StepProfile | None, handoff_s: float) -
     """
     if not watched.stretches:
         return None
-    figures = pooled(({"run": sample_of_run(watched)}, {}, {}), np.random.default_rng(0))
+    figures = pooled(({"run": _sample_of_run(watched)}, {}, {}), np.random.default_rng(0))
     compiling = sum(one.compiling_steps for one in watched.stretches) / max(watched.steps, 1)
     facts = replace(profile_facts(profile, has_step=True, compiling=compiling), handoff_s=handoff_s)
 
@@ -292,8 +294,7 @@ def likely(watched: WatchedRun, profile: StepProfile | None, handoff_s: float) -
         return attribute(Means(**{name: of(figures[name]) for name in PARTS_OF}), facts)
 
     found = parts(lambda one: np.array([one.value]))
-    names = verdicts(parts(lambda one: one.resamples), figures["wall_s"].resamples)
-    each, counts = np.unique(names, return_counts=True)
-    most = int(counts.argmax())
+    votes = _votes(parts(lambda one: one.resamples), figures["wall_s"])
+    [(bottleneck, count)] = votes.most_common(1)
     attribution = Attribution(**{name: float(found[name][0]) for name in PARTS})
-    return Likely(str(each[most]), float(counts[most] / len(names)), attribution, figures)
+    return Likely(bottleneck, count / votes.total(), attribution, figures)

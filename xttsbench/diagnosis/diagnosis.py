@@ -97,10 +97,8 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     parts, drawn = attributing.parts(figures)
     wall = figures["wall_s"]
     said = classify_bottleneck(base, parts, drawn, wall)
-    each = []
-    for name in voting if len(voting) > 1 else ():
-        own = pooled(samples, rng, only={name})
-        each.append(classify_bottleneck(base, *attributing.parts(own), own["wall_s"]))
+    alone = [pooled(samples, rng, only={name}) for name in voting] if len(voting) > 1 else []
+    each = [classify_bottleneck(base, *attributing.parts(own), own["wall_s"]) for own in alone]
     means = attributing.means(figures)
     wanted = cores_wanted(means, facts)
     why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
@@ -131,8 +129,8 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
     )
     # Compilation that recurs is the step's, whatever the input costs.
-    alone = attributing.alone(figures)
-    recurring = _sum(alone, figures["compile_s"]) if alone else None
+    step = attributing.alone(figures)
+    recurring = _sum(step, figures["compile_s"]) if step else None
     model = predictions(evidence, wall=wall.estimate(), alone=recurring.estimate() if recurring else None)
     emulated = figures["emulated_s"]
     return Diagnosis(

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from xttsbench.analysis.steps import steps_of
+from xttsbench.analysis.steps import measured, steps_of
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
@@ -169,12 +167,8 @@ def _uses_xla(first: TrialRecord) -> bool:
 
 
 def _wait_share(first: TrialRecord) -> float:
-    segment = first.segment("as_is")
-    if segment is None or segment.steps <= segment.warmup_steps:
-        return 1.0
-    rows = slice(segment.warmup_steps, None)
-    wall = float(np.sum(segment.columns["wall_ns"][rows]))
-    return float(np.sum(segment.columns["wait_ns"][rows])) / wall if wall else 1.0
+    steps = measured(first, "as_is")
+    return float(steps.wait_s.sum() / steps.wall_s.sum()) if steps is not None and steps.wall_s.any() else 1.0
 
 
 def _fixes(pipeline: Pipeline | None) -> list[str]:
@@ -185,10 +179,9 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     ops = pipeline.ops
     in_turn = {token for op in ops if op.op.startswith("FlatMap") for token in op.python_functions}  # generators
     blocking = any(may_wait(one) for one in pipeline.python_functions if one.token not in in_turn)
-    sequential = any(op.op == "MapDataset" for op in ops)
     parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
     pool = max([BLOCKING_POOL, *parallel]) if blocking and not pipeline.threadpool_size else None
-    if sequential:
+    if any(op.op == "MapDataset" for op in ops):
         # Calls that wait gain little without threads to wait in, so that is the better guess.
         calls = Fix.of("parallel-map", pool)
         fixes += [FixSet((calls, Fix.of("thread-pool", pool))), FixSet((calls,))] if pool else [FixSet((calls,))]
@@ -205,8 +198,8 @@ def _prefetches(pipeline: Pipeline | None) -> int:
 
 def _expected_s(first: TrialRecord, kind: TrialKind, block: int, window_s: float) -> float:
     """Seconds that a trial is expected to take, from what the first one took."""
-    setup = first.setup_s or 0.0
-    warm_up = sum(first.segment("warm_up").columns.get("wall_ns", ())) / 1e9 if first.segment("warm_up") else 0.0  # type: ignore[union-attr]
+    setup, segment = first.setup_s or 0.0, first.segment("warm_up")
+    warm_up = sum(segment.columns.get("wall_ns", ())) / 1e9 if segment else 0.0
     if kind == "ladder":
         return first.duration_s + (IMPORT_S if block else 0.0)
     if kind == "pipeline":

@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
-from xttsbench.analysis.pooling import Pooled, Statistic, mean_of, pool, ratio
-from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.pooling import Pooled, pool, ratio
+from xttsbench.analysis.steps import measured, steady
 from xttsbench.analysis.variation import oscillation
 from xttsbench.comparison.figures import PROCESSOR
+from xttsbench.diagnosis.bottleneck import OF_STEPS
 from xttsbench.diagnosis.verdict import RunVerdict, unmeasured_verdict
 from xttsbench.records.report import Attribution, Bottleneck, Finding, Oscillation, Variant, Verdict
 from xttsbench.records.training import (
@@ -27,6 +28,7 @@ from xttsbench.records.training import (
     Ended,
     Fitted,
     HistoryLine,
+    Interval,
     Spoken,
     TakenOver,
     TimedEvaluation,
@@ -37,11 +39,7 @@ from xttsbench.records.training import (
 from xttsbench.records.trial import TrialRecord
 
 _NAMES: Final = ("wall_s", "wait_s", "step_s", "emulated_s", "compile_s", "outside_s")
-_STATISTICS: Final[dict[str, Statistic]] = {
-    **{name: mean_of(name) for name in _NAMES},
-    "median": lambda columns: np.asarray(np.median(columns["wall_s"], axis=1)),
-    "p95": lambda columns: np.asarray(np.quantile(columns["wall_s"], 0.95, axis=1)),
-}
+_STATISTICS: Final = {name: of for name, of in OF_STEPS.items() if name in (*_NAMES, "median", "p95")}
 _EXPERIMENT: Final = "it takes an experiment to tell apart: 'xttsbench diagnose'"
 _EAGER: Final = (
     "the step is eager (--no-graph, for debugging), and what of it is launching of ops only an experiment tells; "
@@ -57,11 +55,12 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: s
     found = [(trial, steady(rows)) for trial in trials if (rows := measured(trial, "as_is")) is not None]
     if not found:
         return _nothing(trials)
-    figures = pool([_columns(steps) for _, (steps, _) in found], _STATISTICS, np.random.default_rng(seed))
+    columns = [{name: np.asarray(getattr(steps, name), float) for name in _NAMES} for _, (steps, _) in found]
+    figures = pool(columns, _STATISTICS, np.random.default_rng(seed))
     parts = _parts({name: np.array([figures[name].value]) for name in _NAMES})
     drawn = _parts({name: figures[name].resamples for name in _NAMES})
     wall = figures["wall_s"]
-    name: Bottleneck = _bottleneck(parts, np.array([wall.value]))
+    name: Bottleneck = str(verdicts(parts, np.array([wall.value]))[0])  # type: ignore[assignment]  # one of PARTS
     confidence = float(np.mean(verdicts(drawn, wall.resamples) == name))
     trial, (steps, state) = max(found, key=lambda one: len(one[1][0]))
     vector, missing = oscillation(steps.wall_s)
@@ -72,13 +71,11 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: s
         unmeasured["verdict.attribution_s"] = _EAGER
     else:
         unmeasured |= {f"verdict.attribution_s.{part}": _EXPERIMENT for part in ("dispatch", "transfer", "contention")}
-    utilization = arm.utilization if arm is not None and arm.utilization_of != PROCESSOR else None
+    utilization, why = None, "no accelerator: the processor is the device"
+    if arm is not None and arm.utilization_of != PROCESSOR:
+        utilization, why = arm.utilization, "the driver gave no utilization samples during the steps"
     if utilization is None:
-        unmeasured["verdict.accelerator_utilization"] = (
-            "no accelerator: the processor is the device"
-            if arm is None or arm.utilization_of == PROCESSOR
-            else "the driver gave no utilization samples during the steps"
-        )
+        unmeasured["verdict.accelerator_utilization"] = why
     said = Verdict(
         bottleneck=name,
         summary=_summary(name, figures, arm),
@@ -108,18 +105,12 @@ def _parts(means: Mapping[str, Any]) -> dict[str, Any]:
     return parts | {"host": parts["host"] + parts["residual"], "residual": np.zeros_like(parts["residual"])}
 
 
-def _bottleneck(parts: Mapping[str, Any], wall_s: Any) -> Bottleneck:
-    name: Bottleneck = str(verdicts(dict(parts), wall_s)[0])  # type: ignore[assignment]  # the names are those of PARTS
-    return name
-
-
 def _summary(name: Bottleneck, figures: Mapping[str, Pooled], arm: Variant | None) -> str:
     wall = figures["wall_s"].value
     waits = figures["wait_s"].value / wall
     between = 1 - waits - figures["step_s"].value / wall
-    rate = ""
-    if arm is not None and arm.valid_frames_per_s is not None:
-        rate = f", at {arm.valid_frames_per_s.estimate:,.0f} valid frames/s"
+    frames = arm.valid_frames_per_s if arm is not None else None
+    rate = f", at {frames.estimate:,.0f} valid frames/s" if frames is not None else ""
     if name == "input":
         return f"Training waits {waits:.0%} of its time for data{rate}."
     if name == "host":
@@ -127,10 +118,6 @@ def _summary(name: Bottleneck, figures: Mapping[str, Pooled], arm: Variant | Non
     if name == "inconclusive":
         return f"The step is eager, for debugging, and waits {waits:.1%} of the time for data{rate}."
     return f"Training computes: {waits:.1%} of the time is waiting for data, {between:.1%} lies between steps{rate}."
-
-
-def _columns(steps: Steps) -> dict[str, np.ndarray[Any, Any]]:
-    return {name: np.asarray(getattr(steps, name), dtype=np.float64) for name in _NAMES}
 
 
 def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver | None = None) -> Training:
@@ -149,21 +136,21 @@ def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver
     fitted: Fitted | None = None
     for line in lines:
         spoken, fitted = line.spoken or spoken, line.fitted or fitted
+        if (again := line.begun or line.saved) is not None:
+            intervals = [one for one in intervals if _last_step(one) <= again.step]
+            evaluations = [one for one in evaluations if one.step <= again.step]
+            checkpoints = [one for one in checkpoints if one.step <= again.step]
         if line.begun is not None:
             sessions.append(line.begun)
             ended = None
-            _forget(line.begun.step, intervals, evaluations, checkpoints)
         if line.interval is not None:
-            before = line.interval.first_step - 1
-            intervals[:] = [one for one in intervals if _last_step(one) <= before]
-            intervals.append(_watched(line))
+            intervals = [one for one in intervals if _last_step(one) < line.interval.first_step]
+            intervals.append(_watched(line.interval, line))
         if line.evaluated is not None:
             evaluations.append(TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
         if line.saved is not None:
-            _forget(line.saved.step, intervals, evaluations, checkpoints)
             checkpoints.append(line.saved)
-        if line.ended is not None:
-            ended = line.ended
+        ended = line.ended or ended
     return Training(
         recipe=recipe,
         sessions=tuple(sessions),
@@ -187,10 +174,9 @@ def valid_frames_per_s(watched: Watched) -> float | None:
     return watched.valid_frames / watched.wall_s if watched.wall_s > 0 else None
 
 
-def _watched(line: HistoryLine) -> WatchedInterval:
-    assert line.interval is not None  # asked for by the caller
+def _watched(interval: Interval, line: HistoryLine) -> WatchedInterval:
     return WatchedInterval(
-        **line.interval.model_dump(),
+        **interval.model_dump(),
         session=line.session,
         wait_fraction=wait_fraction(line.watched) if line.watched is not None else None,
         valid_frames_per_s=valid_frames_per_s(line.watched) if line.watched is not None else None,
@@ -199,18 +185,6 @@ def _watched(line: HistoryLine) -> WatchedInterval:
 
 def _last_step(interval: WatchedInterval) -> int:
     return interval.first_step + interval.steps - 1
-
-
-def _forget(
-    step: int,
-    intervals: list[WatchedInterval],
-    evaluations: list[TimedEvaluation],
-    checkpoints: list[CheckpointEntry],
-) -> None:
-    """Drop what was reported of steps after this one."""
-    intervals[:] = [one for one in intervals if _last_step(one) <= step]
-    evaluations[:] = [one for one in evaluations if one.step <= step]
-    checkpoints[:] = [one for one in checkpoints if one.step <= step]
 
 
 STARVING: Final = THRESHOLD

@@ -11,6 +11,7 @@ from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.evidence.evidence import Compared, Evidence
 from xttsbench.evidence.pipeline import explains_wait, no_op_explains, slowest_op
+from xttsbench.evidence.step import heaviest_line
 from xttsbench.records.report import Attribution, Oscillation, Verdict
 from xttsbench.records.trial import HALF_BATCH, PRECISIONS, TrialRecord
 
@@ -106,17 +107,8 @@ _SENTENCES: Final = {
 
 def unmeasured_verdict(summary: str) -> Verdict:
     """The verdict where no step was measured."""
-    return Verdict(
-        bottleneck="inconclusive",
-        summary=summary,
-        confidence=0.0,
-        step_time_s=None,
-        step_time_median_s=None,
-        step_time_p95_s=None,
-        input_wait_fraction=None,
-        accelerator_utilization=None,
-        attribution_s=None,
-    )
+    missing: dict[str, Any] = dict.fromkeys(name for name in Verdict.model_fields)
+    return Verdict(**missing | {"bottleneck": "inconclusive", "summary": summary, "confidence": 0.0})
 
 
 def verdict(diagnosis: Diagnosis) -> Verdict:
@@ -181,19 +173,10 @@ def _detail(evidence: Evidence, name: str) -> str:
         if graph is None:
             return "this is the least that launching its ops costs: the compiled step was not timed by itself"
         return "it could not be compiled as it stands, so this is the least that launching its ops costs"
-    details: dict[str, Any] = {
-        "compile": ""
-        if not evidence.steps
-        else f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)",
-        "host": _host_place(evidence),
-    }
-    return str(details.get(name, ""))
-
-
-def _host_place(evidence: Evidence) -> str:
-    lines = evidence.anatomy.lines if evidence.anatomy else ()
-    line = next((line for line in lines if line.kind in ("python", "io", "sync") and line.file), None)
-    return f", most of it at {line.file}:{line.line}" if line else ""
+    if name == "compile" and evidence.steps:
+        return f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)"
+    line = heaviest_line(evidence, ("python", "io", "sync"))
+    return f", most of it at {line.file}:{line.line}" if name == "host" and line else ""
 
 
 def step_section(evidence: Evidence) -> dict[str, Any] | None:

@@ -20,17 +20,14 @@ from xttsbench.records.readings import GpuActivity
 from xttsbench.records.report import Oscillation
 from xttsbench.records.trial import Batches, Devices, StepProfile, Trace, TrialRecord
 
-EAGER_OPS: Final = 10
-"""A step with this many eager ops and calls of tf.functions is dispatched from Python."""
-OPAQUE_SHARE: Final = 0.20
-"""A step without tf.functions and with less than this share of its time in TensorFlow does its work elsewhere."""
+_EAGER_OPS: Final = 10  # A step with this many eager ops and calls of tf.functions is dispatched from Python
+_OPAQUE_SHARE: Final = 0.20  # Without tf.functions and with less of its time in TensorFlow a step works elsewhere
 ALWAYS: Final = 0.90
 """A step that traces or compiles in this share of its calls has no time of its own to compare them with."""
 _FEW_SAMPLES: Final = 20
 _QUIET: Final = 0.05  # Of the capacity: what others take of a quiet machine
 _MOST_LOST: Final = 0.9
-_AS_GIVEN: Final = ("warm_up", "as_is", "step_only")
-"""Segments of the step as given; a script has those of other modes in the same trial."""
+_AS_GIVEN: Final = ("warm_up", "as_is", "step_only")  # Segments of the step; a script has those of other modes, too
 
 
 def step_facts(
@@ -77,13 +74,12 @@ def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: flo
 
     The share ``compiling`` is of the steps that trace or compile.
     """
-    eager = is_eager(anatomy)
     return StepFacts(
         has_step=has_step,
-        eager=eager,
+        eager=is_eager(anatomy),
         opaque=is_opaque(anatomy),
         recompiles=compiling >= ALWAYS,
-        host_share=_host_share(anatomy, eager=eager),
+        host_share=_host_share(anatomy),
         dispatch_floor_s=_dispatch_floor_s(anatomy),
     )
 
@@ -111,7 +107,7 @@ def _dispatch_floor_s(anatomy: StepProfile | None) -> float:
 
 def is_eager(anatomy: StepProfile | None) -> bool:
     """Whether the step is dispatched op by op (or by many small tf.functions) from Python."""
-    return anatomy is not None and anatomy.eager_ops_per_step + anatomy.function_calls_per_step >= EAGER_OPS
+    return anatomy is not None and anatomy.eager_ops_per_step + anatomy.function_calls_per_step >= _EAGER_OPS
 
 
 def is_opaque(anatomy: StepProfile | None) -> bool:
@@ -119,7 +115,7 @@ def is_opaque(anatomy: StepProfile | None) -> bool:
     if anatomy is None or anatomy.function_calls_per_step > 0 or is_eager(anatomy):
         return False
     inside = sum(anatomy.kinds.get(kind, 0.0) for kind in ("tensorflow", "function"))
-    return inside < OPAQUE_SHARE
+    return inside < _OPAQUE_SHARE
 
 
 def given_mode(ladder: Sequence[TrialRecord], facts: StepFacts) -> str:
@@ -135,12 +131,12 @@ def given_mode(ladder: Sequence[TrialRecord], facts: StepFacts) -> str:
     return "xla" if compiled else "graph"
 
 
-def _host_share(anatomy: StepProfile | None, *, eager: bool) -> float:
+def _host_share(anatomy: StepProfile | None) -> float:
     """Share of the base time (see :func:`xttsbench.analysis.attribution.attribute`) that is the host's own work."""
     if anatomy is None:
         return 0.0
     own = anatomy.kinds.get("python", 0.0) + anatomy.kinds.get("io", 0.0)
-    if eager:
+    if is_eager(anatomy):
         return own
     # Compiled: the base is the time outside its functions, all of which is the host's unless it launches ops there.
     launched = anatomy.kinds.get("tensorflow", 0.0)

@@ -15,7 +15,7 @@ from xttsbench.evidence.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.pace import Consumer, FloatArray, Machine, Pace, Thread, pace, period_s, production_times_s
 from xttsbench.throughput.stages import limiting_op, stages
-from xttsbench.throughput.threads import inputs_of, pool_size, threads
+from xttsbench.throughput.threads import consumers, inputs_of, pool_size, threads
 
 INFINITE: Final = -1
 """Cardinality of what never ends."""
@@ -48,10 +48,7 @@ def upstream(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
 
 def downstream(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
     """All ops that read an op, directly or through others, in the order of the pipeline."""
-    readers: dict[str, list[str]] = {}
-    for other in pipeline.ops:
-        for name in inputs_of(other, pipeline):
-            readers.setdefault(name, []).append(other.name)
+    readers = {name: [op.name for op in ops] for name, ops in consumers(pipeline).items()}
     return _reached(pipeline, op, readers)
 
 
@@ -140,8 +137,7 @@ def ops_cost_s(evidence: Evidence) -> float | None:
 
 def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pace:
     """How fast a pipeline and a step go together on the machine of the evidence."""
-    cpus = allowed_cpus(evidence)
-    return pace(stages(pipeline, cpus), step, machine(pipeline, evidence))
+    return pace(stages(pipeline, allowed_cpus(evidence)), step, machine(pipeline, evidence))
 
 
 def machine(pipeline: Pipeline, evidence: Evidence) -> Machine:

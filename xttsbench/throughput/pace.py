@@ -22,8 +22,7 @@ STEP: Final = "step"
 PROCESSORS: Final = "processors"
 LOCK: Final = "interpreter lock"
 POOL: Final = "thread pool"
-SWITCH_S: Final = 5e-3
-"""For which CPython lets a thread have the lock while another waits for it (``sys.getswitchinterval``)."""
+_SWITCH_S: Final = 5e-3  # For which CPython lets a thread keep the lock that others want (`sys.getswitchinterval`)
 _EVEN: Final = 0.5
 _TIE: Final = 0.01  # A resource is named only where it is slower than every stage by this share
 
@@ -161,7 +160,7 @@ def _waits_for_lock_s(consumer: Stage) -> float:
         for work in thread.items:
             calls = max(work.calls, 1.0)
             beside = min(thread.parallelism if work in thread.calls else 1, calls)
-            waits_s += _EVEN * beside * min(work.at_once_s / calls, SWITCH_S)
+            waits_s += _EVEN * beside * min(work.at_once_s / calls, _SWITCH_S)
     return waits_s
 
 
@@ -193,8 +192,7 @@ def _limits(stage: Stage, burst: Work | None = None) -> list[_Limit]:
     if stage.calls:
         called_s = (spread_s + burst_s + _cost(stage.calls)) / stage.parallelism
         found.append(_Limit(called_s, _largest((*own, *stage.calls)), stage.ready))
-    taken = max((before.elements for before in stage.inputs), default=1.0)
-    away_s = burst_s + spread_s / max(taken, 1.0)
+    away_s = burst_s + spread_s / max([1.0, *(before.elements for before in stage.inputs)])
     for limit in _fed(stage):
         stands_s = max(0.0, away_s - limit.ready * limit.period_s)
         # A thread that is away for longer than it is waited for sets the pace, although its own work is not all of it.

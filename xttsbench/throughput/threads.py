@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction, every_op
 from xttsbench.throughput.pace import Thread, Work
 
 _PARALLEL: Final = re.compile(r"^(Legacy)?Parallel(Map|Filter|Batch|Interleave)|^MapAndBatch")
-_INTERLEAVE: Final = re.compile(r"Interleave")
 _GATHERS: Final = re.compile(r"Batch|Window")
 _SCATTERS: Final = re.compile(r"^Unbatch")
 _FUNCTIONS: Final = re.compile(r"Map|Filter|Generator|GroupBy|Scan|Reduce|TakeWhile")
@@ -54,10 +53,10 @@ def written_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -
     pool = pool_size(pipeline, allowed_cpus)
     if op.parallelism is None:
         return pool if parallelised(op, pipeline) else 1
-    chosen = op.chosen_parallelism or _reachable(op, pool)
-    parallelism = chosen if op.parallelism == AUTOTUNE else op.parallelism
-    cycle = op.cycle_length
-    return max(1, min(parallelism, cycle) if cycle is not None and cycle > 0 else parallelism)
+    cycle = op.cycle_length if op.cycle_length and op.cycle_length > 0 else None
+    most = cycle if cycle and "Interleave" in op.op else pool
+    parallelism = op.chosen_parallelism or most if op.parallelism == AUTOTUNE else op.parallelism
+    return max(1, min(parallelism, cycle or parallelism))
 
 
 def effective_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> int:
@@ -135,17 +134,10 @@ def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Work:
 
 
 def _pool_s(op: PipelineOp, cost_s: float, called_s: float) -> float:
-    inside = [one for one in _all_inner(op) if _FUNCTIONS.search(one.op)]
-    if not _INTERLEAVE.search(op.op) and not op.op.startswith("FlatMap"):
+    if "Interleave" not in op.op and not op.op.startswith("FlatMap"):
         return cost_s if _FUNCTIONS.search(op.op) else 0.0
-    priced = sum(one.cost_s or 0.0 for one in inside)
+    priced = sum(one.cost_s or 0.0 for one in every_op(op.inner) if _FUNCTIONS.search(one.op))
     return min(cost_s, max(priced, called_s))  # reading in an interleave has threads of its own
-
-
-def _all_inner(op: PipelineOp) -> Iterator[PipelineOp]:
-    for one in op.inner:
-        yield one
-        yield from _all_inner(one)
 
 
 def _functions(op: PipelineOp, pipeline: Pipeline) -> list[PythonFunction]:
@@ -169,28 +161,17 @@ def _held_at_once_s(function: PythonFunction) -> float:
     return _held_s(function) * (0.5 if function.gil == "blocks" else 1.0)
 
 
-def _reachable(op: PipelineOp, pool: int) -> int:
-    if _INTERLEAVE.search(op.op) and op.cycle_length is not None and op.cycle_length > 0:
-        return op.cycle_length
-    return pool
-
-
 def _allowed(pipeline: Pipeline, rewrite: str) -> bool:
     """Whether a default rewrite is on."""
-    options = pipeline.options
-    prefix = "experimental_optimization."
-    return "false" not in (
-        options.get(f"{prefix}{rewrite}", "").lower(),
-        options.get(f"{prefix}apply_default_optimizations", "").lower(),
-    )
+    names = (rewrite, "apply_default_optimizations")
+    return all(pipeline.options.get(f"experimental_optimization.{name}", "").lower() != "false" for name in names)
 
 
 def may_wait(function: PythonFunction) -> bool:
     """Whether calls of a Python function may leave their thread idle: seen, or unknown and not mostly computing."""
-    if function.gil != "unknown":
-        return function.gil == "blocks"
-    computes = function.call_time_s and function.call_cpu_s is not None
-    return not computes or (function.call_cpu_s or 0.0) < _COMPUTES * (function.call_time_s or 0.0)
+    if function.gil != "unknown" or not function.call_time_s or function.call_cpu_s is None:
+        return function.gil in ("blocks", "unknown")
+    return function.call_cpu_s < _COMPUTES * function.call_time_s
 
 
 class _Builder:
@@ -210,10 +191,9 @@ class _Builder:
         injects = self._pipeline.injects_prefetch and self._pipeline.autotune
         # TensorFlow takes the last op for a prefetch by its type, also one that keeps nothing ready.
         if injects and not last.op.startswith("Prefetch") and _allowed(self._pipeline, "inject_prefetch"):
-            own = self._sequential(last)
-            ready = max(self._pipeline.injected_buffer_size or 0, _READ_AHEAD)
-            return Thread(inputs=(replace(own, ready=float(ready)),))
-        return self._sequential(last)
+            ready = float(max(self._pipeline.injected_buffer_size or 0, _READ_AHEAD))
+            return Thread(inputs=(replace(self._collect(last, keep=True), ready=ready),))
+        return self._collect(last, keep=True)
 
     def _last(self) -> PipelineOp:
         """The last op that does something; options and the model are no work."""
@@ -230,28 +210,23 @@ class _Builder:
             own = self._collect(op, keep=True)
             return replace(own, ready=(buffered or _READ_AHEAD) / elements, elements=elements)
         fused = self._fused(op)
+        if fused is None and not _PARALLEL.match(op.op) and not parallelised(op, self._pipeline):
+            return None
+        calling = fused or op
+        parallelism = written_parallelism(calling, self._pipeline, self._allowed_cpus)
+        ready = float(parallelism)
         if fused is not None:
-            calls = written_parallelism(fused, self._pipeline, self._allowed_cpus)
-            return self._calls((fused, op), fused, ready_elements=max(1.0, calls / (op.batch_size or 1)), counted=op)
-        parallelism = written_parallelism(op, self._pipeline, self._allowed_cpus)
-        if _PARALLEL.match(op.op) or parallelised(op, self._pipeline):
-            ahead = _READ_AHEAD if _INTERLEAVE.search(op.op) else 1
-            cycle = op.cycle_length if op.cycle_length and op.cycle_length > 0 else parallelism
-            ready = ahead * max(parallelism, cycle) if _INTERLEAVE.search(op.op) else parallelism
-            if op.op.startswith("MapAndBatch"):
-                ready = 1
-            return self._calls((op,), op, ready_elements=float(ready), counted=op)
-        return None
-
-    def _calls(
-        self, calls: tuple[PipelineOp, ...], op: PipelineOp, *, ready_elements: float, counted: PipelineOp
-    ) -> Thread[PipelineOp]:
+            ready = max(1.0, parallelism / (op.batch_size or 1))
+        elif op.op.startswith("MapAndBatch"):
+            ready = 1.0
+        elif "Interleave" in op.op:
+            ready = float(_READ_AHEAD * max(parallelism, op.cycle_length or 0))
         return replace(
-            self._collect(op, keep=False),
-            calls=calls,
-            parallelism=written_parallelism(op, self._pipeline, self._allowed_cpus),
-            ready=ready_elements / self._per_batch(counted),
-            elements=self._per_batch(counted),
+            self._collect(calling, keep=False),
+            calls=(op,) if fused is None else (fused, op),
+            parallelism=parallelism,
+            ready=ready / self._per_batch(op),
+            elements=self._per_batch(op),
         )
 
     def _fused(self, op: PipelineOp) -> PipelineOp | None:
@@ -280,14 +255,11 @@ class _Builder:
                 ops.append(op)
         return Thread(spread=tuple(ops), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
 
-    def _sequential(self, op: PipelineOp) -> Thread[PipelineOp]:
-        return self._collect(op, keep=True)
-
     def _upstream(self, name: str) -> Thread[PipelineOp]:
         """What an op finds at its input: a thread of its own to take from, or work to do itself."""
         op = self._by_name[name]
         boundary = self._boundary(op)
-        return Thread(inputs=(boundary,)) if boundary is not None else self._sequential(op)
+        return Thread(inputs=(boundary,)) if boundary is not None else self._collect(op, keep=True)
 
     def _per_batch(self, op: PipelineOp) -> float:
         return max(self._taken.get(op.name, 1.0), 1e-9)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.pooling import (
+    _PROCESS_SPREAD,
     DRAWS,
-    PROCESS_SPREAD,
     Pooled,
     interval_of,
     mean_of,
@@ -29,7 +29,7 @@ def around(mean: float, steps: int = 200, seed: int = 1, sd: float = 0.01) -> di
 def test_one_process_has_the_informed_spread_of_processes_in_its_interval() -> None:
     told = pool([around(1.0)], MEAN, rng())["mean"].estimate()
     # Student's t with three degrees of freedom: 3.18 at 97.5 %.
-    assert told.high - told.low == pytest.approx(2 * 3.18 * np.hypot(PROCESS_SPREAD, 0.01), rel=0.15)
+    assert told.high - told.low == pytest.approx(2 * 3.18 * np.hypot(_PROCESS_SPREAD, 0.01), rel=0.15)
 
 
 def test_processes_that_differ_give_an_interval_as_wide_as_they_differ() -> None:
@@ -53,7 +53,7 @@ def test_intervals_cover_what_they_say(processes: int) -> None:
     chance = rng(processes)
     inside, runs = 0, 400
     for _ in range(runs):
-        spread = PROCESS_SPREAD * np.sqrt(3 / chance.chisquare(3))
+        spread = _PROCESS_SPREAD * np.sqrt(3 / chance.chisquare(3))
         columns = []
         for _ in range(processes):
             noise = chance.standard_normal(40)

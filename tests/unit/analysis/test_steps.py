@@ -121,7 +121,6 @@ def test_a_step_change_is_cut_where_it_ends(warm_up: int) -> None:
     assert warm_up <= state.cut <= warm_up + 20
     assert state.steady
     assert state.reason is None
-    assert state.halves_ratio == pytest.approx(1, abs=0.03)
 
 
 def test_the_cut_is_the_minimum_of_the_squared_standard_error() -> None:
@@ -151,8 +150,6 @@ def test_one_stall_in_the_steady_state_does_not_move_the_cut() -> None:
 def test_drift_is_no_steady_state_and_says_so() -> None:
     state = steady_state(np.linspace(1, 1.5, 240))
     assert not state.steady
-    assert state.halves_ratio is not None
-    assert state.halves_ratio > 1.03
     assert state.reason is not None
     assert "slower than the first" in state.reason
 
@@ -166,7 +163,7 @@ def test_the_limit_of_the_drift_is_the_callers() -> None:
 @pytest.mark.parametrize("n", [0, 1, 7, 19])
 def test_a_short_series_is_labelled(n: int) -> None:
     state = steady_state(np.ones(n))
-    assert (state.cut, state.steady, state.halves_ratio) == (0, False, None)
+    assert (state.cut, state.steady) == (0, False)
     assert state.reason is not None
     assert f"only {n} steps" in state.reason
 
