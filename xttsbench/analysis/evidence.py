@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -138,15 +139,21 @@ def paired(log_ratios: npt.ArrayLike, processes: Sequence[Hashable] | None = Non
     groups: dict[Hashable, list[float]] = {}
     for name, ratio in zip(names, ratios.tolist(), strict=True):
         groups.setdefault(name, []).append(ratio)
-    deviations, count = sum(float(np.var(own)) * len(own) for own in groups.values()), len(groups)
+    # Plain floats: of so few numbers each call of NumPy takes longer than the arithmetic.
+    means = [math.fsum(own) / len(own) for own in groups.values()]
+    deviations, count = (
+        math.fsum((x - m) ** 2 for m, own in zip(means, groups.values(), strict=True) for x in own),
+        len(means),
+    )
     rounds_differ = (_NU * LEAST_SCALE**2 + deviations) / (_NU + ratios.size - count)
     shared = PAIR_SPREAD**2 / (PAIR_SPREAD**2 + max(rounds_differ, PAIR_SPREAD**2))
     # Within a pair the covariance is (1 - c) I + c J; its inverse, summed, is the weight of the pair's mean.
-    weights = np.array([len(own) / (1 + shared * (len(own) - 1)) for own in groups.values()])
-    means = np.array([np.mean(own) for own in groups.values()])
-    mean = float(weights @ means / weights.sum())
-    squares, within = float(weights @ (means - mean) ** 2), deviations / (1 - shared)
-    return Sample(mean, float(weights.sum()), squares, count - 1, ratios.size, count, within, ratios.size - count)
+    weights = [len(own) / (1 + shared * (len(own) - 1)) for own in groups.values()]
+    weight = math.fsum(weights)
+    mean = math.fsum(map(operator.mul, weights, means)) / weight
+    squares = math.fsum(w * (m - mean) ** 2 for w, m in zip(weights, means, strict=True))
+    within = deviations / (1 - shared)
+    return Sample(mean, weight, squares, count - 1, ratios.size, count, within, ratios.size - count)
 
 
 def unpaired(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Sample:
@@ -198,8 +205,8 @@ def interval(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = 0.
     found = _sample(log_ratios)
     freedom = _NU + found.size - 1
     reach = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(found.variance(s0) / found.weight)
-    low, middle, high = np.exp(np.clip([found.mean - reach, found.mean, found.mean + reach], -700, 700))
-    return Estimate(estimate=float(middle), low=float(low), high=float(high))
+    low, middle, high = (math.exp(min(max(found.mean + off, -700.0), 700.0)) for off in (-reach, 0.0, reach))
+    return Estimate(estimate=middle, low=low, high=high)
 
 
 def noise_scale(against_itself: Sample | None, others: Iterable[Sample] = (), *, mostly_invalid: bool = False) -> float:
