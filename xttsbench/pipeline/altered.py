@@ -20,17 +20,17 @@ alone does not. On a quiet machine parallel calls may keep their order by luck f
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from xttsbench.pipeline.nodes import (
     FunctionLibrary,
@@ -43,7 +43,9 @@ from xttsbench.pipeline.nodes import (
     dataset_inputs,
     dataset_nodes,
     free_name,
+    is_stateful,
     node_inputs,
+    redirect,
     set_inputs,
     text_inputs,
 )
@@ -58,13 +60,10 @@ _READERS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|Range|Genera
 _STRINGS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|MatchingFiles)Dataset(V\d+)?")
 """Sources that name no type: each element is one string."""
 
-
 _BATCHES: Final = re.compile(r"(Padded|Parallel)?BatchDataset(V\d+)?|RebatchDatasetV2")
 _HANDS_ON: Final = re.compile(r"(Prefetch|Repeat|Options|Model|Cache)Dataset(V\d+)?")
 """Ops that do not look at the size of a batch."""
-_ROUNDS: Final = 2
-"""Of what repeats for ever: what is drawn anew in each of them shows in two."""
-
+_ROUNDS: Final = 2  # of what repeats for ever: what is drawn anew in each of them shows in two
 
 Places = Mapping[int, Sequence[tuple[int, int]]]
 """Length of a source -> first element and number of elements of each stretch that is taken of it."""
@@ -90,11 +89,14 @@ def shortened(graph: Any, count: int, places: Places | None = None, *, own_files
         if _OPENS.fullmatch(node.op):
             share = _share(node, by_name, count)
             for function in library.functions(called(node)):
-                _cut_readers(function, share)
+                readers = [
+                    one for one in function.node_def if _READERS.fullmatch(one.op) and _signature(one) is not None
+                ]
+                _cut(function, readers, dict.fromkeys((reader.name for reader in readers), ((0, share),)))
             if (end := _end_of_opened(node, nodes, by_name, library)) is not None:
                 sources.append(end)
                 found[end.name] = ((0, share),)
-    _cut_sources(edited, sources, found)
+    _cut(edited, sources, found)
     _end_repetitions(edited, nodes)
     _keep_in_memory(edited, nodes, own_files)
     return edited
@@ -105,12 +107,13 @@ def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
     waiting, lengths = list(dataset_inputs(node, by_name)), []
     while waiting:
         above = by_name[waiting.pop()]
-        inputs = dataset_inputs(above, by_name)
-        waiting.extend(inputs)
-        if not inputs:
-            lengths.append(_length(above, by_name))
-    known = [min(length, count) for length in lengths if length is not None]
-    return max(1, -(-count // max(1, *known))) if known and len(known) == len(lengths) else count
+        if inputs := dataset_inputs(above, by_name):
+            waiting.extend(inputs)
+        elif (length := _length(above, by_name)) is None:
+            return count
+        else:
+            lengths.append(min(length, count))
+    return max(1, -(-count // max(1, *lengths))) if lengths else count
 
 
 def _end_of_opened(node: Any, nodes: list[Any], by_name: Mapping[str, Any], library: FunctionLibrary) -> Any | None:
@@ -126,8 +129,7 @@ def _end_of_opened(node: Any, nodes: list[Any], by_name: Mapping[str, Any], libr
 
 
 _STRETCHES: Final = 4
-_REACH: Final = 300_000
-"""Elements of a source that are skipped at most, in some tenths of a second."""
+_REACH: Final = 300_000  # elements of a source that are skipped at most, in some tenths of a second
 
 
 def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
@@ -143,9 +145,7 @@ def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
     if zipped or any(node.op.startswith(("Skip", "TakeWhile")) for node in nodes):
         return {}
     ends = {length: length for length in lengths.values() if length}
-    for node in nodes:
-        if node.op != "TakeDataset":
-            continue
+    for node in (one for one in nodes if one.op == "TakeDataset"):
         (source,), most = dataset_inputs(node, by_name), constant_input(node, "count", by_name)
         length = lengths.get(source)
         if most is None or not length:
@@ -179,9 +179,8 @@ def keep_last_batch(graph: Any) -> bool:
         after.append(last)
         last = by_name[inputs[0]]
     number = {"RebatchDatasetV2": 2, "BatchDatasetV2": 2, "ParallelBatchDataset": 3}.get(last.op, -1)
-    if not _BATCHES.fullmatch(last.op) or not constant_input(last, "drop_remainder", by_name):
-        return False
-    if not any(node.op.startswith("Shuffle") for node in nodes):
+    drops = _BATCHES.fullmatch(last.op) and constant_input(last, "drop_remainder", by_name)
+    if not drops or not any(node.op.startswith("Shuffle") for node in nodes):
         return False
     inputs = data_inputs(last)
     inputs[number] = add_constant(graph, f"{last.name}/whole", False)
@@ -210,9 +209,8 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
     if node.op == "TensorDataset":
         return 1
     if node.op == "RangeDataset":
-        bounds = [constant_input(node, name, by_name) for name in ("start", "stop", "step")]
-        known = [bound for bound in bounds if bound is not None]
-        return len(range(*known)) if len(known) == 3 and known[2] else None
+        start, stop, step = (constant_input(node, name, by_name) for name in ("start", "stop", "step"))
+        return len(range(start, stop, step)) if start is not None and stop is not None and step else None
     names = node_inputs(node) if node.op == "TensorSliceDataset" else []
     first = behind_identities(names[0], by_name) if names else None
     if first is None or first.op != "Const":
@@ -221,33 +219,34 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
     return int(dimensions[0].size) if dimensions else None
 
 
-def _cut_sources(graph: Any, sources: list[Any], places: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-    """Take some stretches of each dataset, by the name of its node."""
-    taken = {source.name: free_name(graph, f"{source.name}/shortened") for source in sources}
-    for node in graph.node:
-        for number, reference in enumerate(node.input):
-            node.input[number] = taken.get(reference.split(":")[0], reference)
+def _cut(graph: Any, sources: Sequence[Any], stretches: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    """Have what reads some datasets of a graph or function read stretches of them, given by the dataset's name."""
+    inside = hasattr(graph, "node_def")
+    nodes = graph.node_def if inside else graph.node
+    output, constant = (":handle:0", ":output:0") if inside else ("", "")
+
+    def added(source: Any, op: str, *inputs: str) -> str:
+        """What a new node is referred to by, which yields elements such as those of the source."""
+        node = nodes.add(name=free_name(graph, f"{source.name}/{op}"), op=op, input=inputs)
+        types, shapes = _signature(source) or ([], [])
+        node.attr["output_types"].list.type.extend(types)
+        node.attr["output_shapes"].list.shape.extend(shapes)
+        return str(node.name) + output
+
+    readers, ends = list(nodes), dict[str, str]()
     for source in sources:
-        stretches = places[source.name]
-        parts: list[str] = []
-        for number, (begin, size) in enumerate(stretches):
-            part = taken[source.name] if len(stretches) == 1 else free_name(graph, f"{source.name}/part{number}")
-            start = source.name
-            if begin:
-                start = free_name(graph, f"{part}/start")
-                _of_type(
-                    graph, start, "SkipDataset", [source.name, add_constant(graph, f"{start}/count", begin)], source
-                )
-            _of_type(graph, part, "TakeDataset", [start, add_constant(graph, f"{part}/count", size)], source)
+        parts = []
+        for begin, size in stretches[source.name]:
+            part = source.name + output
+            for op, count in (("SkipDataset", begin), ("TakeDataset", size)):
+                if op == "TakeDataset" or count:
+                    part = added(source, op, part, add_constant(graph, f"{source.name}/{op}/count", count) + constant)
             parts.append(part)
-        for number, part in enumerate(parts[1:], start=2):
-            name = taken[source.name] if number == len(parts) else free_name(graph, f"{source.name}/parts{number}")
-            _of_type(graph, name, "ConcatenateDataset", [parts[0], part], source)
-            parts[0] = name
+        ends[source.name + output] = functools.reduce(functools.partial(added, source, "ConcatenateDataset"), parts)
+    redirect(readers, ends, getattr(graph, "ret", None))
 
 
 def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
-    """Have what repeats for ever repeat twice."""
     by_name = {node.name: node for node in graph.node}
     for node in nodes:
         endless = node.op == "RepeatDataset" and (constant_input(node, "count", by_name) or 0) < 0
@@ -257,7 +256,6 @@ def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
 
 
 def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None:
-    """Have caches on disk keep their elements in memory, in a store that nobody shares; not those of the directory."""
     by_name = {node.name: node for node in graph.node}
     for node in nodes:
         if not node.op.startswith("CacheDataset"):
@@ -270,31 +268,6 @@ def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None
             inputs.append(free_name(graph, f"{node.name}/own_store"))
             graph.node.add(name=inputs[-1], op="DummyMemoryCache")
         set_inputs(node, inputs)
-
-
-def _cut_readers(function: Any, count: int) -> None:
-    """Put a ``take`` after each reader of a function's body, and its name where the reader's was."""
-    readers = [node for node in function.node_def if _READERS.fullmatch(node.op) and _signature(node) is not None]
-    for reader in readers:
-        name = free_name(function, f"{reader.name}/shortened")
-        was, now = f"{reader.name}:handle:0", f"{name}:handle:0"
-        for node in function.node_def:
-            for number, reference in enumerate(node.input):
-                node.input[number] = now if reference == was else reference
-        for key, reference in list(function.ret.items()):
-            function.ret[key] = now if reference == was else reference
-        length = add_constant(function, f"{name}/count", count)
-        _of_type(function, name, "TakeDataset", [was, f"{length}:output:0"], reader)
-
-
-def _of_type(graph: Any, name: str, op: str, inputs: Sequence[str], source: Any) -> None:
-    """Add a node that yields what a source does, to a graph or a function."""
-    node = (graph.node if hasattr(graph, "node") else graph.node_def).add(name=name, op=op)
-    node.input.extend(inputs)
-    signature = _signature(source)
-    if signature is not None:
-        node.attr["output_types"].list.type.extend(signature[0])
-        node.attr["output_shapes"].list.shape.extend(signature[1])
 
 
 def _signature(source: Any) -> tuple[list[int], list[Any]] | None:
@@ -328,20 +301,16 @@ def reseeded(graph: Any, epoch: int) -> Any:
 
 
 def _seeded(node: Any) -> bool:
-    if "seed" not in node.attr or "seed2" not in node.attr or not (node.attr["seed"].i or node.attr["seed2"].i):
-        return False
-    definition = op_def_registry.get(node.op)
-    return definition is not None and bool(definition.is_stateful)
+    seeds = [node.attr[name].i for name in ("seed", "seed2") if name in node.attr]
+    return len(seeds) == 2 and any(seeds) and is_stateful(node)
 
 
-MOST_S: Final = 0.004
-"""Longest that one call is held up."""
-TOTAL_S: Final = 1.5
-"""Longest that the calls of all functions are held up together; later ones are not."""
+_MOST_S: Final = 0.004  # longest that one call is held up
+_TOTAL_S: Final = 1.5  # longest that the calls of all functions are held up together; later ones are not
 
 
 @contextmanager
-def jittered(graph: Any, seed: int, *, most_s: float = MOST_S, total_s: float = TOTAL_S) -> Iterator[int]:
+def jittered(graph: Any, seed: int, *, most_s: float = _MOST_S, total_s: float = _TOTAL_S) -> Iterator[int]:
     """While the block runs, hold the calls of the graph's Python functions up before their work.
 
     Generators are left alone: their elements are asked for one after the other. What is registered for a token when
@@ -350,26 +319,17 @@ def jittered(graph: Any, seed: int, *, most_s: float = MOST_S, total_s: float = 
     Yields:
         How many functions are held up.
     """
-    tokens = list(_functions(FunctionLibrary(graph.library.function).all_tokens()))
-    delay = _Delay(seed, most_s, total_s)
-    with recording(dict.fromkeys(tokens, delay.before)):
+    every = {token: lookup(token) for token in FunctionLibrary(graph.library.function).all_tokens()}
+    tokens = [token for token, found in every.items() if found is not None and found.kind != "generator"]
+    with recording(dict.fromkeys(tokens, _Delay(seed, most_s, total_s).before)):
         yield len(tokens)
-
-
-def _functions(tokens: Iterable[str]) -> Iterator[str]:
-    for token in tokens:
-        found = lookup(token)
-        if found is not None and found.kind != "generator":
-            yield token
 
 
 class _Delay:
     """Random delays from one seed, until they add up to the whole that may be spent."""
 
     def __init__(self, seed: int, most_s: float, total_s: float) -> None:
-        self._random = random.Random(seed)
-        self._most_s = most_s
-        self._left_s = total_s
+        self._random, self._most_s, self._left_s = random.Random(seed), most_s, total_s
         self._lock = threading.Lock()
 
     def before(self, original: Callable[..., Any]) -> Callable[..., Any]:

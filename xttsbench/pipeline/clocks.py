@@ -23,10 +23,8 @@ from typing import Any, Final, Self
 
 from xttsbench.records.pipeline import GilClass
 
-_UNLIKE: Final = 0.5
-"""Standard deviation of the windows' work over its mean from which on they are not of one kind."""
-_CALM: Final = 0.05
-"""Share of a window's time in the run queue up to which it counts as undisturbed."""
+_UNLIKE: Final = 0.5  # standard deviation of the windows' work over its mean from which on they are not of one kind
+_CALM: Final = 0.05  # share of a window's time in the run queue up to which it counts as undisturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,7 @@ class Timed:
     elements: int
     wall_s: float
     cpu_s: float
-    queued_s: float
-    """Time in which threads of this process were ready to run but had no processor, summed over them."""
+    queued_s: float  # time in which threads of this process were ready to run but had no processor, summed over them
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +45,7 @@ class Clock:
     cpu_s: float
     queued_s: float = 0.0
     """Ready to run but without a processor; 0 where the kernel does not tell (then a busy machine looks like waits)."""
-    asleep_s: float = 0.0
-    """Asleep of its own will; known of the experiment's own thread only."""
+    asleep_s: float = 0.0  # asleep of its own will; known of the experiment's own thread only
 
     @classmethod
     def read(cls) -> Self:
@@ -67,12 +63,12 @@ class Clock:
 
     def __sub__(self, before: Clock) -> Clock:
         """The time between two readings."""
-        return Clock(
+        wall_s, cpu_s, asleep_s = (
             self.wall_s - before.wall_s,
             self.cpu_s - before.cpu_s,
-            max(0.0, self.queued_s - before.queued_s),
             self.asleep_s - before.asleep_s,
         )
+        return Clock(wall_s, cpu_s, max(0.0, self.queued_s - before.queued_s), asleep_s)
 
     @property
     def active_s(self) -> float:
@@ -142,11 +138,8 @@ class Shares:
 
     def majority(self) -> GilClass:
         """The class that has at least :data:`MAJORITY` of the time, else ``unknown``."""
-        if self.blocks >= MAJORITY:
-            return "blocks"
-        if self.holds >= MAJORITY:
-            return "holds"
-        return "releases" if self.releases >= MAJORITY else "unknown"
+        shares: dict[GilClass, float] = {"blocks": self.blocks, "holds": self.holds, "releases": self.releases}
+        return next((kind for kind, share in shares.items() if share >= MAJORITY), "unknown")
 
 
 def measure_shares(

@@ -11,6 +11,7 @@ pipeline is as it really runs is measured elsewhere.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -51,25 +52,17 @@ def snapshot(iterator: Any) -> tuple[dict[int, ModelNode], int]:
     return nodes, proto.output
 
 
-_REWRITES: Final = (
-    "filter_fusion",
-    "filter_parallelization",
-    "inject_prefetch",
-    "map_and_batch_fusion",
-    "map_and_filter_fusion",
-    "map_fusion",
-    "map_parallelization",
-    "noop_elimination",
-    "parallel_batch",
-    "seq_interleave_prefetch",
-    "shuffle_and_repeat_fusion",
+_REWRITES: Final = frozenset(
+    {"filter_fusion", "filter_parallelization", "inject_prefetch", "map_and_batch_fusion", "map_and_filter_fusion"}
+    | {"map_fusion", "map_parallelization", "noop_elimination", "parallel_batch", "seq_interleave_prefetch"}
+    | {"shuffle_and_repeat_fusion"}
 )
 _SNAPSHOTS: Final = 16
 """Iterators of inner datasets and past epochs vanish with their counters; a few looks on the way catch them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Modelled:
+class _Modelled:
     """Costs that the model of a run of the whole counted, and a note on them for a person."""
 
     costs: Mapping[str, op_costs.OpCost] = field(default_factory=dict)
@@ -77,66 +70,46 @@ class Modelled:
     first_batch_s: float = 0.0
 
 
-def read_model(dataset: Any, ops: Sequence[PipelineOp], batches: int, max_s: float) -> Modelled:
+def _read_model(dataset: Any, ops: Sequence[PipelineOp], batches: int, max_s: float) -> _Modelled:
     """Run a dataset for ``batches`` batches after the first, or ``max_s`` seconds, and read the model's costs.
 
     Raises:
         tf.errors.OpError: what the pipeline itself raises before its first batch.
     """
+    snapshots: list[dict[int, ModelNode]] = []
+    root, drawn, first_batch_s, error = 0, 0, 0.0, ""
+    every = max(1, batches // _SNAPSHOTS)
     try:
-        snapshots, root, delivered, first_batch_s, error = _run(_as_written(dataset), batches, max_s)
-    except tf.errors.NotFoundError as missing:
-        if "model" not in missing.message.lower() and "autotune" not in missing.message.lower():
+        iterator, began = iter(_as_written(dataset)), time.perf_counter()
+        while next(iterator, None) is not None:
+            drawn += 1  # the first batch fills buffers; the differences start after it
+            now_s = time.perf_counter() - began
+            first_batch_s = first_batch_s or now_s
+            last = drawn > batches or now_s > max_s
+            if drawn == 1 or last or drawn % every == 0:
+                nodes, root = snapshot(iterator)
+                snapshots.append(nodes)
+            if last:
+                break
+    except tf.errors.OpError as raised:
+        missing = isinstance(raised, tf.errors.NotFoundError) and re.search("model|autotune", raised.message.lower())
+        if not snapshots and missing:
+            return _Modelled(note=f"TensorFlow kept no model ({raised.message})")
+        if not snapshots:
             raise  # the pipeline's own: a missing file
-        return Modelled(note=f"TensorFlow kept no model ({missing.message})")
+        error = f"; then the pipeline raised {one_line(raised)}"
     if not snapshots:
-        return Modelled(note="no costs: the dataset is empty")
-    nodes = op_costs.merge(snapshots)
-    matched, ignored = op_costs.match(nodes, root, ops)
-    costs = op_costs.costs(nodes, matched, ops)
+        return _Modelled(note="no costs: the dataset is empty")
+    merged = op_costs.merge(snapshots)
+    matched, ignored = op_costs.match(merged, root, ops)
+    costs = op_costs.costs(merged, matched, ops)
     if not any(cost.cost_s for cost in costs.values()):
-        return Modelled(note="TensorFlow's model counted no time in any op")
+        return _Modelled(note="TensorFlow's model counted no time in any op")
     text = (
-        f"TensorFlow's performance model over {delivered} batches, fusion and default rewrites off; "
+        f"TensorFlow's performance model over {max(1, drawn - 1)} batches, fusion and default rewrites off; "
         f"{ignored} model nodes belong to no op"
     )
-    return Modelled(costs, f"{text}; then the pipeline raised {error}" if error else text, first_batch_s)
-
-
-def _run(
-    dataset: Any, batches: int, max_s: float
-) -> tuple[list[dict[int, op_costs.ModelNode]], int, int, float, str | None]:
-    """Snapshots of the model, the id of its root, of how many batches the costs are, the time of the first, an error.
-
-    The error is what ended the run early.
-    """
-    snapshots: list[dict[int, op_costs.ModelNode]] = []
-    root = 0
-    every = max(1, batches // _SNAPSHOTS)
-    iterator = iter(dataset)
-    began = time.perf_counter()
-    first_batch_s = 0.0
-    drawn = 0
-    error: str | None = None
-    while True:
-        try:
-            if next(iterator, None) is None:
-                break
-        except tf.errors.OpError as raised:
-            if not snapshots:
-                raise
-            error = one_line(raised)
-            break
-        if not drawn:
-            first_batch_s = time.perf_counter() - began
-        drawn += 1  # the first batch fills buffers; the differences start after it
-        last = drawn > batches or time.perf_counter() - began > max_s
-        if drawn == 1 or last or drawn % every == 0:
-            nodes, root = snapshot(iterator)
-            snapshots.append(nodes)
-        if last:
-            break
-    return snapshots, root, max(1, drawn - 1) if drawn else 0, first_batch_s, error
+    return _Modelled(costs, text + error, first_batch_s)
 
 
 def _as_written(dataset: Any) -> Any:
@@ -153,22 +126,21 @@ _ALIKE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class _Tuned:
     """Values in force, by op name."""
 
     parallelism: dict[str, int]
     buffer_size: dict[str, int]
-    injected_buffer: int | None
-    """Elements of the prefetch that TensorFlow appends; ``None`` where it appends none."""
+    injected_buffer: int | None  # elements of the prefetch that TensorFlow appends; ``None`` where it appends none
 
 
-def read_tuned(dataset: Any, ops: Sequence[PipelineOp], *, least_s: float, max_s: float) -> Tuned | None:
+def _read_tuned(dataset: Any, ops: Sequence[PipelineOp], *, least_s: float, max_s: float) -> _Tuned | None:
     """Run a dataset until its tuned values hold still, for ``least_s`` to ``max_s`` seconds, and read them.
 
     ``None`` where TensorFlow kept no model or the dataset raised or ended before a first look. A batch that takes
     longer than ``max_s`` is waited for.
     """
-    looks: list[Tuned] = []
+    looks: list[_Tuned] = []
     try:
         iterator = iter(dataset)
         began = looked = time.perf_counter()
@@ -186,30 +158,25 @@ def read_tuned(dataset: Any, ops: Sequence[PipelineOp], *, least_s: float, max_s
     return looks[-1] if looks else None
 
 
-def _tuned(nodes: dict[int, op_costs.ModelNode], root: int, ops: Sequence[PipelineOp]) -> Tuned:
+def _tuned(nodes: dict[int, op_costs.ModelNode], root: int, ops: Sequence[PipelineOp]) -> _Tuned:
     matched, _ = op_costs.match(nodes, root, ops, rewritten=True)
 
     def values(parameter: str) -> dict[str, int]:
         found = {name: nodes[ids[-1]].parameters.get(parameter) for name, ids in matched.items() if ids}
         return {name: round(value) for name, value in found.items() if value}
 
-    first = next((nodes[i] for i in nodes[root].inputs), None)
     own = {i for ids in matched.values() for i in ids}
-    injected = first is not None and first.name.startswith("Prefetch") and first.id not in own
-    return Tuned(
-        parallelism=values("parallelism"),
-        buffer_size=values("buffer_size"),
-        injected_buffer=round(first.parameters.get("buffer_size", 0.0)) if injected and first is not None else None,
-    )
+    first = [nodes[i] for i in nodes[root].inputs[:1] if i not in own and nodes[i].name.startswith("Prefetch")]
+    injected = round(first[0].parameters.get("buffer_size", 0.0)) if first else None
+    return _Tuned(values("parallelism"), values("buffer_size"), injected)
 
 
-_FILL: Final = 1.5
-"""A first batch that takes this many times the time for the whole run is not waited for."""
+_FILL: Final = 1.5  # a first batch that takes this many times the time for the whole run is not waited for
 STAGES_S: Final = 6.0
 """Time for running the ops by themselves, the check of their sum and the look at AUTOTUNE included."""
 
 
-def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, stages_s: float = STAGES_S) -> Pipeline:
+def read_costs(dataset: Any, *, batches: int, max_s: float, stages_s: float = STAGES_S) -> Pipeline:
     """Run a dataset for ``batches`` batches after the first, or ``max_s`` seconds, and describe it with its costs.
 
     Before that, its ops are run one by one for up to ``stages_s`` seconds; 0 leaves it at TensorFlow's model. The
@@ -222,7 +189,7 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
         tf.errors.OpError: what the pipeline itself raises before its first batch.
     """
     notes: list[str] = []
-    pipeline, dataset, graph = strip_unserialisable_tail(dataset, graph)
+    pipeline, dataset, graph = strip_unserialisable_tail(dataset)
     pipeline = pipeline.model_copy(update={"cpus": len(os.sched_getaffinity(0))})
     if pipeline.unserialisable is not None and graph is not None:
         notes.append("read without the last ops, which TensorFlow does not write into a graph")
@@ -242,31 +209,30 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, graph: Any = None, s
     blocked = _blocked(pipeline.ops, stages) or _too_long(pipeline, stages, max_s)
     if blocked is not None:
         notes.append(f"the pipeline was not run as a whole: {blocked}")
-        modelled = Modelled()
+        modelled = _Modelled()
     else:
-        modelled = read_model(dataset, pipeline.ops, batches, max_s)
+        modelled = _read_model(dataset, pipeline.ops, batches, max_s)
         notes.insert(0, modelled.note)
     sequential_s = None
     if stages and not _blocked(pipeline.ops, stages):
         sequential_s, why_not = _sequential_s(graph, pipeline.ops, modelled, stages, 0.15 * stages_s)
         if why_not:
             notes.append(why_not)
-    tuned = None
+    tuned, tuned_s = None, 0.25 * stages_s
     if pipeline.autotune and blocked is None and stages_s > 0:
-        tuned_s = 0.25 * stages_s
         if modelled.first_batch_s > tuned_s:
             notes.append(f"what AUTOTUNE chose was not read: a first batch takes {modelled.first_batch_s:.2g} s")
         else:
-            tuned = read_tuned(dataset, pipeline.ops, least_s=min(0.5, 0.1 * stages_s), max_s=tuned_s)
+            tuned = _read_tuned(dataset, pipeline.ops, least_s=min(0.5, 0.1 * stages_s), max_s=tuned_s)
     return _filled(pipeline, modelled, stages, sequential_s, tuned, notes)
 
 
 def _filled(
     pipeline: Pipeline,
-    modelled: Modelled,
+    modelled: _Modelled,
     stages: Mapping[str, StageCost],
     sequential_s: float | None,
-    tuned: Tuned | None,
+    tuned: _Tuned | None,
     notes: list[str],
 ) -> Pipeline:
     chosen = op_costs.choose(pipeline.ops, modelled.costs, stages, sequential_s)
@@ -300,11 +266,8 @@ def _filled(
 
 def _blocked(ops: Sequence[PipelineOp], stages: Mapping[str, StageCost]) -> str | None:
     """Why running the whole might never end: an op let none of many elements through."""
-    for op in ops:
-        stage = stages.get(op.name)
-        if stage is not None and stage.why_not is not None and stage.why_not.endswith("elements passed"):
-            return f"at {op.name}, {stage.why_not}"
-    return None
+    known = ((op.name, stages[op.name].why_not or "") for op in ops if op.name in stages)
+    return next((f"at {name}, {why_not}" for name, why_not in known if why_not.endswith("elements passed")), None)
 
 
 def _too_long(pipeline: Pipeline, stages: Mapping[str, StageCost], max_s: float) -> str | None:
@@ -334,7 +297,7 @@ def _too_long(pipeline: Pipeline, stages: Mapping[str, StageCost], max_s: float)
 
 
 def _sequential_s(
-    graph: Any, ops: Sequence[PipelineOp], modelled: Modelled, stages: Mapping[str, StageCost], max_s: float
+    graph: Any, ops: Sequence[PipelineOp], modelled: _Modelled, stages: Mapping[str, StageCost], max_s: float
 ) -> tuple[float | None, str | None]:
     """Seconds of a batch of the whole without concurrency, or why that was not measured."""
     if not _all_ran(ops, stages):
@@ -351,7 +314,6 @@ def _sequential_s(
 
 
 def _all_ran(ops: Sequence[PipelineOp], stages: Mapping[str, StageCost]) -> bool:
-    """Whether every op that does more than hand elements on was run by itself."""
     return bool(stages) and all(
-        (stage := stages.get(op.name)) is None or stage.priced or TRANSPARENT.match(op.op) for op in ops
+        op.name not in stages or stages[op.name].priced or TRANSPARENT.match(op.op) for op in ops
     )

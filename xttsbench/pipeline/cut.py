@@ -10,7 +10,7 @@ element structure: the tensors that pass between dataset ops are flat, and each 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
@@ -22,11 +22,12 @@ from xttsbench.pipeline.nodes import (
     called,
     constant_input,
     copied,
-    data_inputs,
     dataset_inputs,
     dataset_nodes,
     is_dataset,
+    named_inputs,
     node_inputs,
+    redirect,
     set_inputs,
 )
 
@@ -41,8 +42,7 @@ _TWINS: Final = {
     "LegacyParallelInterleaveDatasetV2": "InterleaveDataset",
 }
 _CONCURRENT: Final = {*_TWINS, "PrefetchDataset"}
-_SUFFIX: Final = "_xttsbench_sequential"
-"""TensorFlow keeps one function of a name per process, so a changed one needs another."""
+_SUFFIX: Final = "_xttsbench_sequential"  # TensorFlow keeps one function of a name per process
 TRANSPARENT: Final = re.compile(
     r"^(Cache|Options|Prefetch|Repeat|Skip|Snapshot|Take|Save|AssertCardinality|Model)Dataset"
 )
@@ -54,15 +54,9 @@ def sequential_node(node: Any) -> None:
     twin = _TWINS.get(node.op)
     if twin is None:
         return
-    before, after = op_def_registry.get(node.op), op_def_registry.get(twin)
-    kept: list[str] = []
-    data = iter(data_inputs(node))
+    after = op_def_registry.get(twin)
     wanted = {argument.name for argument in after.input_arg}
-    for argument in before.input_arg:
-        count = len(node.attr[argument.type_list_attr].list.type) if argument.type_list_attr else 1
-        names = [name for _, name in zip(range(count), data, strict=False)]
-        kept.extend(names if argument.name in wanted else ())
-    set_inputs(node, kept)
+    set_inputs(node, [name for argument, name in named_inputs(node) if argument in wanted])
     node.op = twin
     known = {attribute.name for attribute in after.attr}
     for name in [name for name in node.attr if name not in known and not name.startswith("_")]:
@@ -97,28 +91,16 @@ def bypassed(graph: Any, kinds: re.Pattern[str]) -> Any:
     edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
     past = {n.name: dataset_inputs(n, by_name)[0] for n in dataset_nodes(edited) if kinds.match(n.op)}
-    for node in edited.node:
-        for number, name in enumerate(node.input):
-            node.input[number] = _before(name, past)
+    redirect(edited.node, past)
     return edited
 
 
-def _before(name: str, past: Mapping[str, str]) -> str:
-    while name in past:
-        name = past[name]
-    return name
-
-
 def _without_prefetch(function: Any) -> None:
-    past = {f"{n.name}:handle:0": n.input[0] for n in function.node_def if n.op == "PrefetchDataset"}
-    for node in function.node_def:
-        for number, name in enumerate(node.input):
-            node.input[number] = _before(name, past)
-    for key, name in function.ret.items():
-        function.ret[key] = _before(name, past)
-    kept = [node for node in function.node_def if node.op != "PrefetchDataset"]
-    del function.node_def[:]
-    function.node_def.extend(kept)
+    prefetches = [node for node in function.node_def if node.op == "PrefetchDataset"]
+    past = {f"{node.name}:handle:0": node.input[0] for node in prefetches}
+    redirect(function.node_def, past, function.ret)
+    for node in prefetches:
+        function.node_def.remove(node)
 
 
 def with_callers(functions: Iterable[Any], changed: Collection[str]) -> set[str]:
@@ -159,7 +141,9 @@ class Cut:
         """
         self._by_name = {node.name: node for node in graph.node}
         self._library = graph.library
-        self._fed = _large_constants(graph)
+        large = [n for n in graph.node if n.op == "Const" and n.attr["value"].tensor.ByteSize() >= _FED_BYTES]
+        with tf.device("/CPU:0"):
+            self._fed = {node.name: tf.constant(array_of(node.attr["value"].tensor)) for node in large}
         self.names = tuple(node.name for node in dataset_nodes(graph))
         self._variants = dict(zip(self.names, self._import(list(self.names), {}), strict=True))
 
@@ -191,15 +175,12 @@ class Cut:
         """Types and shapes of an op's elements, flat: a ragged or nested component is a variant."""
         attributes = self._by_name[name].attr
         types = attributes["output_types" if "output_types" in attributes else "Toutput_types"].list.type
-        shapes = attributes["output_shapes"].list.shape
-        return tuple(
-            tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(kind)) for kind, shape in zip(types, shapes, strict=True)
-        )
+        shapes = map(tf.TensorShape, attributes["output_shapes"].list.shape)
+        return tuple(tf.TensorSpec(*one) for one in zip(shapes, types, strict=True))
 
     def _import(self, names: list[str], replaced: dict[str, Any]) -> list[Any]:
         part = self._part(names, set(replaced))
-        fed = {name: value for name, value in self._fed.items() if name in {node.name for node in part.node}}
-        arguments = {**replaced, **fed}
+        arguments = replaced | {node.name: self._fed[node.name] for node in part.node if node.name in self._fed}
 
         def build(*placeholders: Any) -> Any:
             given = {f"{name}:0": tensor for name, tensor in zip(arguments, placeholders, strict=True)}
@@ -259,9 +240,3 @@ def dataset(variant: Any, spec: Spec) -> Any:
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     return dataset_ops._VariantDataset(variant, spec).with_options(options)
-
-
-def _large_constants(graph: Any) -> dict[str, Any]:
-    large = [n for n in graph.node if n.op == "Const" and n.attr["value"].tensor.ByteSize() >= _FED_BYTES]
-    with tf.device("/CPU:0"):
-        return {node.name: tf.constant(array_of(node.attr["value"].tensor)) for node in large}

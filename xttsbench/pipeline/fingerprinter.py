@@ -11,7 +11,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -45,8 +45,7 @@ class Batching:
     """How elements are cut."""
 
     batched: bool = False
-    size: int | None = None
-    """Rows at most, where all of the pipeline's batches say so."""
+    size: int | None = None  # rows at most, where all of the pipeline's batches say so
     padding: tuple[Any, ...] | None = None
     """What rows are filled up with, by component; empty where it cannot be told by component, ``None`` where the rows
     are not filled up."""
@@ -88,24 +87,22 @@ def _of_windows(node: Any, library: FunctionLibrary, mapped: bool) -> Batching:
 
 
 def _together(parts: list[Batching]) -> Batching:
-    if not parts or not all(part.batched for part in parts):
+    if not all(part.batched for part in parts):
         return Batching()
-    sizes = [part.size for part in parts]
-    size = None if None in sizes else max(one for one in sizes if one is not None)
+    sizes = [part.size for part in parts if part.size is not None]
+    size = max(sizes) if len(sizes) == len(parts) else None
     return Batching(True, size, () if any(part.padding is not None for part in parts) else None)
 
 
 def _padding(node: Any, by_name: Mapping[str, Any], mapped: bool) -> tuple[Any, ...] | None:
     if not node.op.startswith("PaddedBatch"):
         return None
-    names = [name for argument, name in named_inputs(node) if argument == "padding_values"]
     try:
-        values = [constant(name, by_name) for name in names]
+        values = [constant(name, by_name) for argument, name in named_inputs(node) if argument == "padding_values"]
     except ValueError:  # strings in a form that TensorFlow itself does not read
         return ()
-    if mapped or any(value is None for value in values):
-        return ()
-    return tuple(value.item() for value in values if value is not None)
+    known = tuple(value.item() for value in values if value is not None)
+    return known if len(known) == len(values) and not mapped else ()
 
 
 Array = npt.NDArray[Any]
@@ -114,15 +111,10 @@ Sketch = tuple[float, ...]
 PROJECTIONS: Final = 6
 """Random +-1 projections in a sketch, after mean, standard deviation and the share of values that are not finite."""
 _CHUNK: Final = 1 << 16
-_LARGEST: Final = 1e150
-"""Magnitude that values are clipped to in a sketch, so that their squares are numbers."""
-_STAND_IN: Final = {"nan": 701.0, "inf": 1103.0, "-inf": -1301.0}
-"""What stands for a value that is not finite in a projection, so that where it stands shows."""
-
-
+_LARGEST: Final = 1e150  # magnitude that values are clipped to in a sketch, so that their squares are numbers
+_NAN, _INFINITE, _MINUS_INFINITE = 701.0, 1103.0, -1301.0  # stand for such values in a projection, so that they show
 SEGMENTS: Final = 64
-"""More projections of half-precision numbers, one of each part of a row: their rounding hides a wrong value of a long
-one."""
+_NAN, _INFINITE, _MINUS_INFINITE = 701.0, 1103.0, -1301.0  # stand for such values in a projection, and show there
 
 
 def sketch_of(array: Array) -> Sketch:
@@ -142,9 +134,11 @@ def sketches(arrays: Sequence[Array]) -> list[Sketch]:
         sizes.setdefault(array.size, []).append(number)
     for size, numbers in sizes.items():
         step = max(1, (1 << 22) // max(size, 1))
-        for begin in range(0, len(numbers), step):
-            some = numbers[begin : begin + step]
-            block = np.stack([_flat(arrays[number]) for number in some])
+        for some in (numbers[begin : begin + step] for begin in range(0, len(numbers), step)):
+            flat = [arrays[number].ravel() for number in some]
+            if flat[0].dtype.kind == "c":
+                flat = [np.concatenate([one.real, one.imag]) for one in flat]
+            block = np.stack(flat).astype(np.float64)
             parts = _segments(block) if arrays[0].dtype.itemsize == 2 else [()] * len(some)
             for number, row, more in zip(some, _block(block), parts, strict=True):
                 found[number] = row + more
@@ -157,13 +151,6 @@ def _inexact(array: Array) -> bool:
     return bool(dtype.is_floating or dtype.is_complex)
 
 
-def _flat(array: Array) -> Array:
-    flat = array.ravel()
-    if array.dtype.kind == "c":
-        return np.concatenate([flat.real, flat.imag]).astype(np.float64)
-    return flat.astype(np.float64)
-
-
 def _block(values: Array) -> list[Sketch]:
     """Sketches of the rows of ``[rows, n]`` float64.
 
@@ -174,7 +161,6 @@ def _block(values: Array) -> list[Sketch]:
     if count == 0:
         return [(0.0,) * (3 + PROJECTIONS)] * len(values)
     finite = np.isfinite(values)
-    odd = 1.0 - finite.mean(axis=1)
     if finite.all():
         known = np.clip(values, -_LARGEST, _LARGEST)
         mean, std = known.mean(axis=1), known.std(axis=1)
@@ -183,14 +169,12 @@ def _block(values: Array) -> list[Sketch]:
         many = np.maximum(finite.sum(axis=1), 1)
         mean = known.sum(axis=1) / many
         std = np.sqrt((np.where(finite, known - mean[:, None], 0.0) ** 2).sum(axis=1) / many)
-        known[np.isnan(values)] = _STAND_IN["nan"]
-        known[np.isposinf(values)] = _STAND_IN["inf"]
-        known[np.isneginf(values)] = _STAND_IN["-inf"]
+        known = np.where(finite, known, np.nan_to_num(values, nan=_NAN, posinf=_INFINITE, neginf=_MINUS_INFINITE))
     projected = np.zeros((len(values), PROJECTIONS))
     for begin in range(0, count, _CHUNK):
         part = known[:, begin : begin + _CHUNK]
         projected += part @ _signs(begin // _CHUNK)[: part.shape[1]]
-    table = np.column_stack([mean, std, odd, projected / math.sqrt(count)])
+    table = np.column_stack([mean, std, 1.0 - finite.mean(axis=1), projected / math.sqrt(count)])
     return [tuple(float(f"{number:.9g}") for number in row) for row in np.nan_to_num(table)]
 
 
@@ -199,7 +183,7 @@ def _segments(values: Array) -> list[Sketch]:
 
     In a part that is louder than its row all values may be rounded by more, so that it is scaled down to the row.
     """
-    known = np.clip(np.nan_to_num(values, nan=_STAND_IN["nan"], posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
+    known = np.clip(np.nan_to_num(values, nan=_NAN, posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
     size = max(-(-known.shape[1] // SEGMENTS), 1)
     signed = np.zeros((len(known), SEGMENTS * size))
     for begin in range(0, known.shape[1], _CHUNK):
@@ -231,17 +215,11 @@ MOST_ROWS: Final = 1000
 
 @dataclass
 class Fingerprinter:
-    """Turns elements into :class:`xttsbench.records.pipeline.Element`, all in the same way.
+    """Turns elements into :class:`xttsbench.records.pipeline.Element`, all in the same way."""
 
-    Args:
-        cut: how elements are cut into rows, and what rows are filled up with; as one sample each where nothing is said.
-    """
-
-    cut: Batching = Batching()
-    components: tuple[str, ...] = ()
-    """Path of each component, of the last element seen."""
-    unknown: dict[str, str] = field(default_factory=dict)
-    """Path of a component -> why it has no bits to compare."""
+    cut: Batching = Batching()  # how elements are cut into rows; each is one sample where nothing is said
+    components: tuple[str, ...] = ()  # path of each component, of the last element seen
+    unknown: dict[str, str] = field(default_factory=dict)  # path of a component -> why it has no bits to compare
 
     def element(self, value: Any) -> Element:
         """The fingerprint of one element; a component without bits has an empty hash."""
@@ -252,11 +230,11 @@ class Fingerprinter:
         padding = self.cut.padding or ()
         pads = padding if len(padding) == len(parts) else [None] * len(parts)
         columns = [self._column(part, count, pad) for part, pad in zip(parts, pads, strict=True)]
-        rows = (
-            Row(hashes=tuple(column.hashes[i] for column in columns), sketches=tuple(c.sketches[i] for c in columns))
+        rows = tuple(
+            Row(hashes=tuple(hashes[i] for hashes, _ in columns), sketches=tuple(some[i] for _, some in columns))
             for i in range(1 if count is None else count)
         )
-        return Element(shapes=tuple("unknown" if p is None else p.shape for p in parts), rows=tuple(rows))
+        return Element(shapes=tuple("unknown" if part is None else part.shape for part in parts), rows=rows)
 
     def _part(self, path: str, leaf: Any) -> _Part | None:
         try:
@@ -266,30 +244,17 @@ class Fingerprinter:
             return None
 
     def _rows(self, parts: Sequence[_Part]) -> int | None:
-        """How many rows the element is, or ``None`` where it is one sample."""
         counts = {part.rows for part in parts}
-        if not self.cut.batched or not parts or len(counts) != 1:
-            return None
-        (count,) = counts
-        if count is None or count > min(MOST_ROWS, self.cut.size or MOST_ROWS):
-            return None
-        return count
+        count = counts.pop() if self.cut.batched and len(counts) == 1 else None
+        return count if count is not None and count <= min(MOST_ROWS, self.cut.size or MOST_ROWS) else None
 
-    def _column(self, part: _Part | None, count: int | None, pad: Any) -> _Column:
+    def _column(self, part: _Part | None, count: int | None, pad: Any) -> tuple[list[str], list[Sketch]]:
         if part is None:
-            return _Column([""] * (count or 1), [()] * (count or 1))
-        pieces = [part.whole()] if count is None else [part.row(i) for i in range(count)]
+            return [""] * (count or 1), [()] * (count or 1)
+        pieces = [part.whole] if count is None else [part.row(i) for i in range(count)]
         if self.cut.padding is not None and count is not None:
             pieces = [_unpadded(piece, pad) for piece in pieces]
-        return _Column([_hash(piece) for piece in pieces], sketches([piece[-1] for piece in pieces]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One component over the rows of an element."""
-
-    hashes: list[str]
-    sketches: list[Sketch]
+        return [_hash(piece) for piece in pieces], sketches([piece[-1] for piece in pieces])
 
 
 def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -318,71 +283,52 @@ Piece = tuple[Array, ...]
 """What a row is hashed from; the values come last, what is before tells how they are laid out."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """A dense tensor."""
+    """A component of an element: its shape in words, and the piece of the whole and of each row."""
 
-    def __init__(self, array: Array) -> None:
-        self._array = array
-        self.rows: int | None = array.shape[0] if array.ndim else None
-        self.shape = _text(array.dtype, array.shape)
-
-    def whole(self) -> Piece:
-        return (self._array,)
-
-    def row(self, number: int) -> Piece:
-        return (np.asarray(self._array[number]),)
-
-
-class _Ragged(_Part):
-    """Lists of rows of unequal length: values, and for each level where its rows begin."""
-
-    def __init__(self, value: Any) -> None:
-        self._values = _array(value.flat_values)
-        self._splits: list[Array] = [np.asarray(splits.numpy()) for splits in value.nested_row_splits]
-        self.rows = len(self._splits[0]) - 1
-        self.shape = f"ragged {_text(self._values.dtype, (self.rows, *([None] * len(self._splits)), *self._inner))}"
-
-    @property
-    def _inner(self) -> tuple[int, ...]:
-        return self._values.shape[1:]
-
-    def whole(self) -> Piece:
-        return (*[np.diff(splits) for splits in self._splits], self._values)
-
-    def row(self, number: int) -> Piece:
-        low, high = int(self._splits[0][number]), int(self._splits[0][number + 1])
-        lengths = []
-        for splits in self._splits[1:]:
-            lengths.append(np.diff(splits[low : high + 1]))
-            low, high = int(splits[low]), int(splits[high])
-        return (*lengths, self._values[low:high])
-
-
-class _Sparse(_Part):
-    """Values at places."""
-
-    def __init__(self, value: Any) -> None:
-        self._indices, self._values = np.asarray(value.indices.numpy()), _array(value.values)
-        self._dense = np.asarray(value.dense_shape.numpy())
-        self.rows = int(self._dense[0]) if len(self._dense) else None
-        self.shape = f"sparse {_text(self._values.dtype, tuple(self._dense))}"
-
-    def whole(self) -> Piece:
-        return (self._dense, self._indices, self._values)
-
-    def row(self, number: int) -> Piece:
-        mine = self._indices[:, 0] == number
-        return (self._dense[1:], self._indices[mine, 1:], self._values[mine])
+    shape: str
+    rows: int | None
+    whole: Piece
+    row: Callable[[int], Piece]
 
 
 def _part(leaf: Any) -> _Part:
     if isinstance(leaf, tf.RaggedTensor):
-        return _Ragged(leaf)
+        return _ragged(leaf)
     if isinstance(leaf, tf.SparseTensor):
-        return _Sparse(leaf)
-    if leaf is None:
-        return _Part(np.zeros(0))
-    return _Part(_array(leaf))
+        return _sparse(leaf)
+    array = np.zeros(0) if leaf is None else _array(leaf)
+    rows = array.shape[0] if array.ndim else None
+    return _Part(_text(array.dtype, array.shape), rows, (array,), lambda number: (np.asarray(array[number]),))
+
+
+def _ragged(value: Any) -> _Part:
+    """Lists of rows of unequal length: values, and for each level where its rows begin."""
+    values, levels = _array(value.flat_values), [np.asarray(splits.numpy()) for splits in value.nested_row_splits]
+
+    def row(number: int) -> Piece:
+        low, high = int(levels[0][number]), int(levels[0][number + 1])
+        lengths = []
+        for splits in levels[1:]:
+            lengths.append(np.diff(splits[low : high + 1]))
+            low, high = int(splits[low]), int(splits[high])
+        return (*lengths, values[low:high])
+
+    count = len(levels[0]) - 1
+    shape = f"ragged {_text(values.dtype, (count, *([None] * len(levels)), *values.shape[1:]))}"
+    return _Part(shape, count, (*map(np.diff, levels), values), row)
+
+
+def _sparse(value: Any) -> _Part:
+    indices, values, dense = (_array(one) for one in (value.indices, value.values, value.dense_shape))
+
+    def row(number: int) -> Piece:
+        mine = indices[:, 0] == number
+        return (dense[1:], indices[mine, 1:], values[mine])
+
+    count = int(dense[0]) if len(dense) else None
+    return _Part(f"sparse {_text(values.dtype, tuple(dense))}", count, (dense, indices, values), row)
 
 
 def _array(value: Any) -> Array:

@@ -30,8 +30,11 @@ from xttsbench.pipeline.nodes import (
 )
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
-_DEEPEST: Final = 30
-"""Calls inside calls that are followed; beyond, an answer is "not known" or "all of it"."""
+_DEEPEST: Final = 30  # calls inside calls that are followed; beyond, an answer is "not known" or "all of it"
+_UNCHANGED: Final = ("Identity", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "EnsureShape")
+_DECODERS: Final = ("DecodeRaw", "DecodePaddedRaw", "DecodeCompressed")
+_CUTS: Final = ("Substr", "StridedSlice", "Slice")
+_FIELD_BYTES: Final = 1024  # a cut of no more bytes than this is a field of a header, not the data after it
 
 
 def reads(library: FunctionLibrary, name: str | None, components: int) -> tuple[int, ...] | None:
@@ -42,7 +45,7 @@ def reads(library: FunctionLibrary, name: str | None, components: int) -> tuple[
     function = library.get(name)
     if function is None:
         return None
-    found = _dependencies(library, function, [*function.ret.values(), *_control_returns(function)], {}, 0)
+    found = _Body(library, function).dependencies(function.ret.values(), {})
     return tuple(sorted(number for number in found if number < components))
 
 
@@ -51,12 +54,9 @@ def passes(library: FunctionLibrary, name: str | None, components: int) -> dict[
     function = library.get(name)
     if function is None:
         return {}
-    found = {}
-    for number, output in enumerate(function.signature.output_arg):
-        source = _argument_behind(library, function, function.ret[output.name], 0)
-        if source is not None and source < components:
-            found[number] = source
-    return found
+    results = [function.ret[output.name] for output in function.signature.output_arg]
+    found = {number: _Body(library, function).argument(result) for number, result in enumerate(results)}
+    return {number: source for number, source in found.items() if source is not None and source < components}
 
 
 def callee(library: FunctionLibrary, node: Any) -> Any | None:
@@ -74,76 +74,133 @@ def returned(function: Any, reference: str) -> str | None:
     return str(function.ret[outputs[number]]) if number < len(outputs) else None
 
 
-def arguments(function: Any) -> dict[str, int]:
-    """Name of each of a function's arguments -> its number."""
-    return {argument.name: number for number, argument in enumerate(function.signature.input_arg)}
+class _Body:
+    """One function, its nodes by name and its arguments by number, and the call through which it is read, if any."""
 
+    def __init__(self, library: FunctionLibrary, function: Any, caller: _Body | None = None, call: Any = None) -> None:
+        self._library, self._function, self._caller, self._call = library, function, caller, call
+        self._depth: int = 0 if caller is None else caller._depth + 1
+        self._nodes = {node.name: node for node in function.node_def}
+        self._arguments = {argument.name: number for number, argument in enumerate(function.signature.input_arg)}
 
-def _control_returns(function: Any) -> list[str]:
-    return [f"^{name}" for name in function.control_ret.values()]
+    def _called(self, node: Any) -> _Body | None:
+        target = callee(self._library, node) if self._depth < _DEEPEST else None
+        return None if target is None else _Body(self._library, target, self, node)
 
+    def _result(self, node: Any, reference: str) -> tuple[_Body, str] | None:
+        """That function, and the reference inside it of the result that a reference to the node stands for."""
+        body = self._called(node)
+        inside = None if body is None or reference.startswith("^") else returned(body._function, reference)
+        return None if body is None or inside is None else (body, inside)
 
-def _dependencies(
-    library: FunctionLibrary,
-    function: Any,
-    references: Iterable[str],
-    known: dict[tuple[str, str], set[int]],
-    depth: int,
-) -> set[int]:
-    """Numbers of the arguments from which the references can be reached; ``known`` has the results looked at before."""
-    nodes, numbers = {node.name: node for node in function.node_def}, arguments(function)
-    found: set[int] = set()
-    seen: set[str] = set()
-    waiting = list(references)
-    while waiting:
-        reference = waiting.pop()
-        if reference in seen:
-            continue
-        seen.add(reference)
-        name = reference.removeprefix("^").split(":")[0]
-        if name in numbers:
-            found.add(numbers[name])
-        node = nodes.get(name)
-        if node is None:
-            continue
-        target = callee(library, node)
-        inside = None if target is None or reference.startswith("^") else returned(target, reference)
-        if target is None or inside is None or depth == _DEEPEST:
-            waiting.extend(node.input)
-            continue
-        data = data_inputs(node)
-        result = (str(target.signature.name), inside)
-        if result not in known:
-            known[result] = _dependencies(library, target, [inside, *_control_returns(target)], known, depth + 1)
-        waiting.extend(data[number] for number in known[result] if number < len(data))
-        waiting.extend(one for one in node.input if one.startswith("^"))
-    return found
+    def dependencies(self, references: Iterable[str], known: dict[tuple[str, str], set[int]]) -> set[int]:
+        """Numbers of the arguments from which references, and what has effects, can be reached.
 
+        ``known`` has the results of called functions that were looked at before.
+        """
+        found, seen = set[int](), set[str]()
+        waiting = [*references, *(f"^{name}" for name in self._function.control_ret.values())]
+        while waiting:
+            reference = waiting.pop()
+            name = _node_name(reference)
+            if name in self._arguments:
+                found.add(self._arguments[name])
+            if reference in seen or name not in self._nodes:
+                continue
+            seen.add(reference)
+            node = self._nodes[name]
+            if (result := self._result(node, reference)) is None:
+                waiting.extend(node.input)
+                continue
+            body, inside = result
+            key, data = (body._function.signature.name, inside), data_inputs(node)
+            if key not in known:
+                known[key] = body.dependencies([inside], known)
+            waiting.extend(data[number] for number in known[key] if number < len(data))
+            waiting.extend(one for one in node.input if one.startswith("^"))
+        return found
 
-def _argument_behind(library: FunctionLibrary, function: Any, reference: str, depth: int) -> int | None:
-    """The argument that a reference is, with identities and calls looked through."""
-    nodes, numbers = {node.name: node for node in function.node_def}, arguments(function)
-    for _ in range(1000):  # longer than any chain of identities that a trace leaves
-        name = reference.split(":", maxsplit=1)[0]
-        if name in numbers:
-            return numbers[name]
-        node = nodes.get(name)
-        if node is None:
-            return None
-        target = callee(library, node)
-        if node.op == "Identity":
-            reference = node.input[0]
-        elif node.op == "IdentityN":
-            reference = node.input[int(reference.split(":")[-1])]
-        elif target is not None and depth < _DEEPEST:
-            inside = returned(target, reference)
-            number = None if inside is None else _argument_behind(library, target, inside, depth + 1)
+    def argument(self, reference: str) -> int | None:
+        """The argument that a reference is, with identities and calls looked through."""
+        while (name := _node_name(reference)) not in self._arguments:
+            node, number = self._nodes.get(name), None
+            if node is None:
+                return None
+            if node.op in ("Identity", "IdentityN"):
+                number = int(reference.rsplit(":", maxsplit=1)[-1]) if node.op == "IdentityN" else 0
+            elif (result := self._result(node, reference)) is not None:
+                number = result[0].argument(result[1])
             if number is None:
                 return None
             reference = node.input[number]
-        else:
+        return self._arguments[name]
+
+    def consumers(self, place: int) -> set[str]:
+        """Types of the ops that use an argument."""
+        found: set[str] = set()
+        names = {name for name, number in self._arguments.items() if number == place}
+        for node in self._function.node_def:
+            positions = [number for number, one in enumerate(data_inputs(node)) if _node_name(one) in names]
+            if not positions:
+                continue
+            if node.op == "Identity":
+                names.add(node.name)
+            elif (body := self._called(node)) is not None:
+                found.update(*map(body.consumers, positions))
+            elif captured := captured_inputs(node):
+                own = [number for number, one in enumerate(captured) if _node_name(one) in names]
+                found.update(*(_uses(self._library, node, number) for number in own))
+            else:
+                found.add(node.op)
+        return found
+
+    def cut(self) -> int | None:
+        """The first fixed cut of a file's bytes in this function, or in one that it calls with them."""
+        for node in self._function.node_def:
+            found = self._cut_at(node) if node.op in _CUTS else None
+            if found is None and (body := self._called(node)) is not None:
+                found = body.cut()
+            if found is not None:
+                return found
+        return None
+
+    def _width(self, reference: str) -> int | None:
+        """Bytes per element of a value made of a file's bytes; ``None`` for any other value."""
+        name = _node_name(reference)
+        if name in self._arguments:
+            given = data_inputs(self._call) if self._call is not None else []
+            number = self._arguments[name]
+            return self._caller._width(given[number]) if self._caller is not None and number < len(given) else None
+        node = self._nodes.get(name)
+        if node is None:
             return None
-    return None
+        if node.op == "ReadFile":
+            return 1
+        if node.op in (*_UNCHANGED, *_CUTS, *_DECODERS):
+            width, kind = self._width(node.input[0]), node.attr["out_type"].type if node.op in _DECODERS else 0
+            return int(tf.as_dtype(kind).size or 1) if kind and width is not None else width
+        result = self._result(node, reference)
+        return None if result is None else result[0]._width(result[1])
+
+    def _cut_at(self, node: Any) -> int | None:
+        width, begin = self._width(node.input[0]), self._first(node.input[1])
+        if width is None or begin is None or begin <= 0:
+            return None
+        last = self._first(node.input[2])
+        count = None if last is None or last < 0 else last
+        if node.op == "StridedSlice":
+            if node.attr["begin_mask"].i & 1 or node.attr["shrink_axis_mask"].i & 1:
+                return None
+            count = None if count is None or node.attr["end_mask"].i & 1 else count - begin
+        return None if count is not None and count * width <= _FIELD_BYTES else begin * width
+
+    def _first(self, reference: str) -> int | None:
+        value = constant(reference, self._nodes)
+        return None if value is None or not np.size(value) else int(value.ravel()[0])
+
+
+def _node_name(reference: str) -> str:
+    return reference.removeprefix("^").split(":")[0]
 
 
 _RANDOM: Final = re.compile(
@@ -158,15 +215,13 @@ _EFFECTS: Final = re.compile(
     r"|\w*Summary\w*Writer\w*|CollectiveReduce\w*|DeleteFile|RenameFile"
 )
 """Ops that leave a trace. ``PyFuncStateless`` is not one: there the user promised that the function computes only."""
-_USES: Final = (
+_USES: Final = (  # what a captured resource is, by the ops that use it; the first that fits counts
     (re.compile(r"Stateful|Rng"), "random generator"),
     (re.compile(r"LookupTable"), "table"),
     (re.compile(r"(Optional)?Iterator"), "iterator"),
     (re.compile(r"(ReadVariableOp|Assign\w*Variable|Resource)"), "variable"),
 )
-"""What a captured resource is, by the ops that use it; the first that fits counts."""
-_LARGE_BYTES: Final = 1_000_000
-"""A captured tensor is told from this size on."""
+_LARGE_BYTES: Final = 1_000_000  # a captured tensor is told from this size on
 
 
 def is_random(library: FunctionLibrary, names: Iterable[str]) -> bool:
@@ -175,7 +230,7 @@ def is_random(library: FunctionLibrary, names: Iterable[str]) -> bool:
     A seed of the op's own does not prevent that: its numbers go on where the last pass of a ``repeat`` ended. What a
     Python function draws is not seen here.
     """
-    return any(_RANDOM.fullmatch(node.op) is not None for node in library.reach(names))
+    return any(_RANDOM.fullmatch(node.op) for node in library.reach(names))
 
 
 def shuffles(node: Any, by_name: Mapping[str, Any]) -> bool:
@@ -189,17 +244,16 @@ def shuffles(node: Any, by_name: Mapping[str, Any]) -> bool:
 
 def has_side_effects(library: FunctionLibrary, names: Iterable[str]) -> bool:
     """Whether a function runs Python, prints, writes, assigns or advances an iterator."""
-    return any(_EFFECTS.fullmatch(node.op) is not None for node in library.reach(names))
+    return any(_EFFECTS.fullmatch(node.op) for node in library.reach(names))
 
 
 def captures(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary) -> tuple[str, ...]:
     """The state that a dataset node's functions capture, in words; small tensors are not worth one."""
-    words: list[str] = []
-    for number, name in enumerate(captured_inputs(node)):
-        word = _word(name.split(":")[0], by_name, _uses(library, node, number))
-        if word is not None and word not in words:
-            words.append(word)
-    return tuple(words)
+    words = [
+        _word(_node_name(name), by_name, _uses(library, node, number))
+        for number, name in enumerate(captured_inputs(node))
+    ]
+    return tuple(dict.fromkeys(word for word in words if word is not None))
 
 
 def _fixed_seed(node: Any, by_name: Mapping[str, Any]) -> bool:
@@ -209,18 +263,14 @@ def _fixed_seed(node: Any, by_name: Mapping[str, Any]) -> bool:
 
 
 def _word(name: str, by_name: Mapping[str, Any], uses: set[str]) -> str | None:
+    if (known := next((word for pattern, word in _USES if any(map(pattern.match, uses))), None)) is not None:
+        return known
     source = behind_identities(name, by_name)
-    for pattern, word in _USES:
-        if any(pattern.match(op) for op in uses):
-            return word
     if source is None:
         return None
-    if source.op == "VarHandleOp":
-        return "variable"
-    if "Table" in source.op:
-        return "table"
     if source.op != "Const":
-        return "dataset" if is_dataset(source) else None
+        kinds = {"variable": source.op == "VarHandleOp", "table": "Table" in source.op, "dataset": is_dataset(source)}
+        return next((word for word, fits in kinds.items() if fits), None)
     tensor = source.attr["value"].tensor
     kind = tf.as_dtype(tensor.dtype)
     if kind == tf.resource:
@@ -230,46 +280,14 @@ def _word(name: str, by_name: Mapping[str, Any], uses: set[str]) -> str | None:
     return f"tensor of {size / 1e6:.1f} MB" if size >= _LARGE_BYTES else None
 
 
-def _uses(library: FunctionLibrary, node: Any, number: int, depth: int = 0) -> set[str]:
+def _uses(library: FunctionLibrary, node: Any, number: int) -> set[str]:
     """Op types that use the captured input of that number in a dataset node's functions."""
     names = called(node)
     function = library.get(names[0]) if len(names) == 1 else None  # several functions: which one it goes to is not told
     if function is None:
         return set()
     place = len(function.signature.input_arg) - len(captured_inputs(node)) + number
-    return _consumers(library, function, place, depth) if place >= 0 else set()
-
-
-def _consumers(library: FunctionLibrary, function: Any, place: int, depth: int) -> set[str]:
-    found: set[str] = set()
-    names = {name for name, number in arguments(function).items() if number == place}
-    for node in function.node_def:
-        data = data_inputs(node)
-        positions = [number for number, one in enumerate(data) if one.split(":")[0] in names]
-        if not positions:
-            continue
-        target = callee(library, node)
-        if node.op == "Identity":
-            names.add(node.name)
-        elif depth == _DEEPEST:
-            continue
-        elif target is not None:
-            for number in positions:
-                found |= _consumers(library, target, number, depth + 1)
-        elif captured := captured_inputs(node):
-            for number, one in enumerate(captured):
-                if one.split(":")[0] in names:
-                    found |= _uses(library, node, number, depth + 1)
-        else:
-            found.add(node.op)
-    return found
-
-
-_UNCHANGED: Final = ("Identity", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "EnsureShape")
-_DECODERS: Final = ("DecodeRaw", "DecodePaddedRaw", "DecodeCompressed")
-_CUTS: Final = ("Substr", "StridedSlice", "Slice")
-_FIELD_BYTES: Final = 1024
-"""A cut of no more bytes than this is a field of a header, not the data after it."""
+    return _Body(library, function).consumers(place) if place >= 0 else set()
 
 
 def byte_offset(library: FunctionLibrary, names: Iterable[str]) -> int | None:
@@ -277,78 +295,9 @@ def byte_offset(library: FunctionLibrary, names: Iterable[str]) -> int | None:
     functions = list(library.functions(names))
     if not any(node.op == "ReadFile" for function in functions for node in function.node_def):
         return None
-    for function in functions:
-        found = _Body(library, function, {}, 0).cut()
-        if found is not None:
-            return found
-    return None
+    return next((found for one in functions if (found := _Body(library, one).cut()) is not None), None)
 
 
 def header_bytes(node: Any, by_name: Mapping[str, Any]) -> int | None:
     """The bytes that a ``FixedLengthRecordDataset`` skips at the head of each file, where constant and above 0."""
     return constant_input(node, "header_bytes", by_name) or None
-
-
-class _Body:
-    """One function's nodes, with what is known of the arguments: number -> bytes per element where from a file."""
-
-    def __init__(self, library: FunctionLibrary, function: Any, known: Mapping[int, int], depth: int) -> None:
-        self._library, self._function, self._known, self._depth = library, function, known, depth
-        self._nodes = {node.name: node for node in function.node_def}
-        self._arguments = arguments(function)
-
-    def cut(self) -> int | None:
-        """The first fixed cut in this function, or in one that it calls with a file's bytes."""
-        for node in self._function.node_def:
-            found = self._cut_at(node) if node.op in _CUTS else None
-            if found is None and self._depth < _DEEPEST and (target := callee(self._library, node)) is not None:
-                found = self._inside(node, target).cut()
-            if found is not None:
-                return found
-        return None
-
-    def width(self, reference: str, steps: int = 0) -> int | None:
-        """Bytes per element of a value made of a file's bytes; ``None`` for any other value."""
-        name = reference.split(":", maxsplit=1)[0]
-        if name in self._arguments:
-            return self._known.get(self._arguments[name])
-        node = self._nodes.get(name)
-        if node is None or steps == 200:
-            return None
-        if node.op == "ReadFile":
-            return 1
-        if node.op in _DECODERS:
-            inner = self.width(node.input[0], steps + 1)
-            kind = node.attr["out_type"].type
-            return inner if inner is None or not kind else int(tf.as_dtype(kind).size or 1)
-        if node.op in (*_UNCHANGED, *_CUTS):
-            return self.width(node.input[0], steps + 1)
-        target = callee(self._library, node) if self._depth < _DEEPEST else None
-        inside = None if target is None else returned(target, reference)
-        return None if target is None or inside is None else self._inside(node, target).width(inside)
-
-    def _inside(self, node: Any, target: Any) -> _Body:
-        data = data_inputs(node)
-        widths = {number: self.width(reference) for number, reference in enumerate(data)}
-        known = {number: width for number, width in widths.items() if width is not None}
-        return _Body(self._library, target, known, self._depth + 1)
-
-    def _cut_at(self, node: Any) -> int | None:
-        width, begin = self.width(node.input[0]), self._first(node.input[1])
-        if width is None or begin is None or begin <= 0:
-            return None
-        last = self._first(node.input[2])
-        if node.op == "StridedSlice":
-            if node.attr["begin_mask"].i & 1 or node.attr["shrink_axis_mask"].i & 1:
-                return None
-            open_end = bool(node.attr["end_mask"].i & 1)
-            count = None if open_end or last is None or last < 0 else last - begin
-        else:
-            count = None if last is None or last < 0 else last
-        if count is not None and count * width <= _FIELD_BYTES:
-            return None
-        return begin * width
-
-    def _first(self, reference: str) -> int | None:
-        value = constant(reference, self._nodes)
-        return None if value is None or not np.size(value) else int(value.ravel()[0])

@@ -19,21 +19,14 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.nodes import (
-    FunctionLibrary,
-    data_inputs,
-    dataset_inputs,
-    is_dataset,
-    named_inputs,
-    node_inputs,
-)
+from xttsbench.pipeline.nodes import FunctionLibrary, data_inputs, dataset_inputs, is_dataset, named_inputs, node_inputs
 from xttsbench.pipeline.source import PYTHON_OPS, call_of, cells, is_users, lookup
 from xttsbench.records.pipeline import GraphIdentity
 
 _DEEPEST: Final = 20
 
 
-class PythonHasher:
+class _PythonHasher:
     """Hashes Python functions by their code and by the plain values that they see."""
 
     def __init__(self, data: set[str]) -> None:
@@ -71,11 +64,9 @@ class PythonHasher:
         parts.extend(self._value(one, depth) for one in sorted((function.__kwdefaults__ or {}).items()))
         captured = cells(function)
         parts.extend(f"{name}={self._value(captured[name], depth)}" for name in sorted(captured))
-        for name in sorted(_names(code)):
-            if name in function.__globals__:
-                value = function.__globals__[name]
-                if is_users(value) or not callable(value):
-                    parts.append(f"{name}={self._value(value, depth)}")
+        used = {name: function.__globals__[name] for name in sorted(_names(code)) if name in function.__globals__}
+        own = {name: value for name, value in used.items() if is_users(value) or not callable(value)}
+        parts.extend(f"{name}={self._value(value, depth)}" for name, value in own.items())
         return digest(*parts)
 
     def _object(self, value: Any, depth: int) -> str:
@@ -95,10 +86,9 @@ class PythonHasher:
             return "path"
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             return f"{type(value).__name__} {value!r}"
-        if isinstance(value, tuple | list) and len(value) <= 1000:
-            return digest(type(value).__name__, *[self._value(one, depth + 1) for one in value])
-        if isinstance(value, set | frozenset) and len(value) <= 1000:
-            return digest("set", *sorted(self._value(one, depth + 1) for one in value))
+        if isinstance(value, tuple | list | set | frozenset) and len(value) <= 1000:
+            inner, ordered = [self._value(one, depth + 1) for one in value], isinstance(value, tuple | list)
+            return digest(type(value).__name__, *inner) if ordered else digest("set", *sorted(inner))
         if isinstance(value, dict) and len(value) <= 1000:
             pairs = [self._value(key, depth + 1) + self._value(one, depth + 1) for key, one in value.items()]
             return digest("dict", *sorted(pairs))
@@ -122,7 +112,6 @@ def _code(code: types.CodeType) -> str:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Global names of a function and of those written inside it."""
     inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
     return set(code.co_names).union(*inner)
 
@@ -136,15 +125,12 @@ def digest(*parts: str | bytes) -> str:
     return found.hexdigest()
 
 
-_SMALL_BYTES: Final = 4096
-"""Constants up to this size are parameters, larger ones data."""
-_PASSING: Final = frozenset(
+_SMALL_BYTES: Final = 4096  # constants up to this size are parameters, larger ones data
+_PASSING: Final = frozenset(  # attributes that name things, and say nothing about what is yielded
     {"metadata", "token", "shared_name", "container", "debug_name", "allowed_devices", "_class"}
 )
-"""Attributes that name things, and say nothing about what is yielded."""
 _SEEDS: Final = ("seed", "seed2")
-_DRAWS: Final = 20_000
-"""Seeds that a process may have drawn before, at most."""
+_DRAWS: Final = 20_000  # seeds that a process may have drawn before, at most
 
 
 def identity(dataset: Any, graph: Any) -> GraphIdentity:
@@ -174,7 +160,7 @@ class _Hasher:
         self._tables: list[Mapping[str, Any]] = []
         """Tables of nodes, kept because their addresses tell them apart."""
         self._functions: dict[str, str] = {}
-        self._python = PythonHasher(self.data)
+        self._python = _PythonHasher(self.data)
 
     def reference(self, text: str, by_name: Mapping[str, Any], arguments: Mapping[str, int]) -> str:
         """The hash of what an input refers to: an argument, or one output of a node."""
@@ -221,26 +207,24 @@ class _Hasher:
                 parts.append(_signature(source))
             else:
                 parts.append(self.reference(text, by_name, arguments))
-        drawn = any(key in node.attr for key in _SEEDS)
-        for key in sorted(node.attr):
-            if key in _PASSING or key.startswith("_") or (drawn and key in _SEEDS):
-                continue
-            parts.append(f"{key}={self._attribute(node, key)}")
+        told = [key for key in sorted(node.attr) if key not in (*_PASSING, *_SEEDS) and not key.startswith("_")]
+        parts.extend(f"{key}={self._attribute(node, key)}" for key in told)
         if node.op in PYTHON_OPS:
             found = lookup(node.attr["token"].s.decode())
-            parts.append("gone" if found is None else self._python.of(_called(found)))
+            function = getattr(found, "called", None)
+            if found is not None and found.kind == "generator":
+                function = len if found.helper else found.generator_state._generator
+            parts.append("gone" if found is None else self._python.of(function))
         return digest(*parts)
 
     def _attribute(self, node: Any, key: str) -> str:
         value = node.attr[key]
         if node.op == "Const" and key == "value":
-            size = value.tensor.ByteSize()
-            if tf.as_dtype(value.tensor.dtype) in (tf.resource, tf.variant):
-                return _signature(node)
-            if size > _SMALL_BYTES:
+            if value.tensor.ByteSize() <= _SMALL_BYTES:
+                return _constant_bits(node)
+            if tf.as_dtype(value.tensor.dtype) not in (tf.resource, tf.variant):
                 self.data.add(digest(_constant_bits(node)))
-                return _signature(node)
-            return _constant_bits(node)
+            return _signature(node)
         if value.HasField("func"):
             return self.function(value.func.name)
         if value.list.func:
@@ -264,12 +248,6 @@ class _Hasher:
         called = [self.function(node.op) for node in definition.node_def if self._library.get(node.op) is not None]
         self._functions[name] = digest(*types_, *results, *effects, *sorted(called))
         return self._functions[name]
-
-
-def _called(found: Any) -> Any:
-    if found.kind == "generator":
-        return found.generator_state._generator if not found.helper else len
-    return found.called
 
 
 def _seeds(node: Any, by_name: Mapping[str, Any]) -> str | None:

@@ -53,8 +53,21 @@ def data_inputs(node: Any) -> list[str]:
 def set_inputs(node: Any, names: Sequence[str]) -> None:
     """Give a node other inputs, in place; its control inputs stay."""
     control = [name for name in node.input if name.startswith("^")]
-    del node.input[:]
-    node.input.extend([*names, *control])
+    node.input[:] = [*names, *control]
+
+
+def redirect(nodes: Iterable[Any], past: Mapping[str, str], returned: Any = None) -> None:
+    """Have nodes, and what a function returns (``FunctionDef.ret``), take others in place of some references."""
+
+    def behind(name: str) -> str:
+        while name in past:
+            name = past[name]
+        return name
+
+    for node in nodes:
+        node.input[:] = map(behind, node.input)
+    for key, name in (returned or {}).items():
+        returned[key] = behind(name)
 
 
 def _nodes(graph: Any) -> Any:
@@ -62,10 +75,8 @@ def _nodes(graph: Any) -> Any:
 
 
 _DATASET_OP: Final = re.compile(r"Dataset(V\d+)?$")
-_ENDS_IN_DATASET: Final = ("ReduceDataset", "DeleteMultiDeviceIterator")
-"""Ops whose name ends like a dataset's that make none: ``ReduceDataset`` runs one."""
-_SMALL: Final = 4096
-"""Elements of the largest constant that is looked into; data embedded in the graph is never unpacked."""
+_ENDS_IN_DATASET: Final = ("ReduceDataset", "DeleteMultiDeviceIterator")  # which make none: the first runs one
+_SMALL: Final = 4096  # elements of the largest constant that is looked into; embedded data is never unpacked
 
 
 def dataset_nodes(graph: Any) -> list[Any]:
@@ -148,9 +159,7 @@ def array_of(tensor: Any) -> np.ndarray[Any, Any]:
 def behind_identities(name: str, by_name: Mapping[str, Any]) -> Any | None:
     """The node that makes the value which a named node hands on; ``None`` where it is not in the graph."""
     node = by_name.get(name)
-    for _ in range(20):
-        if node is None or node.op not in ("Identity", "StopGradient"):
-            break
+    while node is not None and node.op in ("Identity", "StopGradient"):
         node = by_name.get(node_inputs(node)[0])
     return node
 
@@ -178,8 +187,7 @@ def captured_inputs(node: Any) -> list[str]:
     return [name for argument, name in named_inputs(node) if argument.endswith(("other_arguments", "other_args"))]
 
 
-_ALWAYS_SET: Final = ("experimental_distribute.auto_shard_policy", "AUTO")
-"""What TensorFlow writes into the options of every pipeline."""
+_ALWAYS_SET: Final = ("experimental_distribute.auto_shard_policy", "AUTO")  # in the options of every pipeline
 
 
 def graph_options(graph: Any) -> Any:
@@ -260,33 +268,28 @@ class FunctionLibrary:
 
         TensorFlow's own rewrites ask the same question in this way.
         """
-        for node in self.reach(names):
-            definition = op_def_registry.get(node.op)
-            if definition is not None and definition.is_stateful and node.op not in _HARMLESS:
-                return True
-        return False
+        return any(is_stateful(node) and node.op not in _HARMLESS for node in self.reach(names))
 
     def all_tokens(self) -> dict[str, str]:
         """Token -> graph op of every call of Python in the library, helpers included."""
-        return {n.attr["token"].s.decode(): n.op for n in self.reach(self._functions) if n.op in PYTHON_OPS}
+        return self._tokens(self._functions)
 
     def python_tokens(self, names: Iterable[str]) -> dict[str, str]:
         """Token -> graph op of the Python functions reached; the helpers of ``from_generator`` are left out."""
-        tokens = {n.attr["token"].s.decode(): n.op for n in self.reach(names) if n.op in PYTHON_OPS}
-        found = {}
-        for token in sorted(tokens, key=lambda name: (len(name), name)):  # pyfunc_2 before pyfunc_10
-            registered = lookup(token)
-            if registered is None or not registered.helper:
-                found[token] = tokens[token]
-        return found
+        tokens = self._tokens(names)
+        in_order = sorted(tokens, key=lambda token: (len(token), token))  # pyfunc_2 before pyfunc_10
+        return {token: tokens[token] for token in in_order if not getattr(lookup(token), "helper", False)}
+
+    def _tokens(self, names: Iterable[str]) -> dict[str, str]:
+        return {node.attr["token"].s.decode(): node.op for node in self.reach(names) if node.op in PYTHON_OPS}
+
+
+def is_stateful(node: Any) -> bool:
+    """Whether TensorFlow marks an op as one with state of its own; not one that it does not know."""
+    return bool(getattr(op_def_registry.get(node.op), "is_stateful", False))
 
 
 def called(node: Any) -> list[str]:
     """Names of the functions that a node's attributes refer to (map, branch, loop, call), in attribute order."""
-    names: list[str] = []
-    for key in sorted(node.attr):
-        value = node.attr[key]
-        if value.HasField("func"):
-            names.append(value.func.name)
-        names.extend(function.name for function in value.list.func)
-    return names
+    values = [node.attr[key] for key in sorted(node.attr)]
+    return [one.name for value in values for one in ([value.func] if value.HasField("func") else value.list.func)]

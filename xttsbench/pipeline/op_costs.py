@@ -35,13 +35,10 @@ class ModelNode:
     id: int
     name: str
     elements: int
-    time_ns: int
-    """Its own processing time, waits and sleeps included, time in its inputs excluded."""
-    ratio: float | None = None
-    """Elements that it takes from its input for one of its own, where TensorFlow knows."""
+    time_ns: int  # its own processing time, waits and sleeps included, time in its inputs excluded
+    ratio: float | None = None  # elements that it takes from its input for one of its own, where TensorFlow knows
     inputs: tuple[int, ...] = ()
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    """Tuned values in force (``state_value``), by name."""
+    parameters: Mapping[str, float] = field(default_factory=dict)  # tuned values in force (``state_value``), by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,10 @@ def match(
             if fused and "Batch" in op.op and "Map" in by_name[upstream].op:
                 waiting.append((fused, upstream))
                 continue
-            waiting.append(([child for i in found for child in _input_nodes(nodes[i], op, number)], upstream))
+            # Where an op has one input and no inner datasets, every child is an epoch of that input.
+            every = len(op.inputs) == 1 and not _INNER_DATASETS.match(op.op)
+            place = slice(None) if every else slice(number, number + 1)
+            waiting.append(([child for i in found for child in nodes[i].inputs[place]], upstream))
     return matched, ignored
 
 
@@ -116,24 +116,19 @@ def costs(
     result: dict[str, OpCost] = {}
     taken: dict[str, float] = {ops[-1].name: 1.0} if ops else {}
     for op in reversed(ops):
-        ids = matched.get(op.name, ())
-        own = [nodes[i] for i in ids]
+        own = [nodes[i] for i in matched.get(op.name, ())]
         elements = sum(node.elements for node in own)
         per_batch = taken.get(op.name)
         ratio = next((node.ratio for node in own if node.ratio), None)
         upstream = {name: sum(nodes[i].elements for i in matched.get(name, ())) for name in op.inputs}
         counted = op.op.startswith("Concatenate") or (ratio is None and bool(own))
         for name in op.inputs:
-            if per_batch is None:
-                continue
-            if not counted:
+            if per_batch is not None and not counted:
                 taken[name] = per_batch * (ratio or 1.0)
-            elif elements:
+            elif per_batch is not None and elements:
                 taken[name] = per_batch * upstream[name] / elements
         if own:
-            seconds = _per_element_s(own, op, nodes)
-            cost_s = seconds * per_batch if seconds is not None and per_batch is not None else None
-            result[op.name] = OpCost(cost_s, elements, per_batch)
+            result[op.name] = OpCost(_times(_per_element_s(own, op, nodes), per_batch), elements, per_batch)
     return result
 
 
@@ -141,19 +136,11 @@ def _skip_to(ids: list[int], op: PipelineOp, nodes: Mapping[int, ModelNode], rew
     """Step over nodes with one input each until their name is the op's; empty where none is."""
     skipped = 0
     while ids:
-        here = [i for i in ids if _same(nodes[i].name, op.op, rewritten)]
-        if here:
+        if here := [i for i in ids if _same(nodes[i].name, op.op, rewritten)]:
             return skipped, here
         skipped += len(ids)
         ids = [child for i in ids if len(nodes[i].inputs) == 1 for child in nodes[i].inputs]
     return 0, []
-
-
-def _input_nodes(node: ModelNode, op: PipelineOp, number: int) -> tuple[int, ...]:
-    """The nodes of an op's input: where it has one and no inner datasets, every child is an epoch of that input."""
-    if len(op.inputs) == 1 and not _INNER_DATASETS.match(op.op):
-        return node.inputs
-    return node.inputs[number : number + 1]
 
 
 def _per_element_s(own: Sequence[ModelNode], op: PipelineOp, nodes: Mapping[int, ModelNode]) -> float | None:
@@ -200,17 +187,14 @@ class StageCost:
     """One op over held elements. Figures are ``None`` where the op was not run; ``why_not`` then says why."""
 
     cardinality: int
-    wall_s: float | None = None
-    """Seconds for one element that it yields, uncontended."""
+    wall_s: float | None = None  # seconds for one element that it yields, uncontended
     cpu_s: float | None = None
-    elements: int = 0
-    """Elements of it that the figures come from."""
+    elements: int = 0  # elements of it that the figures come from
     consumed: Mapping[str, float] | None = None
     """Elements of each input for one of its own, where its input was run to the end."""
     element_bytes: float | None = None
     why_not: str | None = None
-    start_up_s: float = 0.0
-    """What its first call took beyond the others, which is no part of ``wall_s``."""
+    start_up_s: float = 0.0  # what its first call took beyond the others, which is no part of ``wall_s``
     handed_on_s: float | None = None
     """Of an op that only hands elements on: seconds for one, where nothing runs beside it."""
 
@@ -222,14 +206,12 @@ class StageCost:
 
 AGREE: Final = 0.25
 """Relative difference up to which two costs agree."""
-_ABOUT: Final = 0.5
-"""Calls for an element of a map that differ by less from one are one."""
+_ABOUT: Final = 0.5  # calls for an element of a map that differ by less from one are one
 _HAND_ON: Final = r"(Prefetch|Cache|Repeat|Take|Skip|Snapshot|Save|AssertCardinality|CopyToDevice|MapOnGpu)Dataset"
 _ONE_FOR_ONE: Final = re.compile(rf"((Parallel)?Map|Zip|Shuffle)Dataset|{_HAND_ON}")
 _LEFT_OUT: Final = re.compile(rf"Shuffle|{_HAND_ON}")
 _BATCHING: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset", "MapAndBatchDataset")
-_MANY: Final = 1024
-"""From this many elements on, the counts of the model are believed before those of the op's own run."""
+_MANY: Final = 1024  # from this many elements on, the counts of the model are believed before those of the op's own run
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +230,8 @@ def elements_per_batch(
     """Elements that a batch takes of each op; an op is missing where no ratio on its way to the end is known."""
     taken: dict[str, float] = {ops[-1].name: 1.0} if ops else {}
     for op in reversed(ops):
-        if op.name not in taken:
-            continue
-        for upstream in op.inputs:
-            ratio = _ratio(op, upstream, costs, stages)
-            if ratio is not None:
+        for upstream in op.inputs if op.name in taken else ():
+            if (ratio := _ratio(op, upstream, costs, stages)) is not None:
                 taken[upstream] = taken.get(upstream, 0.0) + taken[op.name] * ratio
     return taken
 
@@ -265,32 +244,32 @@ def choose(
 ) -> dict[str, Chosen]:
     """The cost of each op. ``sequential_s`` is what one batch of the whole takes where nothing runs at once."""
     taken = elements_per_batch(ops, costs, stages)
-    alone = {
-        op.name: stage.wall_s * taken[op.name]
-        for op in ops
-        if (stage := stages.get(op.name)) is not None and stage.wall_s is not None and op.name in taken
-    }
+    alone_s = {name: _times(stage.wall_s, taken.get(name)) for name, stage in stages.items()}
+    alone = {op.name: cost_s for op in ops if (cost_s := alone_s.get(op.name)) is not None}
     modelled = {name: cost.cost_s for name, cost in costs.items() if cost.cost_s is not None}
     trust_model = sequential_s is not None and _off(modelled, sequential_s) < _off(alone, sequential_s) - AGREE
     result = {}
     for op in ops:
-        stage = stages.get(op.name)
-        per_batch = taken.get(op.name)
+        stage, per_batch = stages.get(op.name) or StageCost(0), taken.get(op.name)
         own_s, model_s = alone.get(op.name), modelled.get(op.name)
         agree = own_s is not None and model_s is not None and abs(own_s - model_s) <= AGREE * max(own_s, model_s)
-        keep = model_s is not None and (own_s is None or (not _parallel(op) and (agree or trust_model)))
-        cpu_s = stage.cpu_s * per_batch if stage and stage.cpu_s is not None and per_batch is not None else None
+        parallel = op.parallelism is not None or op.op.startswith("Parallel")
+        keep = model_s is not None and (own_s is None or (not parallel and (agree or trust_model)))
         # Where all processors are busy the model books on what hands elements on that it waited for one.
-        handed_on_s = stage.handed_on_s * per_batch if stage and stage.handed_on_s and per_batch is not None else None
+        handed_on_s = _times(stage.handed_on_s or None, per_batch)
         if keep and handed_on_s is not None and model_s is not None and handed_on_s < model_s:
             keep, own_s = False, handed_on_s
         result[op.name] = Chosen(
             cost_s=model_s if keep else own_s,
-            cpu_s=cpu_s,
+            cpu_s=_times(stage.cpu_s, per_batch),
             elements_per_batch=per_batch,
-            cost_from=("model" if keep else "prefix") if keep or own_s is not None else None,
+            cost_from="model" if keep else None if own_s is None else "prefix",
         )
     return result
+
+
+def _times(value: float | None, count: float | None) -> float | None:
+    return None if value is None or count is None else value * count
 
 
 def explained(ops: Sequence[PipelineOp], chosen: Mapping[str, Chosen], sequential_s: float) -> float:
@@ -306,7 +285,6 @@ def _off(costs: Mapping[str, float], sequential_s: float) -> float:
 
 
 def _ratio(op: PipelineOp, upstream: str, costs: Mapping[str, OpCost], stages: Mapping[str, StageCost]) -> float | None:
-    """Elements of an input for one of the op's own."""
     if _ONE_FOR_ONE.match(op.op):
         return 1.0
     if op.op.startswith(_BATCHING) and op.batch_size:
@@ -320,10 +298,6 @@ def _ratio(op: PipelineOp, upstream: str, costs: Mapping[str, OpCost], stages: M
     if stage is not None and stage.consumed is not None and upstream in stage.consumed:
         return stage.consumed[upstream]
     return counted
-
-
-def _parallel(op: PipelineOp) -> bool:
-    return op.parallelism is not None or op.op.startswith("Parallel")
 
 
 def with_python_costs(pipeline: Pipeline) -> Pipeline:
@@ -354,25 +328,18 @@ def _maps(op: PipelineOp) -> bool:
 
 
 def _with_calls(op: PipelineOp, functions: list[PythonFunction]) -> PipelineOp:
-    cpu_s = _per_batch(op, [function.call_cpu_s for function in functions], functions)
+    # One call per element where the op's elements are known, since calls run ahead in buffers.
+    each = op.elements_per_batch if _maps(op) else None
+    calls = [function.calls_per_batch if each is None else each for function in functions]
+    cpu_s = _sum(map(_times, [function.call_cpu_s for function in functions], calls))
+    wall_s = _sum(map(_times, [function.call_time_s for function in functions], calls))
     if cpu_s is None:
         return op
-    wall_s = _per_batch(op, [function.call_time_s for function in functions], functions)
-    return op.model_copy(
-        update={
-            "cpu_s": cpu_s if op.cpu_s is None else max(op.cpu_s, cpu_s),
-            "cost_s": wall_s if op.cost_s is None else op.cost_s,
-        }
-    )
+    known = {"cpu_s": max(cpu_s, op.cpu_s or 0.0), "cost_s": wall_s if op.cost_s is None else op.cost_s}
+    return op.model_copy(update=known)
 
 
-def _per_batch(op: PipelineOp, calls_s: list[float | None], functions: list[PythonFunction]) -> float | None:
-    """Seconds per batch; one call per element where the op's elements are known, since calls run ahead in buffers."""
-    total_s = 0.0
-    for call_s, function in zip(calls_s, functions, strict=True):
-        one_each = op.elements_per_batch is not None and _maps(op)
-        calls = op.elements_per_batch if one_each else function.calls_per_batch
-        if call_s is None or calls is None:
-            return None
-        total_s += call_s * calls
-    return total_s if functions else None
+def _sum(values: Iterable[float | None]) -> float | None:
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if known and len(known) == len(every) else None

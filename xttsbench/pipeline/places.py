@@ -45,23 +45,20 @@ SOURCE: Final = "_xttsbench_source"
 """Attribute of a dataset made from a graph that holds the dataset which the graph was read from."""
 _PLACE: Final = "_xttsbench_place"
 _CALLS: Final = "_xttsbench_calls"
-_DEEPEST: Final = 12
-"""Calls of the user's around the one that made a dataset that are noted."""
+_DEEPEST: Final = 12  # calls of the user's around the one that made a dataset that are noted
 _MADE: Final = "_xttsbench_made"
 _COPYING: Final = "apply_rewrite" if hasattr(dataset_ops, "apply_rewrite") else "_apply_rewrite"
 """TensorFlow's function that copies a dataset, which is public from 2.21 on."""
 
 _lock = threading.Lock()
-_watchers: list[object] = []
-"""One per installation that has not ended."""
+_watchers: list[object] = []  # one per installation that has not ended
 
 
 @dataclass(slots=True)
 class Made:
     """What was made while one function was traced."""
 
-    places: dict[str, Place] = field(default_factory=dict)
-    """Node name of each dataset -> where it was made."""
+    places: dict[str, Place] = field(default_factory=dict)  # node name of each dataset -> where it was made
     functions: dict[str, Made] = field(default_factory=dict)
     """Name of each function of these datasets -> what was made while that one was traced."""
     users: dict[str, Any] = field(default_factory=dict)
@@ -89,14 +86,12 @@ def install() -> Callable[[], None]:
 
 def place_of(dataset: Any) -> Place | None:
     """Where a dataset object was made; ``None`` where it was made unobserved or outside of anybody's code."""
-    place: Place | None = getattr(dataset, _PLACE, None)
-    return place
+    return getattr(dataset, _PLACE, None)
 
 
 def calls_of(dataset: Any) -> Calls:
     """The user's calls that were running when a dataset object was made, innermost first; none where unobserved."""
-    calls: Calls = getattr(dataset, _CALLS, ())
-    return calls
+    return getattr(dataset, _CALLS, ())
 
 
 def files_of(dataset: Any) -> list[str]:
@@ -110,10 +105,9 @@ def files_of(dataset: Any) -> list[str]:
     return list(found)
 
 
-def made_in(function: Any) -> Made | None:
+def _made_in(function: Any) -> Made | None:
     """What was made while a ``ConcreteFunction`` was traced, or ``None`` where that was not observed."""
-    made: Made | None = getattr(getattr(function, "graph", None), _MADE, None)
-    return made
+    return getattr(getattr(function, "graph", None), _MADE, None)
 
 
 def _uninstall(watcher: object) -> None:
@@ -138,7 +132,7 @@ def _remembering(original: Callable[..., None]) -> Callable[..., None]:
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if _watchers:
-            calls = user_calls(sys._getframe(1))
+            calls = _user_calls(sys._getframe(1))
             if calls:
                 place = calls[0].file, calls[0].line
                 self.__dict__[_PLACE], self.__dict__[_CALLS] = place, calls
@@ -163,12 +157,8 @@ def _keeping_source(original: Callable[..., Any]) -> Callable[..., Any]:
     return copying
 
 
-def user_calls(frame: FrameType | None) -> Calls:
-    """The calls of the user's own code that run in a frame and around it, innermost first; a library's, where none is.
-
-    Args:
-        frame: the innermost.
-    """
+def _user_calls(frame: FrameType | None) -> Calls:
+    """The calls of the user's own code that run in a frame and around it, innermost first; else one of a library's."""
     found: list[CallSite] = []
     fallback: Calls = ()
     while frame is not None and len(found) < _DEEPEST:
@@ -199,11 +189,11 @@ def _note(dataset: Any, variant: Any, place: Place) -> None:
     made = _made(graph)
     made.places.setdefault(variant.op.name, place)  # the op's own dataset, not a wrapper made around it later
     for wrapped in wrapped_functions(dataset):
-        name = _name(wrapped.function)
+        name = getattr(wrapped.function, "name", None)
         if name is not None:
+            name = name.decode() if isinstance(name, bytes) else name
             made.users[name] = wrapped._func
-            inner = made_in(wrapped.function)
-            if inner is not None:
+            if (inner := _made_in(wrapped.function)) is not None:
                 made.functions[name] = inner
 
 
@@ -219,11 +209,6 @@ def _made(graph: Any) -> Made:
     return made
 
 
-def _name(function: Any) -> str | None:
-    name = getattr(function, "name", None)
-    return name.decode() if isinstance(name, bytes) else name
-
-
 _SAME: Final = {"DenseToRagged": "DenseToRaggedBatch", "Choose": "DirectedInterleave", "RaggedBatch": "DenseToRagged"}
 
 
@@ -231,12 +216,9 @@ _SAME: Final = {"DenseToRagged": "DenseToRaggedBatch", "Choose": "DirectedInterl
 class Places:
     """What is known of a pipeline's places, and of what its functions made while they were traced."""
 
-    nodes: dict[str, Place] = field(default_factory=dict)
-    """Name of a node -> file and line of the call that made it."""
-    made: dict[str, Made] = field(default_factory=dict)
-    """Name of a function -> what was made in its trace."""
-    users: dict[str, Any] = field(default_factory=dict)
-    """Name of a function -> the user's function."""
+    nodes: dict[str, Place] = field(default_factory=dict)  # name of a node -> file and line of the call that made it
+    made: dict[str, Made] = field(default_factory=dict)  # name of a function -> what was made in its trace
+    users: dict[str, Any] = field(default_factory=dict)  # name of a function -> the user's function
     autotuned: frozenset[str] = frozenset()
     """Nodes whose cycle length was left to AUTOTUNE; TensorFlow writes the number that it chose into the graph."""
     calls: dict[str, Calls] = field(default_factory=dict)
@@ -254,7 +236,7 @@ def places(dataset: Any, graph: Any) -> Places:
             nodes[name] = place
         calls[name] = calls_of(found)
     traced = {wrapped.function.name.decode(): wrapped for one in walk(dataset) for wrapped in wrapped_functions(one)}
-    made = {name: inner for name, wrapped in traced.items() if (inner := made_in(wrapped.function)) is not None}
+    made = {name: inner for name, wrapped in traced.items() if (inner := _made_in(wrapped.function)) is not None}
     users = {name: user for name, wrapped in traced.items() if (user := user_function(wrapped._func)) is not None}
     return Places(nodes, made, users, frozenset(autotuned), calls)
 

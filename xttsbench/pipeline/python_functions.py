@@ -2,7 +2,7 @@
 
 During the run the functions are called as the pipeline calls them and no more. The experiment then calls each one a
 few times more with arguments from the run, which a function with side effects may not want: it is bounded, and
-``experiment=False`` leaves it out. For a generator it opens one more generator.
+``calls=0`` leaves it out. For a generator it opens one more generator.
 """
 
 from __future__ import annotations
@@ -23,21 +23,14 @@ from xttsbench.pipeline.python.state import state_effects
 from xttsbench.pipeline.source import Registered, generator_start_token, lookup, place, recording
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
 
-_KEPT_BYTES: Final = 256 * 2**20
-"""Copies of arguments kept per function."""
-_TIMES: Final = 128
-"""Times of single calls that are kept per function."""
-_MOST_COUNTED: Final = 1_000_000
-"""Items of a generator that are counted."""
-_MOST_COMPUTED: Final = 0.5
-"""Share of its calls' wall time that a function which waits may compute."""
-_TRIES: Final = 3
-"""Of the experiment, where it says of a function that computed that it waits."""
-_CALLS: Final = 64
-"""Of a function that does nothing, in a row, which are timed together; the fastest of some rows counts."""
-_ROWS: Final = 8
-_DRAIN_S: Final = 2.0
-"""How long calls already under way may take to end once the iterator is gone."""
+_KEPT_BYTES: Final = 256 * 2**20  # copies of arguments kept per function
+_TIMES: Final = 128  # times of single calls that are kept per function
+_MOST_COUNTED: Final = 1_000_000  # items of a generator that are counted
+_MOST_COMPUTED: Final = 0.5  # share of its calls' wall time that a function which waits may compute
+_TRIES: Final = 3  # of the experiment, where it says of a function that computed that it waits
+_CALLS: Final = 64  # of a function that does nothing, in a row, which are timed together
+_ROWS: Final = 8  # of which the fastest counts
+_DRAIN_S: Final = 2.0  # how long calls already under way may take to end once the iterator is gone
 
 
 def classify(
@@ -46,7 +39,6 @@ def classify(
     *,
     batches: int = 4,
     max_s: float = 10.0,
-    experiment: bool = True,
     calls: int = 8,
     experiment_s: float = 0.5,
 ) -> Pipeline:
@@ -70,28 +62,34 @@ def classify(
     with recording({token: recorder.wrap for token, recorder in recorded.items()}):
         drawn, at_first = _run(dataset, batches, max_s, recorders)
         _drain(list(recorded.values()))
-    around_s = {kind: call_s(kind) for kind in {one.kind for one in pipeline.python_functions}} if experiment else {}
-    functions = []
-    for function in pipeline.python_functions:
-        recorder = recorders.get(function.token)
-        if recorder is None:
-            functions.append(function)
-            continue
-        gil: GilClass = "unknown"
-        looked_at = function
-        if experiment:
-            opening = openings.get(function.token)
-            for _ in range(_TRIES):
-                gil = _experiment(registered[function.token], recorder, opening, calls, experiment_s)
-                if gil != "blocks" or not recorder.computes():
-                    break
-                gil = "unknown"  # the run showed otherwise: neighbours held the experiment up
+    around_s = {kind: call_s(kind) for kind in {one.kind for one in pipeline.python_functions}}
+
+    def filled(function: PythonFunction) -> PythonFunction:
+        if function.token not in registered:
+            return function
+        found, recorder, opening = registered[function.token], recorders[function.token], openings.get(function.token)
+        for _ in range(_TRIES):
+            gil = _experiment(found, recorder, opening, calls, experiment_s)
+            if gil != "blocks" or not recorder.computes():
+                break
+            gil = "unknown"  # the run showed otherwise: neighbours held the experiment up
         if function.kind == "generator":
-            given = opening.arguments[0] if experiment and opening is not None and opening.arguments else None
-            looked_at = _parts(function, registered[function.token], given, calls, experiment_s)
-        looked_at = looked_at.model_copy(update={"around_call_s": around_s.get(function.kind)})
-        functions.append(_filled(looked_at, recorder, gil, drawn, at_first[function.token]))
-    return pipeline.model_copy(update={"python_functions": tuple(functions)})
+            given = opening.arguments[0] if opening is not None and opening.arguments else None
+            function = _parts(function, found, given, calls, experiment_s)
+        wall_s, cpu_s = recorder.mean_s() or (None, None)
+        before, after = at_first[function.token]
+        update = {
+            "gil": gil,
+            "calls": recorder.calls,
+            "call_time_s": wall_s,
+            "call_cpu_s": cpu_s,
+            "call_times_s": recorder.times_s(),
+            "calls_per_batch": (after - before) / (drawn - 1) if drawn > 1 else None,  # buffers fill before the first
+            "around_call_s": around_s[function.kind],
+        }
+        return function.model_copy(update=update)
+
+    return pipeline.model_copy(update={"python_functions": tuple(map(filled, pipeline.python_functions))})
 
 
 def call_s(kind: PythonKind) -> float:
@@ -110,12 +108,8 @@ def call_s(kind: PythonKind) -> float:
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
     rows = tf.data.Dataset.range(_CALLS * (_ROWS + 1)).map(called).batch(_CALLS).with_options(options)
-    times_s, began = [], time.perf_counter()
-    for _ in rows:
-        now = time.perf_counter()
-        times_s.append(now - began)
-        began = now
-    return min(times_s[1:]) / _CALLS
+    ends_s = [time.perf_counter() for _ in rows]
+    return float(np.diff(ends_s).min()) / _CALLS
 
 
 class _Recorder:
@@ -147,9 +141,8 @@ class _Recorder:
     def mean_s(self) -> tuple[float, float] | None:
         """Mean wall and processor time of a call; the first, which pays for imports and such, only if alone."""
         skip = 1 if len(self._wall_s) > 1 else 0
-        if not self._wall_s:
-            return None
-        return float(np.mean(self._wall_s[skip:])), float(np.mean(self._cpu_s[skip:]))
+        every = [self._wall_s[skip:], self._cpu_s[skip:]]
+        return (float(np.mean(every[0])), float(np.mean(every[1]))) if self._wall_s else None
 
     def computes(self) -> bool:
         """Whether calls spent more of their time on a processor than what waits may."""
@@ -166,7 +159,8 @@ class _Recorder:
             size = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
             if len(self.arguments) < self._kept and self._kept_bytes + size <= _KEPT_BYTES:
                 self._kept_bytes += size
-                self.arguments.append(_copied(arguments))
+                # Arrays are views of TensorFlow's buffers, which are used again; eager tensors do not change.
+                self.arguments.append(tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in arguments))
 
     def _end(self, wall_s: float, cpu_s: float) -> None:
         with self._lock:
@@ -179,7 +173,6 @@ class _Recorder:
 def _run(
     dataset: Any, batches: int, max_s: float, recorders: dict[str, _Recorder]
 ) -> tuple[int, dict[str, tuple[int, int]]]:
-    """Batches drawn, and per token the calls made by the first batch and by the last."""
     deadline = time.perf_counter() + max_s
     iterator = iter(dataset)
     drawn = 0
@@ -275,25 +268,3 @@ class _Restarting:
                 return
             except StopIteration:
                 self._elements = None
-
-
-def _filled(
-    function: PythonFunction, recorder: _Recorder, gil: GilClass, drawn: int, calls: tuple[int, int]
-) -> PythonFunction:
-    mean = recorder.mean_s()
-    return function.model_copy(
-        update={
-            "gil": gil,
-            "calls": recorder.calls,
-            "call_time_s": mean[0] if mean else None,
-            "call_cpu_s": mean[1] if mean else None,
-            "call_times_s": recorder.times_s(),
-            # Buffers fill before the first batch: counted from there on.
-            "calls_per_batch": (calls[1] - calls[0]) / (drawn - 1) if drawn > 1 else None,
-        }
-    )
-
-
-def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays are views of TensorFlow's buffers, which are used again; eager tensors do not change."""
-    return tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in arguments)

@@ -40,15 +40,7 @@ from xttsbench.pipeline.nodes import (
     text_inputs,
 )
 from xttsbench.pipeline.places import Made, Places, beneath, calls_of, place_of, places, user_place
-from xttsbench.pipeline.source import (
-    PYTHON_OPS,
-    display_name,
-    locate,
-    lookup,
-    user_function,
-    walk,
-    wrapped_functions,
-)
+from xttsbench.pipeline.source import PYTHON_OPS, display_name, locate, lookup, user_function, walk, wrapped_functions
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
 
@@ -59,17 +51,11 @@ _MAPS: Final = ("MapDataset", "ParallelMapDataset", "MapAndBatchDataset")
 _READING: Final = (*_MAPS, "FilterDataset", "ParallelFilterDataset", "TakeWhileDataset")
 """Ops whose function takes the element and no state of its own."""
 _FILES: Final = ("filename", "filenames", "path", "file_pattern")
-_DEEPEST: Final = 10
-"""Datasets made inside functions inside functions that are still described."""
+_DEEPEST: Final = 10  # datasets made inside functions inside functions that are still described
 
 
 def describe(
-    nodes: Sequence[Any],
-    by_name: Mapping[str, Any],
-    library: FunctionLibrary,
-    places: Places,
-    *,
-    depth: int = 0,
+    nodes: Sequence[Any], by_name: Mapping[str, Any], library: FunctionLibrary, places: Places, *, depth: int = 0
 ) -> tuple[PipelineOp, ...]:
     """The records of dataset nodes, in their order. Options are no op of their own: readers look through them."""
     return tuple(
@@ -79,14 +65,14 @@ def describe(
     )
 
 
-def main_function(node: Any) -> str | None:
+def _main_function(node: Any) -> str | None:
     """Name of the function that does a dataset node's work, where it has one."""
     main = [node.attr[key].func.name for key in _MAIN_FUNCTION if key in node.attr]
     return (main or called(node) or [None])[0]
 
 
 def _op(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary, places: Places, depth: int) -> PipelineOp:
-    functions, function = called(node), main_function(node)
+    functions, function = called(node), _main_function(node)
     definition = library.get(function)
     components = 0 if definition is None else len(definition.signature.input_arg) - len(captured_inputs(node))
     files = next((found for name in _FILES if (found := text_inputs(node, name, by_name)) is not None), None)
@@ -138,13 +124,9 @@ def _inner(functions: Sequence[str], library: FunctionLibrary, places: Places, d
 
 def _inner_places(made: Made) -> Places:
     """What was noted in one trace, as the places of that function's nodes."""
-    own = {name: user_place(place) for name, place in made.places.items()}
-    users = {name: user_function(function) for name, function in made.users.items()}
-    return Places(
-        {name: place for name, place in own.items() if place is not None},
-        made.functions,
-        {name: user for name, user in users.items() if user is not None},
-    )
+    own = {name: found for name, place in made.places.items() if (found := user_place(place)) is not None}
+    users = {name: user for name, function in made.users.items() if (user := user_function(function)) is not None}
+    return Places(own, made.functions, users)
 
 
 def _called_trace(made: Made | None, function: str) -> Made | None:
@@ -173,7 +155,7 @@ def _through_options(name: str, by_name: Mapping[str, Any]) -> str:
 _BUFFERED_KINDS: Final = ("Prefetch", "Shuffle")
 
 
-def python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibrary]:
+def _python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibrary]:
     """The ops, sources first, and the library of the functions that they run.
 
     Names are the class name and a number; an attribute that is no constant gives ``None``. Objects that only wrap
@@ -196,9 +178,7 @@ def python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibra
                 inputs=tuple(names[id(one)] for one in _inputs(current)),
                 function=functions[0] if functions else None,
                 parallelism=_constant(current, "_num_parallel_calls"),
-                buffer_size=_constant(current, "_buffer_size")
-                if _class_name(current).startswith(_BUFFERED_KINDS)
-                else None,
+                buffer_size=_constant(current, "_buffer_size") if kind.startswith(_BUFFERED_KINDS) else None,
                 batch_size=_constant(current, "_batch_size"),
                 cycle_length=_constant(current, "_cycle_length"),
                 filename=_text(current, "_filename"),
@@ -221,16 +201,8 @@ def _is_wrapper(dataset: Any) -> bool:
 def _inputs(dataset: Any) -> list[Any]:
     """The datasets that one reads, wrappers looked through."""
     found = []
-    waiting = list(reversed(dataset._inputs()))
-    while waiting:
-        current = waiting.pop()
-        below = beneath(current)
-        if below is not current:
-            waiting.append(below)
-        elif _is_wrapper(current):
-            waiting.extend(reversed(current._inputs()))
-        else:
-            found.append(current)
+    for current in map(beneath, dataset._inputs()):
+        found.extend(_inputs(current) if _is_wrapper(current) else [current])
     return found
 
 
@@ -246,8 +218,7 @@ def _shuffles(dataset: Any) -> bool:
     if not _class_name(dataset).startswith("Shuffle"):
         return False
     seeds = [_constant(dataset, name) for name in ("_seed", "_seed2")]
-    fixed = None not in seeds and any(seeds) and getattr(dataset, "_reshuffle_each_iteration", None) is False
-    return not fixed
+    return None in seeds or not any(seeds) or getattr(dataset, "_reshuffle_each_iteration", None) is not False
 
 
 def _class_name(dataset: Any) -> str:
@@ -255,20 +226,23 @@ def _class_name(dataset: Any) -> str:
 
 
 def _definitions(function: Any) -> list[Any]:
-    """The definitions of a traced function and of all that it calls."""
     graph = tf.Graph()
     with graph.as_default():
         function.add_to_graph(graph)
     return list(graph.as_graph_def().library.function)
 
 
+def _static(dataset: Any, attribute: str) -> Any:
+    return tf.get_static_value(getattr(dataset, attribute)) if hasattr(dataset, attribute) else None
+
+
 def _constant(dataset: Any, attribute: str) -> int | None:
-    value = tf.get_static_value(getattr(dataset, attribute, None)) if hasattr(dataset, attribute) else None
+    value = _static(dataset, attribute)
     return None if value is None else int(value)
 
 
 def _text(dataset: Any, attribute: str) -> str | None:
-    value = tf.get_static_value(getattr(dataset, attribute, None)) if hasattr(dataset, attribute) else None
+    value = _static(dataset, attribute)
     return value.decode(errors="replace") if isinstance(value, bytes) else None
 
 
@@ -299,13 +273,11 @@ def inspect(dataset: Any, graph: Any = None) -> Pipeline:
     :mod:`xttsbench.pipeline.python_functions`).
     """
     unserialisable: str | None = None
-    if graph is None:
-        try:
-            graph = read_graph(dataset)
-        except tf.errors.OpError as error:
-            unserialisable = error.message
-    if graph is None:
-        ops, library = python_side_ops(dataset)
+    try:
+        graph = read_graph(dataset) if graph is None else graph
+    except tf.errors.OpError as error:
+        unserialisable = error.message
+        ops, library = _python_side_ops(dataset)
         options = dataset.options()._to_proto()
     else:
         library = FunctionLibrary(graph.library.function)
@@ -325,9 +297,7 @@ def _python_functions(ops: Sequence[PipelineOp], library: FunctionLibrary) -> tu
     kinds = library.all_tokens()
     found: dict[str, PythonFunction] = {}
     for op in ops:
-        for token in op.python_functions:
-            if token in found:
-                continue
+        for token in (one for one in op.python_functions if one not in found):
             registered = lookup(token)
             if registered is None:  # the function is gone; a run would fail, the graph still shows it
                 kind, name, location = PYTHON_OPS[kinds[token]], token, Location(op=op.name)
@@ -338,37 +308,27 @@ def _python_functions(ops: Sequence[PipelineOp], library: FunctionLibrary) -> tu
     return tuple(found.values())
 
 
-def strip_unserialisable_tail(dataset: Any, graph: Any = None) -> tuple[Pipeline, Any, Any]:
+def strip_unserialisable_tail(dataset: Any) -> tuple[Pipeline, Any, Any]:
     """A dataset's description, the longest beginning of it that has a graph, and that graph.
 
     Ops after that beginning are those that the Python objects show, in their order; ``unserialisable`` says why they
     have no graph. Where no beginning has one, the dataset itself and ``None`` come back.
     """
-    inner, graph = (dataset, graph) if graph is not None else _longest(dataset)
-    if inner is dataset:
-        return inspect(dataset, graph), dataset, graph
-    whole = inspect(dataset)
-    if graph is None:
-        return whole, dataset, None
-    begun = inspect(inner, graph)
-    kept = len(python_side_ops(inner)[0])
-    tail = list(whole.ops[kept:])
-    if tail and begun.ops:
-        tail[0] = tail[0].model_copy(update={"inputs": (begun.ops[-1].name,)})
-    return (
-        whole.model_copy(update={"ops": (*begun.ops, *tail), "python_functions": begun.python_functions}),
-        inner,
-        graph,
-    )
-
-
-def _longest(dataset: Any) -> tuple[Any, Any]:
-    current = dataset
-    while True:
+    begun, graph = dataset, None
+    while graph is None:
         try:
-            return current, read_graph(current)
+            graph = read_graph(begun)
         except tf.errors.OpError:
-            inputs = current._inputs()
-        if len(inputs) != 1:
-            return current, None
-        current = inputs[0]
+            inputs = begun._inputs()
+            if len(inputs) != 1:
+                return inspect(dataset), dataset, None
+            begun = inputs[0]
+    found = inspect(begun, graph)
+    if begun is dataset:
+        return found, dataset, graph
+    whole = inspect(dataset)
+    tail = list(whole.ops[len(_python_side_ops(begun)[0]) :])
+    if tail and found.ops:
+        tail[0] = tail[0].model_copy(update={"inputs": (found.ops[-1].name,)})
+    update = {"ops": (*found.ops, *tail), "python_functions": found.python_functions}
+    return whole.model_copy(update=update), begun, graph

@@ -16,7 +16,7 @@ import inspect
 import linecache
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, Literal
@@ -27,6 +27,7 @@ from tensorflow.python.data.ops import dataset_ops, structured_function
 from tensorflow.python.ops import script_ops
 
 from xttsbench.ownership import owner
+from xttsbench.pipeline.python.names import parameters
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import PythonKind
 
@@ -44,13 +45,10 @@ _lock = threading.Lock()
 class Registered:
     """What a token stands for."""
 
-    entry: Any
-    """The object in the registry; TensorFlow holds it weakly, so keep this while the entry is swapped."""
+    entry: Any  # the object in the registry; TensorFlow holds it weakly, so keep this while the entry is swapped
     kind: PythonKind
-    user: Callable[..., Any]
-    """The user's function, or the callable given to ``from_generator``."""
-    helper: bool = False
-    """Bookkeeping of ``from_generator``: it assigns an iterator's number or forgets the iterator."""
+    user: Callable[..., Any]  # the user's function, or the callable given to ``from_generator``
+    helper: bool = False  # bookkeeping of ``from_generator``: it assigns an iterator's number or forgets the iterator
     generator_state: Any = None
     """TensorFlow's table of live iterators; the same object for the three functions of one generator."""
 
@@ -76,14 +74,11 @@ def lookup(token: str) -> Registered | None:
 
 def unwrap(function: Any) -> Any:
     """Take off what TensorFlow, AutoGraph, ``functools.wraps`` and ``functools.partial`` put around a function."""
-    inner: Any
     for _ in range(50):  # a wrapper that names itself must not hang the report
-        if isinstance(function, functools.partial):
-            inner = function.func
-        else:
-            inner = getattr(function, "__wrapped__", None) or _wrapped_by_tensorflow(function)
+        partial = function.func if isinstance(function, functools.partial) else None
+        inner: Any = partial or getattr(function, "__wrapped__", None) or _wrapped_by_tensorflow(function)
         if inner is None:
-            return function
+            break
         function = inner
     return function
 
@@ -107,9 +102,7 @@ def is_tensorflow(function: Any) -> bool:
 
 def generator_start_token(registered: Registered) -> str | None:
     """The token through which TensorFlow hands a generator its arguments, for a function of ``from_generator``."""
-    if registered.generator_state is None:
-        return None
-    for token in list(script_ops._py_funcs._funcs):
+    for token in list(script_ops._py_funcs._funcs) if registered.generator_state is not None else ():
         other = lookup(token)
         same = other is not None and other.generator_state is registered.generator_state
         if same and other is not None and getattr(unwrap(other.called), "__name__", "") == "get_next_id":
@@ -125,27 +118,19 @@ def recording(tokens: Mapping[str, Callable[[Callable[..., Any]], Callable[..., 
     original and the replacement are held here. A ``py_function`` is an object that TensorFlow recognises by its type;
     there the function inside it is exchanged and the entry stays.
     """
-    undo: list[Callable[[], None]] = []
     held: list[Any] = []
     table = script_ops._py_funcs._funcs
-    with _lock:  # two recorders at once would restore one another's replacement
-        try:
-            for token, wrap in tokens.items():
-                entry = script_ops._py_funcs.get(token)
-                if entry is None:
-                    continue
-                if isinstance(entry, script_ops.EagerFunc):
-                    undo.append(functools.partial(setattr, entry, "_func", entry._func))
-                    entry._func = wrap(entry._func)
-                else:
-                    undo.append(functools.partial(table.__setitem__, token, entry))
-                    replacement = wrap(entry)
-                    held.append(replacement)
-                    table[token] = replacement
-            yield
-        finally:
-            for restore in reversed(undo):
-                restore()
+    with _lock, ExitStack() as undo:  # two recorders at once would restore one another's replacement
+        for token, wrap in tokens.items():
+            entry = script_ops._py_funcs.get(token)
+            if isinstance(entry, script_ops.EagerFunc):
+                undo.callback(setattr, entry, "_func", entry._func)
+                entry._func = wrap(entry._func)
+            elif entry is not None:
+                undo.callback(table.__setitem__, token, entry)
+                held.append(wrap(entry))
+                table[token] = held[-1]
+        yield
 
 
 def _called(entry: Any) -> Any:
@@ -153,7 +138,6 @@ def _called(entry: Any) -> Any:
 
 
 def _generator_state(function: Any) -> Any:
-    """The ``_GeneratorState`` that a function of ``from_generator`` works on, or ``None`` for any other function."""
     kind = dataset_ops.DatasetV2._GeneratorState
     owner = getattr(function, "__self__", None)
     if isinstance(owner, kind):
@@ -167,9 +151,8 @@ def _wrapped_by_tensorflow(function: Any) -> Any:
     if not inspect.isfunction(function):
         return None
     path = function.__code__.co_filename.replace("\\", "/")
-    if path.endswith(("tensorflow/python/autograph/impl/api.py", "tensorflow/python/ops/script_ops.py")):
-        return cells(function).get("func")
-    return None
+    ours = path.endswith(("tensorflow/python/autograph/impl/api.py", "tensorflow/python/ops/script_ops.py"))
+    return cells(function).get("func") if ours else None
 
 
 _USERS: Final = ("user", "typed", "autograph", "workload")
@@ -187,16 +170,13 @@ def locate(function: Any, op: str | None = None) -> Location:
     Built-in and compiled functions have none; both fields are then ``None``.
     """
     function = unwrap(function)
-    code = _code(function)
+    code, file, line = _code(function), None, None
     if code is not None:
         file, line = before_autograph(code.co_filename, code.co_firstlineno)
-        return Location(file=file, line=line, op=op)
-    if inspect.isclass(function):
-        try:
-            return Location(file=inspect.getsourcefile(function), line=inspect.getsourcelines(function)[1], op=op)
-        except (OSError, TypeError):  # built-in, or its source is not on disk
-            return Location(op=op)
-    return Location(op=op)
+    elif inspect.isclass(function):
+        with suppress(OSError, TypeError):  # built-in, or its source is not on disk
+            file, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
+    return Location(file=file, line=line, op=op)
 
 
 def display_name(function: Any) -> str:
@@ -214,18 +194,15 @@ def walk(dataset: Any) -> Iterator[Any]:
     ``_inputs()`` leaves out what some classes keep to themselves (``TextLineDataset`` reads through a hidden
     ``flat_map``), so datasets held as attributes are followed too.
     """
-    seen: set[int] = set()
-    found: list[Any] = []
+    found: dict[int, Any] = {}
     waiting = [dataset]
     while waiting:
         current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        found.append(current)
-        hidden = [value for value in vars(current).values() if isinstance(value, tf.data.Dataset)]
-        waiting.extend([*current._inputs(), *hidden, *captured_datasets(current)])
-    return reversed(found)
+        if id(current) not in found:
+            found[id(current)] = current
+            hidden = [value for value in vars(current).values() if isinstance(value, tf.data.Dataset)]
+            waiting.extend([*current._inputs(), *hidden, *captured_datasets(current)])
+    return reversed(found.values())
 
 
 def wrapped_functions(dataset: Any) -> list[Any]:
@@ -323,10 +300,7 @@ _made: Final[dict[CodeType, ast.FunctionDef]] = {}
 def made_from(node: ast.FunctionDef, names: Sequence[str], file: str) -> CodeType:
     """The code of a function that was put together of the user's statements; :func:`definition` knows its node.
 
-    Args:
-        node: in which every node has the place that it comes from.
-        names: variables that it may find in its closure.
-        file: the user's.
+    Every node in ``node`` has the place that it comes from; ``names`` are variables that it may find in its closure.
     """
     given = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
     outer = ast.fix_missing_locations(ast.Module([ast.FunctionDef("outer", given, [node], [])], []))
@@ -398,9 +372,7 @@ def first_line(node: Definition) -> int:
 
 def parameter_names(node: Definition) -> tuple[str, ...]:
     """Names of the parameters in the order in which a code object has them."""
-    given = node.args
-    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-    return tuple(one.arg for one in every if one is not None)
+    return tuple(one.arg for one in parameters(node))
 
 
 def holds(node: Definition | ast.GeneratorExp, code: CodeType) -> bool:

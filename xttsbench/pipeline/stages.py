@@ -15,6 +15,7 @@ no part of what a cheap op costs; where an element takes long, windows of one ke
 from __future__ import annotations
 
 import re
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,21 +33,17 @@ _HELD_BYTES: Final = 8 * 2**20
 _HELD_ELEMENTS: Final = 256
 """What is held for the next op at most: few enough to stay in the processor's cache, as what has just been made is."""
 _WINDOW_BYTES: Final = 2**19
-_WINDOW_S: Final = 0.03
-"""Time that one window should take; an element that takes longer is a window of its own."""
+_WINDOW_S: Final = 0.03  # time that one window should take; an element that takes longer is a window of its own
 _PROBED: Final = 3
 _FIRST: Final = 0.5
 """A second element that takes less than this share of a slow first one shows that the first paid for a start."""
-_LONGEST_S: Final = 30.0
-"""After a first element that takes longer no second one is waited for."""
-_SIZED: Final = 8
-"""Elements whose size is looked at."""
-_ERRORS: Final = 16
-"""Elements in a row that may raise before the dataset is given up; ``ignore_errors`` may follow."""
+_LONGEST_S: Final = 30.0  # after a first element that takes longer no second one is waited for
+_SIZED: Final = 8  # elements whose size is looked at
+_ERRORS: Final = 16  # elements in a row that may raise before the dataset is given up; ``ignore_errors`` may follow
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class _Held:
     """Elements in memory, as a dataset that yields them without work."""
 
     variant: Any
@@ -64,35 +61,32 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class _Drained:
     """What a drain took, hand-over taken off."""
 
     elements: int
-    wall_s: float
-    """As it would be where this process had the processors to itself (:func:`uncontended_s`)."""
+    wall_s: float  # as it would be where this process had the processors to itself (:func:`uncontended_s`)
     cpu_s: float
-    exhausted: bool
-    """Whether the dataset ended."""
-    held: Held | None
-    raised: str | None = None
-    """The last error of the elements that raised, where some did."""
+    exhausted: bool  # whether the dataset ended
+    held: _Held | None
+    raised: str | None = None  # the last error of the elements that raised, where some did
     start_up_s: float = 0.0
     """What the first element took beyond the second: imports, compilation, opening what it reads."""
 
 
-def drain(variant: Any, spec: Spec, *, max_s: float, handover: Clock, max_elements: int = MOST_ELEMENTS) -> Drained:
+def drain(variant: Any, spec: Spec, *, max_s: float, handover: Clock, max_elements: int = MOST_ELEMENTS) -> _Drained:
     """Draw up to ``max_elements`` elements, begun within ``max_s`` seconds, from the start of the dataset.
 
     A few elements are drawn beforehand, which pays for first calls and tells how large a window may be. One that
     takes longer than ``max_s`` is waited for. Errors of elements are kept, not raised. ``handover`` is what
-    :func:`measure_handover` gave.
+    :func:`_measure_handover` gave.
     """
     probe = _Drawing(variant, spec, 1, handover)
     deadline = time.perf_counter() + max_s / 3
     while probe.drawn < _PROBED and time.perf_counter() < deadline and probe.draw():
         pass
     if not probe.windows:
-        return Drained(0, 0.0, 0.0, probe.ended, None, probe.raised)
+        return _Drained(0, 0.0, 0.0, probe.ended, None, probe.raised)
     first = _held(probe.windows, spec)
     last_s = probe.last_s
     start_up_s = 0.0
@@ -117,7 +111,7 @@ def drain(variant: Any, spec: Spec, *, max_s: float, handover: Clock, max_elemen
     return replace(found, raised=drawing.raised or probe.raised, start_up_s=start_up_s)
 
 
-def measure_handover() -> Clock:
+def _measure_handover() -> Clock:
     """What drawing one window costs by itself: the median of some draws that compute nothing."""
     spec = (tf.TensorSpec([], tf.int64),)
     iterator = iter(windowed(tf.data.Dataset.range(1000)._variant_tensor, spec, 1))
@@ -126,13 +120,10 @@ def measure_handover() -> Clock:
         before = Clock.read()
         next(iterator)
         seen.append(Clock.read() - before)
-    middle = len(seen) // 2
-    return Clock(sorted(s.wall_s for s in seen)[middle], sorted(s.cpu_s for s in seen)[middle])
+    return Clock(statistics.median(s.wall_s for s in seen), statistics.median(s.cpu_s for s in seen))
 
 
 class _Drawing:
-    """One iterator over windows, what it took, and the windows that it keeps."""
-
     def __init__(self, variant: Any, spec: Spec, size: int, handover: Clock) -> None:
         self._size = size
         self._handover = handover
@@ -163,17 +154,11 @@ class _Drawing:
             count = int(tf.raw_ops.DatasetCardinality(input_dataset=window[0]).numpy()) if window else 0
             self.windows.append((window, count))
             self.drawn += count
-            self.last_s = max(0.0, spent.wall_s - self._handover.wall_s) / max(1, count)
+            wall_s = max(0.0, spent.wall_s - self._handover.wall_s)
+            cpu_s = max(0.0, spent.cpu_s - self._handover.cpu_s)
             now_s = queued_s()
-            self._timed.append(
-                Timed(
-                    count,
-                    max(0.0, spent.wall_s - self._handover.wall_s),
-                    max(0.0, spent.cpu_s - self._handover.cpu_s),
-                    max(0.0, now_s - self._queued_s),
-                )
-            )
-            self._queued_s = now_s
+            self._timed.append(Timed(count, wall_s, cpu_s, max(0.0, now_s - self._queued_s)))
+            self.last_s, self._queued_s = wall_s / max(1, count), now_s
             return True
         return False
 
@@ -183,14 +168,14 @@ class _Drawing:
         self.drawn -= first.elements
         return max(0.0, first.wall_s - self._timed[-1].wall_s)
 
-    def drained(self, held: Held | None) -> Drained:
+    def drained(self, held: _Held | None) -> _Drained:
         """What was drawn so far."""
         kept = least_contended(self._timed)
         share = self.drawn / max(1, sum(timed.elements for timed in kept))
         wall_s, cpu_s, waited_s = (
             sum(values) * share for values in zip(*((t.wall_s, t.cpu_s, t.queued_s) for t in kept), strict=True)
         )
-        return Drained(self.drawn, uncontended_s(wall_s, cpu_s, waited_s), cpu_s, self.ended, held, self.raised)
+        return _Drained(self.drawn, uncontended_s(wall_s, cpu_s, waited_s), cpu_s, self.ended, held, self.raised)
 
     def hold(self, element_bytes: float | None) -> None:
         """Let go of the newest window where enough is held, so that its memory is used again at once."""
@@ -206,7 +191,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
-def _held(windows: Sequence[tuple[Any, int]], spec: Spec) -> Held:
+def _held(windows: Sequence[tuple[Any, int]], spec: Spec) -> _Held:
     parts = [_zipped(window, spec) for window, _ in windows]
     count = sum(number for _, number in windows)
     joined = parts[0]
@@ -214,7 +199,7 @@ def _held(windows: Sequence[tuple[Any, int]], spec: Spec) -> Held:
         joined = tf.raw_ops.ConcatenateDataset(input_dataset=joined, another_dataset=part, **_shapes(spec))
     if len(parts) > 1:  # one level again, so that reading it costs the same everywhere
         joined = _zipped(next(iter(windowed(joined, spec, count))), spec)
-    return Held(joined, count, spec, _element_bytes(joined, spec))
+    return _Held(joined, count, spec, _element_bytes(joined, spec))
 
 
 def _zipped(window: Any, spec: Spec) -> Any:
@@ -246,14 +231,14 @@ def _tensor_bytes(tensor: Any) -> int:
     return int(tf.size(tensor).numpy()) * int(tensor.dtype.size)
 
 
-_LEAST_S: Final = 0.05
-"""Time that an op gets even where the whole reading is short of it."""
-_SHARE: Final = 1.2
-"""An op may take this many times an even share of what is left; most take far less."""
+_LEAST_S: Final = 0.05  # time that an op gets even where the whole reading is short of it
+_SHARE: Final = 1.2  # an op may take this many times an even share of what is left; most take far less
 _REMOTE: Final = ("DataServiceDataset", "DataServiceDatasetV2", "DataServiceDatasetV3", "DataServiceDatasetV4")
 """Sources that work elsewhere: a second reader could wait for ever."""
 _LEFT_OUT: Final = re.compile(f"{TRANSPARENT.pattern}|^Shuffle")
 _WRITING: Final = ("Snapshot", "Save")
+_IN_TURNS: Final = ("Concatenate", "DirectedInterleave", "ExperimentalDirectedInterleave", "ChooseFastest")
+"""Ops that read their inputs in an order of their own, so that running them dry tells no ratio."""
 _DROPPING: Final = re.compile(r"^(Filter|TakeWhile|GroupByWindow|IgnoreErrors)")
 """Ops that may go through many elements for one of theirs: they are given few at first."""
 
@@ -268,9 +253,9 @@ def read_stages(graph: Any, *, max_s: float) -> dict[str, StageCost]:
         tf.errors.OpError, ValueError: TensorFlow does not take the graph apart.
     """
     cut = Cut(sequential(graph))
-    handover = measure_handover()
+    handover = _measure_handover()
     deadline = time.perf_counter() + max_s
-    held: dict[str, Held] = {}
+    held: dict[str, _Held] = {}
     stages: dict[str, StageCost] = {}
     for number, name in enumerate(cut.names):
         left_s = deadline - time.perf_counter()
@@ -302,8 +287,8 @@ def read_stages(graph: Any, *, max_s: float) -> dict[str, StageCost]:
 
 
 def _run(
-    cut: Cut, name: str, held: Mapping[str, Held], max_s: float, handover: Clock
-) -> tuple[Drained, dict[str, Held]]:
+    cut: Cut, name: str, held: Mapping[str, _Held], max_s: float, handover: Clock
+) -> tuple[_Drained, dict[str, _Held]]:
     inputs = cut.inputs(name)
     if not inputs:
         return drain(cut.variant(name), cut.spec(name), max_s=max_s, handover=handover), {}
@@ -323,17 +308,18 @@ def _run(
 def _stage(
     cut: Cut,
     name: str,
-    drained: Drained,
-    given: Mapping[str, Held],
-    held: Mapping[str, Held],
+    drained: _Drained,
+    given: Mapping[str, _Held],
+    held: Mapping[str, _Held],
     handover: Clock,
     cardinality: int,
 ) -> StageCost:
     if not drained.elements:
-        reason = drained.raised or ("it yielded nothing" if not given else f"none of {_counts(given)} elements passed")
+        counts = ", ".join(str(elements.count) for elements in given.values())
+        reason = drained.raised or (f"none of {counts} elements passed" if given else "it yielded nothing")
         return StageCost(cardinality, why_not=reason)
     consumed: dict[str, float] | None = None
-    if given and drained.exhausted and not _takes_turns(cut.op(name)):
+    if given and drained.exhausted and not cut.op(name).startswith(_IN_TURNS):
         consumed = {upstream: elements.count / drained.elements for upstream, elements in given.items()}
     ratios = consumed or dict.fromkeys(given, float(cut.batch_size(name) or 1))
     reading_s = sum(_reading_s(given[upstream], handover) * taken for upstream, taken in ratios.items())
@@ -349,7 +335,7 @@ def _stage(
     )
 
 
-def _handed_on_s(cut: Cut, name: str, held: Held, handover: Clock) -> float | None:
+def _handed_on_s(cut: Cut, name: str, held: _Held, handover: Clock) -> float | None:
     """Seconds for one held element to be handed on; ``None`` for an op that writes elements, or computes with them."""
     if cut.op(name).startswith("Prefetch"):
         most = min(MOST_ELEMENTS, 16 * held.count)
@@ -359,14 +345,9 @@ def _handed_on_s(cut: Cut, name: str, held: Held, handover: Clock) -> float | No
     return None if cut.op(name).startswith(_WRITING) else _reading_s(held, handover)
 
 
-def _reading_s(held: Held, handover: Clock) -> float:
+def _reading_s(held: _Held, handover: Clock) -> float:
     """Seconds for one held element to be read: what an op that does nothing would take."""
-    skipped = tf.raw_ops.SkipDataset(
-        input_dataset=held.variant,
-        count=held.count,
-        output_types=[s.dtype for s in held.spec],
-        output_shapes=[s.shape for s in held.spec],
-    )
+    skipped = tf.raw_ops.SkipDataset(input_dataset=held.variant, count=held.count, **_shapes(held.spec))
     iterator = iter(windowed(skipped, held.spec, 1))
     before = Clock.read()
     next(iterator, None)
@@ -374,7 +355,7 @@ def _reading_s(held: Held, handover: Clock) -> float:
 
 
 def _why_not(
-    cut: Cut, name: str, held: Mapping[str, Held], stages: Mapping[str, StageCost], left_s: float
+    cut: Cut, name: str, held: Mapping[str, _Held], stages: Mapping[str, StageCost], left_s: float
 ) -> str | None:
     missing = next((upstream for upstream in cut.inputs(name) if upstream not in held), None)
     if missing is not None:
@@ -384,22 +365,12 @@ def _why_not(
     return "the time for reading costs was over" if left_s <= 0 else None
 
 
-def _takes_turns(op: str) -> bool:
-    """Whether an op reads its inputs in an order of its own, so that running them dry tells no ratio."""
-    return op.startswith(("Concatenate", "DirectedInterleave", "ExperimentalDirectedInterleave", "ChooseFastest"))
-
-
-def _counts(given: Mapping[str, Held]) -> str:
-    return ", ".join(str(elements.count) for elements in given.values())
-
-
 def sequential_run(graph: Any, *, max_s: float) -> tuple[float, int] | None:
     """Seconds of one batch of the whole pipeline run sequentially, and of how many; ``None`` where none came.
 
     What only hands elements on, and shuffles, are taken out, so that neither a cache nor a full buffer serves it.
     """
-    plain = bypassed(sequential(graph), _LEFT_OUT)
-    cut = Cut(plain)
+    cut = Cut(bypassed(sequential(graph), _LEFT_OUT))
     name = cut.names[-1]
-    drained = drain(cut.variant(name), cut.spec(name), max_s=max_s, handover=measure_handover())
+    drained = drain(cut.variant(name), cut.spec(name), max_s=max_s, handover=_measure_handover())
     return (drained.wall_s / drained.elements, drained.elements) if drained.elements else None

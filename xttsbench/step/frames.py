@@ -23,8 +23,7 @@ from typing import Final, Literal, NamedTuple
 from xttsbench.ownership import owner
 from xttsbench.records.code import Phase
 
-_WRITTEN: Final = ("user", "workload")
-"""Owners of code that somebody wrote into a file to be measured."""
+_WRITTEN: Final = ("user", "workload")  # owners of code that somebody wrote into a file to be measured
 
 
 class Frame(NamedTuple):
@@ -36,19 +35,13 @@ class Frame(NamedTuple):
 
 
 _GRADIENTS: Final = ("gradient", "jacobian", "batch_jacobian", "_gradient_function")
-_NOT_UPDATING: Final = (
-    "minimize",
-    "compute_gradients",
-    "_compute_gradients",
-    "get_gradients",
-    "scale_loss",
-    "__init__",
+_NOT_UPDATING: Final = frozenset(
+    {"minimize", "compute_gradients", "_compute_gradients", "get_gradients", "scale_loss", "__init__"}
 )
 _UPDATING: Final = ("apply_gradients", "_apply_gradients", "apply_grads", "update_weights", "optimizer_step")
 _LOSS: Final = re.compile(r"(^|_)(loss|losses|criterion|cross_?entropy)(_|$|\d)", re.IGNORECASE)
 _LOSS_LINE: Final = re.compile(r"^\s*(\w*_)?loss(es)?(_\w*)?\s*(\+|:[^=]*)?=[^=]", re.IGNORECASE)
-_NOT_A_LOSS: Final = ("l2_loss",)
-"""TensorFlow's half a sum of squares, which the norm of the gradients is made of, too."""
+_NOT_A_LOSS: Final = ("l2_loss",)  # TensorFlow's half a sum of squares, which the norm of the gradients is made of, too
 _WRITE: Final = re.compile(r"^(Assign(Add|Sub)?VariableOp|Resource(Sparse)?Apply\w+|ResourceScatter\w+)$")
 
 
@@ -97,39 +90,22 @@ def in_order(marks: Sequence[tuple[Phase | None, bool]]) -> list[Phase]:
 
     A mark is what :func:`own_phase` says of an op, and whether the op writes a variable.
     """
-    has_gradients = any(phase == "backward" for phase, _ in marks)
-    following: list[str | None] = [None] * len(marks)
-    upcoming: str | None = None
-    for at in range(len(marks) - 1, -1, -1):
-        phase, write = marks[at]
-        if phase == "backward":
-            upcoming = "backward"
-        elif phase == "optimizer" or (write and phase is None):
-            upcoming = "write"
-        following[at] = upcoming
+    gradients = [at for at, (phase, _) in enumerate(marks) if phase == "backward"]
     found: list[Phase] = []
-    after_gradients = False
-    for (phase, write), next_event in zip(marks, following, strict=True):
-        after_gradients = after_gradients or phase == "backward"
-        if phase is not None:
-            found.append(phase)
-        elif not has_gradients:
-            found.append("optimizer" if write else "forward")
-        elif not after_gradients:
-            found.append("forward")
-        elif next_event == "write":
-            found.append("optimizer")
-        else:
-            found.append("forward" if next_event == "backward" else "other")
-    return found
+    upcoming: Phase = "other"  # of an op of which nothing else tells, by what comes behind it
+    for at, (phase, write) in reversed(list(enumerate(marks))):
+        if phase == "backward":
+            upcoming = "forward"
+        elif phase == "optimizer" or (write and phase is None):
+            upcoming = "optimizer"
+        before: Phase = "optimizer" if write and not gradients else "forward"
+        found.append(phase or (upcoming if gradients and at > gradients[0] else before))
+    return found[::-1]
 
 
 def _differentiates(frame: Frame) -> bool:
-    if owner(frame.file) != "framework":
-        return False
-    return frame.file.endswith("gradients_util.py") or (
-        frame.file.endswith("eager/backprop.py") and frame.function in _GRADIENTS
-    )
+    of_tape = frame.file.endswith("eager/backprop.py") and frame.function in _GRADIENTS
+    return owner(frame.file) == "framework" and (of_tape or frame.file.endswith("gradients_util.py"))
 
 
 def _updates(frames: Sequence[Frame]) -> bool:
@@ -142,16 +118,9 @@ def _updates(frames: Sequence[Frame]) -> bool:
 LineKind = Literal["function", "tensorflow", "python", "io", "sync", "python_function"]
 Key = tuple[str, int, str, LineKind]
 
-_SAVING: Final = (
-    "/checkpoint/",
-    "/saved_model/",
-    "/summary_ops",
-    "/training/saver",
-    "/saving/",
-    "/lib/io/",
-    "/callbacks/",
-    "/ops/io_ops",
-    "/backend/common/global_state",
+_SAVING: Final = re.compile(
+    "/checkpoint/|/saved_model/|/summary_ops|/training/saver|/saving/|/lib/io/|/callbacks/|/ops/io_ops"
+    "|/backend/common/global_state"
 )
 """Parts of TensorFlow and Keras that save, write summaries or clear state: work for the host, not for the device."""
 CALLER: Final = "call_step"
@@ -210,7 +179,7 @@ class StackSampler:
                 continue
             key = classify(frame)
             if key is not None and key[3] == "function" and not self._input_runs:
-                key = python_function_elsewhere(frames.values()) or key
+                key = _python_function_elsewhere(frames.values()) or key
             if key is not None:
                 self.samples += 1
                 self.total_s += weight
@@ -257,20 +226,16 @@ def classify(frame: FrameType | None) -> Key | None:
     return (*line, kind or "python")
 
 
-def python_function_elsewhere(frames: Iterable[FrameType]) -> Key | None:
+def _python_function_elsewhere(frames: Iterable[FrameType]) -> Key | None:
     """The user's line in a Python function that a tf.function runs on a thread of TensorFlow, if one is running."""
-    for frame in frames:
-        key = classify(frame)
-        if key is not None and key[3] == "python_function":
-            return key
-    return None
+    return next((key for key in map(classify, frames) if key is not None and key[3] == "python_function"), None)
 
 
 def _framework_kind(path: str, function: str, kind: LineKind | None, below_user: bool) -> LineKind:
     """Refine the kind by one more frame of TensorFlow or Keras, going outwards."""
     if below_user:  # TensorFlow calls the user's function: a Python function inside the step
         return "python_function" if "script_ops" in path else (kind or "tensorflow")
-    if any(part in path for part in _SAVING):
+    if _SAVING.search(path):
         return "io"
     if function in _FETCHING and kind != "io":
         return "sync"

@@ -10,6 +10,7 @@ then what the op stands beside; last come the types whose kernels for the GPU ke
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -38,32 +39,21 @@ CALLS: Final = frozenset(
 
 @dataclass(frozen=True)
 class OpPlace:
-    """Where an op comes from.
+    """Where an op comes from."""
 
-    Attributes:
-        name, op: its name in its graph, and its type.
-        phase: of the step.
-        frame: the user's innermost line on the stack that made it; ``None`` where there is none of the user's.
-        requested: the device that was asked for while it was made; empty for none.
-        dtypes: names of the types of its outputs.
-        in_layer: whether a Keras layer made it.
-    """
-
-    name: str
+    name: str  # in its graph
     op: str
     phase: Phase
-    frame: Frame | None = None
-    requested: str = ""
-    dtypes: tuple[str, ...] = ()
-    in_layer: bool = False
+    frame: Frame | None = None  # the user's innermost line on the stack that made it, where there is one
+    requested: str = ""  # the device that was asked for while it was made; empty for none
+    dtypes: tuple[str, ...] = ()  # names of the types of its outputs
+    in_layer: bool = False  # whether a Keras layer made it
 
 
 class GraphOps:
-    """The ops of one graph, and on demand those of the graphs that it calls.
+    """The ops of one ``FuncGraph``, and on demand those of the graphs that it calls.
 
-    Args:
-        graph: a ``FuncGraph``; its ops' tracebacks are read, some tens of microseconds each.
-        budget: ops that may still be read, shared by all graphs of a step: ``[number]``.
+    Reading an op's traceback takes tens of microseconds, so all graphs of a step share a budget of ops: ``[number]``.
     """
 
     def __init__(self, graph: Any, budget: list[int] | None = None, depth: int = 0) -> None:
@@ -77,19 +67,16 @@ class GraphOps:
 
     def find(self, name: str) -> OpPlace | None:
         """The op that the runtime runs under this name; ``None`` where it leads nowhere."""
-        found = self._along(name)
-        if found is None:
-            bare = _SUFFIX.sub("", _REWRITTEN.sub("", _PASS.sub("", name)))
-            found = self._along(bare) if bare != name else None
-        if found is None:
-            found = next((place for graph in self._all() if (place := graph.places.get(name)) is not None), None)
-        return found
+        bare = _SUFFIX.sub("", _REWRITTEN.sub("", _PASS.sub("", name)))
+        found = self._along(name) or self._along(bare)
+        return found or next((graph.places[name] for graph in self._all() if name in graph.places), None)
 
     def computing(self) -> Iterator[OpPlace]:
         """The ops of this graph and of those that it calls that are more than plumbing."""
         yield from (place for place in self.places.values() if place.op not in PLUMBING | CALLS)
-        for graph in self._called():
-            yield from graph.computing()
+        for op in self._ops.values():
+            for graph in self._called_by(op):
+                yield from graph.computing()
 
     def _along(self, name: str) -> OpPlace | None:
         parts = name.split("/")
@@ -104,7 +91,7 @@ class GraphOps:
             branch = rest[0] if rest[0] in _STEP_DOWN else None
             if branch:
                 rest = rest[2:] if len(rest) > 1 and rest[1].startswith("_") else rest[1:]
-            for nested in self._of(prefix, branch):
+            for nested in self._called_by(self._ops[prefix], branch or ""):
                 inside = nested._along("/".join(rest)) if rest else None
                 if inside is not None:
                     return self._under(place, inside)
@@ -119,43 +106,31 @@ class GraphOps:
             return replace(inside, phase=call.phase)
         return inside
 
-    def _of(self, name: str, branch: str | None) -> Iterator[GraphOps]:
-        for attribute, function in _function_names(self._ops[name]):
-            if branch is not None and not attribute.startswith(branch):
-                continue
-            nested = self._graph_of(function)
-            if nested is not None:
-                yield nested
-
     def _graph_of(self, function: str) -> GraphOps | None:
         if function not in self._nested:
-            graph = None
-            if self._depth < _MAX_DEPTH and self._budget[0] > 0:
-                known = self.graph._get_function(function)
-                graph = getattr(known, "_cached_graph", None)
+            more = self._depth < _MAX_DEPTH and self._budget[0] > 0
+            graph = getattr(self.graph._get_function(function), "_cached_graph", None) if more else None
             self._nested[function] = GraphOps(graph, self._budget, self._depth + 1) if graph is not None else None
         return self._nested[function]
 
-    def _called(self) -> Iterator[GraphOps]:
-        for op in self._ops.values():
-            yield from self._called_by(op)
-
-    def _called_by(self, op: Any) -> Iterator[GraphOps]:
-        for _, function in _function_names(op):
-            if (nested := self._graph_of(function)) is not None:
+    def _called_by(self, op: Any, branch: str = "") -> Iterator[GraphOps]:
+        for attribute, function in _function_names(op):
+            if attribute.startswith(branch) and (nested := self._graph_of(function)) is not None:
                 yield nested
 
     def _all(self) -> Iterator[GraphOps]:
         yield self
-        for graph in list(self._nested.values()):
-            if graph is not None:
-                yield from graph._all()
+        for graph in filter(None, list(self._nested.values())):
+            yield from graph._all()
 
     def _read(self) -> None:
         ops = list(self._ops.values())[: max(self._budget[0], 0)]
         self._budget[0] -= len(ops)
         stacks = [_stack(op) for op in ops]
-        told = [_phase(op, stack) for op, stack in zip(ops, stacks, strict=True)]
+        told: list[Phase | None] = [
+            own_phase(stack) if stack else "backward" if by_name(op.name) else None
+            for op, stack in zip(ops, stacks, strict=True)
+        ]
         calls = [self._inside(op) if phase is None else None for op, phase in zip(ops, told, strict=True)]
         marks: list[tuple[Phase | None, bool]] = [
             ("backward" if called == "backward" else phase, called == "update" or writes(op.type))
@@ -170,20 +145,11 @@ class GraphOps:
                     graph._belong_to("optimizer")
         scopes: dict[str, set[Frame | None]] = {}
         for op, stack, phase in zip(ops, stacks, phases, strict=True):
-            frame = user_frame(stack)
-            self.places[op.name] = OpPlace(
-                op.name,
-                op.type,
-                phase,
-                frame,
-                op.device,
-                tuple(sorted({output.dtype.base_dtype.name for output in op.outputs})),
-                in_layer(stack),
-            )
-            if phase in ("forward", "loss") and "/" in op.name:
-                parts = op.name.split("/")
-                for end in range(1, len(parts)):
-                    scopes.setdefault("/".join(parts[:end]), set()).add(frame)
+            frame, dtypes = user_frame(stack), sorted({output.dtype.base_dtype.name for output in op.outputs})
+            self.places[op.name] = OpPlace(op.name, op.type, phase, frame, op.device, tuple(dtypes), in_layer(stack))
+            if phase in ("forward", "loss"):
+                for scope in _scopes(op.name):
+                    scopes.setdefault(scope, set()).add(frame)
         self._own_up(scopes)
 
     def _inside(self, op: Any) -> Literal["backward", "update"] | None:
@@ -197,22 +163,22 @@ class GraphOps:
         for name, place in self.places.items():
             if place.phase in ("forward", "other"):
                 self.places[name] = replace(place, phase=phase)
-        for graph in self._nested.values():
-            if graph is not None:
-                graph._belong_to(phase)
+        for graph in filter(None, self._nested.values()):
+            graph._belong_to(phase)
 
     def _own_up(self, scopes: dict[str, set[Frame | None]]) -> None:
         """Give an op of the backward pass the line of the forward pass whose scope it carries, where that is one."""
         for name, place in self.places.items():
             if place.phase != "backward" or not name.startswith("gradient_tape/"):
                 continue
-            parts = name.split("/")[1:]
-            for end in range(len(parts) - 1, 0, -1):
-                lines = scopes.get("/".join(parts[:end]), set())
-                if len(lines) == 1:
-                    (frame,) = lines
-                    self.places[name] = replace(place, frame=frame or place.frame)
-                    break
+            own = (scopes.get(scope, set()) for scope in reversed(_scopes(name.removeprefix("gradient_tape/"))))
+            if (lines := next((one for one in own if len(one) == 1), None)) is not None:
+                self.places[name] = replace(place, frame=next(iter(lines)) or place.frame)
+
+
+def _scopes(name: str) -> list[str]:
+    """The name scopes around an op, outermost first."""
+    return list(itertools.accumulate(name.split("/"), "{}/{}".format))[:-1]
 
 
 def scope_of(name: str) -> str:
@@ -228,10 +194,6 @@ def _stack(op: Any) -> list[Frame]:
     return frames if traced is None else frames[traced + 1 :]
 
 
-def _phase(op: Any, stack: list[Frame]) -> Phase | None:
-    return own_phase(stack) if stack else ("backward" if by_name(op.name) else None)
-
-
 def by_name(name: str) -> bool:
     """Whether the name alone says that an op belongs to the backward pass."""
     return "gradient_tape/" in name or "gradients/" in name
@@ -244,8 +206,7 @@ def _function_names(op: Any) -> Iterable[tuple[str, str]]:
         except ValueError:
             continue
         for one in value if isinstance(value, list | tuple) else (value,):
-            name = getattr(one, "name", None)
-            if name:
+            if name := getattr(one, "name", None):
                 yield attribute, name
 
 
@@ -263,23 +224,14 @@ AVOIDABLE: Final = (ASKED, RESOURCE)
 
 @dataclass(frozen=True)
 class PlacedOp:
-    """What is known of an op.
+    """What is known of an op that ran."""
 
-    Attributes:
-        op: its type, ``MatMul``.
-        device: where it ran, ``GPU:0``.
-        requested: the device that was asked for while it was made, in any of TensorFlow's spellings; empty for none.
-        kernels: types of device that have a kernel for it, ``CPU`` and ``GPU``; empty where that is not known.
-        dtypes: names of the types of its inputs and outputs.
-        resource_device: where the resource is that it reads or writes; ``None`` without one.
-    """
-
-    op: str
-    device: str
-    requested: str = ""
-    kernels: Collection[str] = ()
-    dtypes: Collection[str] = ()
-    resource_device: str | None = None
+    op: str  # its type, ``MatMul``
+    device: str  # where it ran, ``GPU:0``
+    requested: str = ""  # the device that was asked for while it was made, in any spelling; empty for none
+    kernels: Collection[str] = ()  # types of device that have a kernel for it; empty where that is not known
+    dtypes: Collection[str] = ()  # names of the types of its inputs and outputs
+    resource_device: str | None = None  # where the resource is that it reads or writes; ``None`` without one
 
 
 def short_device(device: str) -> str:

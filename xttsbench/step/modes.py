@@ -227,15 +227,11 @@ def _word(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
 
 
-_SLOWER_NS: Final = 15_000_000
-"""A step this much slower than the fastest with its shape may have compiled."""
-_SHARE: Final = 0.0005
-"""Of the time that went by, for looks within loops."""
-_LOOKS: Final = 400
-"""At most, since each leaves some memory behind."""
+_SLOWER_NS: Final = 15_000_000  # a step this much slower than the fastest with its shape may have compiled
+_SHARE: Final = 0.0005  # of the time that went by, for looks within loops
+_LOOKS: Final = 400  # at most, since each leaves some memory behind
 _SUSPECTS: Final = 64
-_LEAST: Final = 0.3
-"""Of the mean compilation, by which a step that compiled is slow."""
+_LEAST: Final = 0.3  # of the mean compilation, by which a step that compiled is slow
 
 
 class Compilations:

@@ -11,7 +11,6 @@ import bisect
 import re
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -120,7 +119,8 @@ def read_events(events: Iterable[Any], devices: dict[int, str]) -> tuple[list[Op
         args = event.args
         if "/device:GPU" in device:
             name = next((args[key] for key in _DEVICE_NAMES if key in args), "")
-            ops.append(OpEvent(*_parted(name or event.name), _gpu(device), lane, start, end))
+            gpu = "GPU:" + device.rsplit("GPU:", 1)[-1].split(maxsplit=1)[0]
+            ops.append(OpEvent(*_parted(name or event.name), gpu, lane, start, end))
         elif "hlo_op" in args:
             ops.append(OpEvent(args["hlo_op"], "", "CPU:0", lane, start, end, instruction=True))
         elif "long_name" in args:
@@ -140,38 +140,30 @@ def op_times(events: Sequence[OpEvent], calls: Sequence[Call]) -> list[OpTime]:
         at = bisect.bisect_right(starts, event.start_ps) - 1
         function = calls[at].function if at >= 0 else ""
         key = (event.name, event.device, function, event.instruction)
-        if key not in found:
-            found[key] = OpTime(event.name, event.op, event.device, function, event.instruction)
-        found[key].count += 1
-        found[key].time_s += self_ps / 1e12
+        total = found.setdefault(key, OpTime(event.name, event.op, event.device, function, event.instruction))
+        total.count += 1
+        total.time_s += self_ps / 1e12
     return list(found.values())
 
 
 def _self_times(events: Sequence[OpEvent]) -> Iterator[tuple[OpEvent, int]]:
-    lanes: dict[tuple[int, int], list[OpEvent]] = defaultdict(list)
-    for event in events:
-        lanes[event.lane].append(event)
-    for own in lanes.values():
-        stack: list[tuple[OpEvent, list[int]]] = []
-        for event in sorted(own, key=lambda event: (event.start_ps, -event.end_ps)):
-            while stack and stack[-1][0].end_ps <= event.start_ps:
-                ended, inside = stack.pop()
-                yield ended, max(ended.end_ps - ended.start_ps - inside[0], 0)
-            if stack:
-                stack[-1][1][0] += min(event.end_ps, stack[-1][0].end_ps) - event.start_ps
-            stack.append((event, [0]))
-        for ended, inside in stack:
-            yield ended, max(ended.end_ps - ended.start_ps - inside[0], 0)
+    """Each event, and its time without that of the events inside it on its thread."""
+    inside_ps, around = [0] * len(events), dict[tuple[int, int], list[int]]()
+    for at in sorted(range(len(events)), key=lambda at: (events[at].start_ps, -events[at].end_ps)):
+        event, stack = events[at], around.setdefault(events[at].lane, [])
+        while stack and events[stack[-1]].end_ps <= event.start_ps:
+            stack.pop()
+        if stack:
+            inside_ps[stack[-1]] += min(event.end_ps, events[stack[-1]].end_ps) - event.start_ps
+        stack.append(at)
+    for event, within_ps in zip(events, inside_ps, strict=True):
+        yield event, max(event.end_ps - event.start_ps - within_ps, 0)
 
 
 def _parted(long_name: str) -> tuple[str, str]:
     """``scope/MatMul_1:MatMul`` as name and type."""
     name, _, kind = long_name.rpartition(":")
     return (name, kind.split("#")[0]) if name else (long_name, "")
-
-
-def _gpu(device: str) -> str:
-    return "GPU:" + device.rsplit("GPU:", 1)[-1].split(maxsplit=1)[0]
 
 
 _INSTRUCTION: Final = re.compile(r"^\s*(?:ROOT\s+)?%?([\w.\-]+)\s*=.*metadata=\{([^}]*)\}", re.MULTILINE)
@@ -211,22 +203,17 @@ class EagerOp:
 
 @dataclass
 class EagerOps:
-    """Use it as a context manager around some steps; call :meth:`begin_step` before each of them.
+    """Notes the ops launched within it, a context manager; call :meth:`begin_step` before each of the steps.
 
     It stands before TensorFlow's two entries for eager ops, and before calls of traced functions, while it is entered.
     Its own time is measured and left out; still no timing of a step uses a run that it watched.
-
-    Attributes:
-        steps: the ops of each step, in order.
-        functions: traced functions that were called, by name, ``AtomicFunction``.
-        compiled: of those compiled by XLA as a whole, the ``tf.function`` with the arguments of its last call.
-        inside_s: seconds, over all steps, inside ops, called functions and this class itself.
     """
 
-    steps: list[list[EagerOp]] = field(default_factory=list)
-    functions: dict[str, Any] = field(default_factory=dict)
+    steps: list[list[EagerOp]] = field(default_factory=list)  # the ops of each step, in order
+    functions: dict[str, Any] = field(default_factory=dict)  # each ``AtomicFunction`` that was called, by name
     compiled: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
-    inside_s: float = 0.0
+    """Of those compiled by XLA as a whole, the ``tf.function`` with the arguments of its last call."""
+    inside_s: float = 0.0  # seconds, over all steps, inside ops, called functions and this class itself
     _patches: ExitStack = field(default_factory=ExitStack)
     _depth: int = 0
     _count: int = 0
@@ -266,10 +253,10 @@ class EagerOps:
                 self._depth -= 1
                 self.inside_s += ended - entered
             self._count += 1
-            first = _first(result)
-            device = getattr(first, "device", "") if first is not None else ""
-            dtypes = (first.dtype.name,) if first is not None else ()
-            self.steps[-1].append(EagerOp(name, ended - began, device or "", dtypes, stack))
+            outputs = result if isinstance(result, list | tuple) else (result,)
+            first = next((one for one in outputs if hasattr(one, "dtype")), None)
+            dtypes = () if first is None else (first.dtype.name,)
+            self.steps[-1].append(EagerOp(name, ended - began, getattr(first, "device", "") or "", dtypes, stack))
             self.inside_s += clock() - ended
             return result
 
@@ -309,14 +296,3 @@ def _stack() -> Stack:
         frames.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
     return tuple(frames)
-
-
-def _first(result: Any) -> Any:
-    if isinstance(result, list | tuple):
-        return next((one for one in result if hasattr(one, "dtype")), None)
-    return result if hasattr(result, "dtype") else None
-
-
-def all_ops(steps: Iterable[Iterable[EagerOp]]) -> list[EagerOp]:
-    """The ops of all steps in one list."""
-    return [op for step in steps for op in step]

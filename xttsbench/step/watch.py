@@ -25,8 +25,7 @@ from xttsbench.records.trial import Trace
 
 COUNTERS: Final = ("calls", "calls_ns", "traces", "trace_ns", "syncs", "sync_ns", "gc_ns")
 
-_MOST_SEEN: Final = 500
-"""Traces of a function that later ones are compared with."""
+_MOST_SEEN: Final = 500  # traces of a function that later ones are compared with
 MANY_CALLS: Final = 10
 """A step of so many calls is dispatched from Python anyway; its calls are counted in a segment of its own."""
 
@@ -51,20 +50,15 @@ class Watch:
 
     ``counts`` are the cumulative values in the order of :data:`COUNTERS`, always in the same list. Call
     :meth:`step_ended` after each step, so that a step of many calls is left alone.
-
-    Attributes:
-        calling: whether a call of the main thread is under way.
-        hears: who is told of each call.
-        log: gets begin and end of each call that nobody is told of.
     """
 
     def __init__(self) -> None:
         self.traces: list[Trace] = []
         self.step = 0
         self.counts = [0] * len(COUNTERS)
-        self.calling = False
-        self.hears: Calls | None = None
-        self.log: Callable[[tuple[int, int]], None] | None = None
+        self.calling = False  # whether a call of the main thread is under way
+        self.hears: Calls | None = None  # who is told of each call
+        self.log: Callable[[tuple[int, int]], None] | None = None  # gets begin and end of calls that nobody is told of
         self._calls: Calls | None = None
         self._counting = False
         self._depth = 0
@@ -226,15 +220,8 @@ class Watch:
         if len(before) < _MOST_SEEN:  # a function that is traced in every step of a long run
             before.append((id(function), signature))
         if len(self.traces) < 200:
-            self.traces.append(
-                Trace(
-                    step=self.step,
-                    function=str(options.name),
-                    reason=reason,
-                    signature=signature[:300],
-                    time_s=spent_ns / 1e9,
-                )
-            )
+            known: dict[str, Any] = {"step": self.step, "function": key[0], "reason": reason}
+            self.traces.append(Trace(**known, signature=signature[:300], time_s=spent_ns / 1e9))
 
 
 Reason = Literal["first", "new function object", "shape", "python value", "other"]
@@ -295,7 +282,7 @@ class Moment:
                 (
                     calls * (part + 1) // parts - calls * part // parts,
                     calls_ns // parts,
-                    *(added[2:] if part == 0 else nothing),
+                    *(nothing if part else added[2:]),
                 ),
                 max(cpu, 0) // parts,
                 max(main, 0) // parts,
@@ -336,28 +323,8 @@ def step_row(
     step_ns = wall_ns - pause_ns - wait_ns
     # Of calls that are seen from a loop inside them only the part that is no wait belongs to the step.
     calls_ns = min(calls_ns, step_ns)
-    return StepRow(  # in the order of its columns: names would cost a quick step some microseconds
-        start_ns,
-        wall_ns,
-        wait_ns,
-        step_ns,
-        device_ns,
-        emulated_ns,
-        trace_ns,
-        traces,
-        0,
-        0,
-        sync_ns,
-        syncs,
-        gc_ns,
-        calls,
-        calls_ns,
-        added.cpu_ns,
-        added.main_cpu_ns,
-        size,
-        elements,
-        shape_id,
-        epoch,
-        frames,
-        pause_ns,
-    )
+    # In the order of its columns: names would cost a quick step some microseconds.
+    return StepRow(
+        start_ns, wall_ns, wait_ns, step_ns, device_ns, emulated_ns, trace_ns, traces, 0, 0, sync_ns, syncs, gc_ns,
+        calls, calls_ns, added.cpu_ns, added.main_cpu_ns, size, elements, shape_id, epoch, frames, pause_ns,
+    )  # fmt: skip

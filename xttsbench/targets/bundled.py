@@ -20,8 +20,7 @@ from xttsbench.xtts.data import batches, feature_cache, make, speech_data
 from xttsbench.xtts.loaders import CACHED, LOADERS, loader
 from xttsbench.xtts.recipe import Recipe, load_recipe
 
-_PLANNED: Final = 2000
-"""Batches that are planned at least, so that a run sees new epochs and not the same one again."""
+_PLANNED: Final = 2000  # batches that are planned at least, so that a run sees new epochs and not the same one again
 _CACHE_SHARE: Final = 0.8
 """Of the memory that is available, what the features of all clips may take; batches and the model need some too."""
 
@@ -80,16 +79,25 @@ def make_workload(
     """
     given = dict(locals())
     paths = {name: os.fspath(path) for name, path in (("data", data), ("features", features)) if path is not None}
-    chosen = _validated(**given | paths)
+    if problems := configuration_problems(given | paths):
+        raise InvalidInputError(f"make_workload: {'; '.join(f'{key}: {sentence}' for key, sentence in problems)}")
+    chosen = Configuration(**given | paths)
     trained = load_recipe(shipped("training", chosen.recipe))
     directory = Path(chosen.data) if chosen.data is not None else make.ensure_default_data()
     root = Path(chosen.features) if chosen.features is not None else None
     dataset = make_dataset(directory, root, trained, chosen)
+    step = None
+    if chosen.with_step:  # a dataset alone does not need Keras, whose import and model cost a second
+        from xttsbench.training.step import OneDeviceStep
+
+        step = OneDeviceStep(trained, mode=chosen.mode, precision=chosen.precision, seed=chosen.seed)
+    unusual = [] if chosen.precision == "float32" else [chosen.precision]
+    unusual += ["features kept in memory"] if chosen.cache else []
     return Workload(
         dataset=dataset,
-        step=_make_step(trained, chosen) if chosen.with_step else None,
+        step=step,
         tunables={"loader": tuple(LOADERS), "mode": MODES, "precision": PRECISIONS},
-        name=", ".join([trained.name, chosen.loader, chosen.mode, *_unlike_default(chosen)]),
+        name=", ".join([trained.name, chosen.loader, chosen.mode, *unusual]),
         frames="mel",
         lengths="mel_length",
     )
@@ -135,7 +143,6 @@ def _planned(data: speech_data.SpeechData, recipe: Recipe, chosen: Configuration
 
 
 def _check_memory(data: speech_data.SpeechData, recipe: Recipe) -> None:
-    """Refuse to keep features that do not fit into what memory is available to this process."""
     frames = int((data.samples // recipe.features.hop_samples).sum())
     needed_bytes, available_bytes = 4 * recipe.features.n_mels * frames, obtainable_bytes()
     if needed_bytes > _CACHE_SHARE * available_bytes:
@@ -144,23 +151,3 @@ def _check_memory(data: speech_data.SpeechData, recipe: Recipe) -> None:
             f"and of the {available_bytes} bytes of memory that are available they may take {_CACHE_SHARE:.0%}; "
             "leave cache out, or take the loader packed"
         )
-
-
-def _make_step(recipe: Recipe, chosen: Configuration) -> Any:
-    # A dataset alone does not need Keras, whose import and model cost a second.
-    from xttsbench.training.step import OneDeviceStep
-
-    return OneDeviceStep(recipe, mode=chosen.mode, precision=chosen.precision, seed=chosen.seed)
-
-
-def _unlike_default(chosen: Configuration) -> list[str]:
-    """What a name says of a choice only where it is not the usual one."""
-    said = [] if chosen.precision == "float32" else [chosen.precision]
-    return [*said, "features kept in memory"] if chosen.cache else said
-
-
-def _validated(**values: Any) -> Configuration:
-    problems = configuration_problems(values)
-    if problems:
-        raise InvalidInputError(f"make_workload: {'; '.join(f'{key}: {sentence}' for key, sentence in problems)}")
-    return Configuration(**values)

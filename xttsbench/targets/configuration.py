@@ -87,11 +87,7 @@ class Configuration(Record):
 
 
 def configuration_problems(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what is wrong with a configuration of the bundled workload: each key with a sentence, none where all fit.
-
-    Args:
-        config: keyword arguments of ``make_workload``; those that are left out have their defaults.
-    """
+    """What is wrong with keyword arguments of ``make_workload``: each key with a sentence, none where all fit."""
     try:
         Configuration.model_validate(dict(config))
     except ValidationError as error:

@@ -76,7 +76,8 @@ def classify(result: object, name: str) -> Loaded:
         TargetError: the result is none of the kinds, or the model is not compiled.
     """
     if isinstance(result, Workload):
-        inner = classify(_of_workload(result), name)
+        consumer = result.step if result.model is None else result.model
+        inner = classify(result.dataset if consumer is None else (result.dataset, consumer), name)
         return Loaded("workload", inner.dataset, inner.step, inner.model, result)
     if isinstance(result, tf.data.Dataset):
         return Loaded("dataset", result, None)
@@ -98,12 +99,6 @@ def classify(result: object, name: str) -> Loaded:
             f"nor a keras.Model. Return {_RETURNS}."
         )
     raise TargetError(f"Target {name!r} returned {_described(result)}. Return {_RETURNS}.")
-
-
-def _of_workload(workload: Workload) -> object:
-    if workload.model is not None:
-        return workload.dataset, workload.model
-    return workload.dataset if workload.step is None else (workload.dataset, workload.step)
 
 
 def _one_argument(step: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -35,8 +35,7 @@ class TargetSpec:
     kind: Literal["module", "file", "script"]
     place: str
     attribute: str
-    folder: str
-    """Directory that goes first on the import path: the file's own, or the working directory for a module."""
+    folder: str  # directory that goes first on the import path: the file's own, or the working directory for a module
 
     @property
     def name(self) -> str:
@@ -213,7 +212,6 @@ def substituted(files: Mapping[str, str]) -> Iterator[None]:
 
 
 def _text(file: str, other: str) -> tuple[str, str]:
-    """The text of the other file, and the encoding that it says it has."""
     try:
         with tokenize.open(other) as stream:
             return stream.read(), stream.encoding

@@ -22,7 +22,7 @@ import tensorflow as tf
 from xttsbench.errors import TargetError
 from xttsbench.records.trial import HALF_BATCH, TrialSpec, not_applicable
 from xttsbench.step.modes import Mode, fetches_answered, functions_run, in_mode
-from xttsbench.step.op_trace import EagerOps, all_ops
+from xttsbench.step.op_trace import EagerOps
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.batches import CachedBatches
@@ -234,7 +234,7 @@ def dtypes_of(bench: Bench, step: Step, batch: Any) -> set[str]:
     with eager:
         eager.begin_step()
         call_step(bench, step, batch)
-    found = {dtype for op in all_ops(eager.steps) for dtype in op.dtypes}
+    found = {dtype for step in eager.steps for op in step for dtype in op.dtypes}
     for function in eager.functions.values():
         found |= _in_graph(getattr(function, "_cached_graph", None), set())
     return found

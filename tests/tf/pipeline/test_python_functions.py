@@ -153,7 +153,7 @@ def test_generators_land_in_their_class_and_are_opened_with_their_arguments(func
 
 
 def test_times_are_those_of_a_call():
-    (found,) = classified(mapped(waits), experiment=False)
+    (found,) = classified(mapped(waits), calls=0)
     assert found.gil == "unknown"
     assert found.call_time_s >= 0.01
     assert found.call_cpu_s < 0.5 * found.call_time_s
@@ -167,7 +167,7 @@ def test_without_the_experiment_a_function_is_called_only_by_the_pipeline():
         return x
 
     dataset = tf.data.Dataset.range(6).map(lambda x: tf.numpy_function(seen, [x], tf.int64))
-    (found,) = classified(dataset, batches=10, experiment=False)
+    (found,) = classified(dataset, batches=10, calls=0)
     assert calls == [0, 1, 2, 3, 4, 5]
     assert found.calls == 6
 

@@ -82,10 +82,7 @@ def test_an_op_without_a_node_is_stepped_over_and_has_no_cost():
 
 
 def test_inner_datasets_are_part_of_the_op_that_runs_them():
-    ops = (
-        PipelineOp(name="range", op="RangeDataset"),
-        PipelineOp(name="flat", op="FlatMapDataset", inputs=("range",)),
-    )
+    ops = (PipelineOp(name="range", op="RangeDataset"), PipelineOp(name="flat", op="FlatMapDataset", inputs=("range",)))
     inner = (node(4, "Map", 3, 15, [5], 1.0), node(5, "Range", 3, 0), node(6, "Map", 1, 5, [], 1.0))
     model = nodes(
         node(1, "Root", 20, 0, [2], 1.0), node(2, "FlatMap", 20, 20, [3, 4, 6]), node(3, "Range", 10, 10), *inner
@@ -309,8 +306,7 @@ def handed_on(each_s):
 
 
 @pytest.mark.parametrize(
-    ("each_s", "cost_s", "source"),
-    [(2e-6, 16e-6, "prefix"), (50e-6, 300e-6, "model"), (None, 300e-6, "model")],
+    ("each_s", "cost_s", "source"), [(2e-6, 16e-6, "prefix"), (50e-6, 300e-6, "model"), (None, 300e-6, "model")]
 )
 def test_what_only_hands_elements_on_costs_no_more_than_with_nothing_beside_it(each_s, cost_s, source):
     """The model saw it wait for a processor; by itself each of 8 elements of a batch takes so long."""

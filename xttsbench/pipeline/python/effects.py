@@ -28,24 +28,8 @@ from xttsbench.pipeline.source import is_users, place
 _IN_ORDER: Final = ("draws ", "takes ", "calls read", "returns what a clock", "calls grab", "calls get_next", "keeps ")
 """How effects begin that the head may have, in order: what it draws, and what it takes from a stream."""
 _KEEPERS: Final = np.random.Generator | np.random.RandomState | random.Random | io.IOBase
-_COPIES: Final = (
-    list,
-    tuple,
-    sorted,
-    dict,
-    set,
-    frozenset,
-    range,
-    len,
-    int,
-    float,
-    str,
-    bytes,
-    bool,
-    sum,
-    min,
-    max,
-    abs,
+_COPIES: Final = frozenset(
+    {list, tuple, sorted, dict, set, frozenset, range, len, int, float, str, bytes, bool, sum, min, max, abs}
 )
 _ITERATES: Final = (iter, zip, map, filter, enumerate, reversed, itertools.cycle, itertools.chain, itertools.islice)
 

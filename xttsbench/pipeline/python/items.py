@@ -21,14 +21,13 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.pipeline.python.names import copied, placed
-from xttsbench.pipeline.python.opened import Compiled, Shared, function_of, grouped, is_unbegun
+from xttsbench.pipeline.python.opened import Compiled, Shared, function_of, grouped, is_unbegun, with_code
 from xttsbench.pipeline.python.split import EMIT
 from xttsbench.pipeline.python.state import state_effects
 from xttsbench.pipeline.source import is_users, made_from, place
 
 _MOST_SEEN: Final = 100_000
-_SEEN_S: Final = 1.0
-"""How many items are looked at before they are handed on as tensors, and for how long at most."""
+_SEEN_S: Final = 1.0  # how many items are looked at before they are handed on as tensors, and for how long at most
 _PATH: Final = "_xttsbench_path"
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _TEXT: Final = (str, pathlib.PosixPath)
@@ -43,21 +42,13 @@ class NotAlikeError(Exception):
 
 @dataclass(frozen=True)
 class Leaf:
-    """One tensor of an item.
+    """One tensor of an item."""
 
-    Attributes:
-        name: of the parameter that it becomes.
-        written: how the head writes its value.
-        kind: of the value, in Python.
-        dtype: of the tensor; strings are objects.
-        rank: of the tensor.
-    """
-
-    name: str
-    written: str
-    kind: type
-    dtype: np.dtype[Any]
-    rank: int
+    name: str  # of the parameter that it becomes
+    written: str  # how the head writes its value
+    kind: type  # of the value, in Python
+    dtype: np.dtype[Any]  # of the tensor; strings are objects
+    rank: int  # of the tensor
 
     def flat(self, value: Any) -> Iterator[Any]:
         """The value as an array."""
@@ -117,17 +108,11 @@ Part = Leaf | Group
 
 @dataclass(frozen=True)
 class Items:
-    """What the items of a generator are, and the function that makes the element of one.
+    """What the items of a generator are, and the function that makes the element of one."""
 
-    Attributes:
-        parts: of an item, by the name that the body reads.
-        common: what all items have in common, by name.
-        function: the body as a function of the leaves, which returns the element.
-    """
-
-    parts: Mapping[str, Part]
-    common: Mapping[str, Any]
-    function: Callable[..., Any]
+    parts: Mapping[str, Part]  # of an item, by the name that the body reads
+    common: Mapping[str, Any]  # what all items have in common, by name
+    function: Callable[..., Any]  # the body as a function of the leaves, which returns the element
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -136,12 +121,10 @@ class Items:
 
 
 class ItemSource:
-    """Hands on the items of an opened generator as tensors.
+    """Hands on the items of an opened generator as tensors; in groups where they are single values.
 
-    Attributes:
-        in_groups: whether several items come at once, as they do where they are single values.
-        specs: NumPy's dtype and the shape of each tensor that is handed on.
-        ops_behind: how many ops follow until there is an element: the one that takes groups apart, and the map.
+    ``specs`` are NumPy's dtype and the shape of each tensor that is handed on. ``ops_behind`` is how many ops follow
+    until there is an element: the one that takes groups apart, and the map.
     """
 
     def __init__(self, items: Items, cut: Compiled, generator: Callable[..., Any]) -> None:
@@ -167,10 +150,12 @@ class ItemSource:
         known: Shared | None = None
         for number, (shared, item) in enumerate(_begun(self._cut, self._generator, arguments)):
             try:
-                held = _held(self._cut, shared, item)
+                held = dict(zip(self._cut.split.shared, shared.values, strict=True))
                 if shared is not known:
-                    _check(self._items.common, held)
+                    if other := [name for name, one in self._items.common.items() if not _same(one, held[name])]:
+                        raise NotAlikeError(f"finds another {other[0]!r} than when items were looked at")
                     known = shared
+                held |= zip(self._cut.split.items, item, strict=True)
                 yield tuple(array for name, part in self._items.parts.items() for array in part.flat(held[name]))
             except NotAlikeError as error:
                 raise RuntimeError(
@@ -182,10 +167,7 @@ class ItemSource:
 def items_of(cut: Compiled, generator: Callable[..., Any], arguments: Sequence[Any]) -> Items:
     """What the items of a generator are, from those of an epoch, as far as they come within a second.
 
-    Args:
-        cut: its parts.
-        generator: as ``from_generator`` was given it.
-        arguments: that ``from_generator`` was given beside it.
+    Generator and arguments are what ``from_generator`` was given.
 
     Raises:
         NotAlikeError: they are not alike, or cannot be looked at, or the body is no function of one item.
@@ -194,12 +176,12 @@ def items_of(cut: Compiled, generator: Callable[..., Any], arguments: Sequence[A
         raise NotAlikeError("does not give exactly one element for each item")
     if (state := state_effects(generator)) != ():
         raise NotAlikeError(f"cannot be looked at without a change of state: {state[0]}")
-    drawn = random.getstate(), np.random.get_state()
+    of_python, of_numpy = random.getstate(), np.random.get_state()
     try:
         first, common, parts = _seen(cut, generator, arguments)
     finally:
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
     return Items(parts, common, _function(cut, first, parts, common))
 
 
@@ -253,18 +235,7 @@ def _begun(
     return cut.begun(made)
 
 
-def _held(cut: Compiled, shared: Shared, item: tuple[Any, ...]) -> dict[str, Any]:
-    return {**dict(zip(cut.split.shared, shared.values, strict=True)), **dict(zip(cut.split.items, item, strict=True))}
-
-
-def _check(common: Mapping[str, Any], held: Mapping[str, Any]) -> None:
-    for name, value in common.items():
-        if not _same(value, held[name]):
-            raise NotAlikeError(f"finds another {name!r} than when items were looked at")
-
-
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are one object, or plain and equal."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -306,7 +277,6 @@ def _free(wanted: str, taken: set[str]) -> str:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    """A value as TensorFlow takes it."""
     if isinstance(value, str | pathlib.PurePath):
         try:
             return np.array(str(value).encode(), object)
@@ -338,18 +308,15 @@ def _function(
     given = [
         ast.Assign([ast.Name(name, ast.Store())], part.back())
         for name, part in parts.items()
-        if not (isinstance(part, Leaf) and part.kind not in _CONVERTED)
+        if isinstance(part, Group) or part.kind in _CONVERTED
     ]
     leaves = [leaf.name for part in parts.values() for leaf in part.leaves()]
     arguments = ast.arguments([], [ast.arg(name) for name in leaves], None, [], [], None, [])
     node: Any = ast.FunctionDef(loop.name, arguments, [*(placed(loop, one) for one in given), *body], [])
     node = ast.fix_missing_locations(placed(loop, node))
-    cells = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
-    cells |= {name: types.CellType(value) for name, value in {**common, _PATH: pathlib.Path}.items()}
-    code = made_from(node, list(cells), place(like.__code__)[0])
-    made = types.FunctionType(code, like.__globals__, code.co_name, None, tuple(cells[one] for one in code.co_freevars))
-    made.__module__, made.__qualname__ = like.__module__, f"{like.__qualname__}.{code.co_name}"
-    return made
+    cells = {**common, _PATH: pathlib.Path}
+    code = made_from(node, [*like.__code__.co_freevars, *cells], place(like.__code__)[0])
+    return with_code(like, code, cells)
 
 
 def _returning(body: list[ast.stmt]) -> bool:

@@ -39,28 +39,25 @@ _GLOBAL_GENERATORS: Final = (random.Random, np.random.RandomState)
 _AUGMENTS: Final = ("albumentations", "imgaug", "audiomentations", "torch_audiomentations")
 """Libraries whose transforms draw random numbers unless they are told not to."""
 _SEEDS: Final = ("set_seed", "get_seed", "set_random_seed")
-_FILLED: Final = (
+_FILLED: Final = (  # functions that change their first argument
     np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal,
     heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace,
 )  # fmt: skip
-"""Functions that change their first argument."""
-_WRITES: Final = frozenset({
+_WRITES: Final = frozenset({  # names of functions of libraries that write
     "save", "savez", "savez_compressed", "savetxt", "tofile", "write_text", "write_bytes", "to_csv", "to_parquet",
     "to_pickle", "to_hdf", "mkdir", "makedirs", "touch", "rename", "replace", "unlink", "rmdir", "dump", "imwrite",
     "write", "writelines", "writeframes", "write_wav", "copyfile", "executemany", "commit",
 })  # fmt: skip
-"""Names of functions of libraries that write."""
 _WRITERS: Final = (os, shutil)
 _WRITES_ONLY: Final = _WRITES - {"save", "touch", "rename", "replace", "dump", "write", "writelines", "commit"}
 """Those of them that mean nothing else, whatever object has them."""
 _FILES: Final = io.IOBase | pathlib.Path
 _WAITS: Final = (time.sleep, os.system, os.wait, os.waitpid)
 _WAITED_FOR: Final = threading.Event | threading.Condition | threading.Barrier | queue.Queue | subprocess.Popen
-_ELSEWHERE: Final = frozenset({
+_ELSEWHERE: Final = frozenset({  # packages whose functions ask or tell another program something
     "subprocess", "socket", "ssl", "select", "asyncio", "http", "urllib", "requests", "httpx", "aiohttp", "boto3",
     "wandb", "mlflow", "comet_ml", "neptune", "clearml", "redis", "psycopg2", "sqlite3", "pymongo",
 })  # fmt: skip
-"""Packages whose functions ask or tell another program something."""
 _PARSES: Final = "urllib.parse"
 _WRITING_MODE: Final = re.compile(r"[rbt]*[wax+][rwaxbt+]*")
 
@@ -144,7 +141,7 @@ def called_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def opens_to_write(node: ast.Call, owner: Value) -> bool:
+def _opens_to_write(node: ast.Call, owner: Value) -> bool:
     """Whether a call opens a file in a mode that writes; a path's own ``open`` is given no name before the mode."""
     if called_name(node) not in ("open", "fdopen"):
         return False
@@ -155,14 +152,9 @@ def opens_to_write(node: ast.Call, owner: Value) -> bool:
 
 
 def may_write(node: ast.Call, owner: Value) -> str | None:
-    """Whether a library's call may write, by its name, in words.
-
-    Args:
-        node: the call.
-        owner: the object whose attribute it calls; text is replaced and not written.
-    """
+    """Whether a library's call of an attribute of an object may write, by its name, in words."""
     named = called_name(node)
-    if opens_to_write(node, owner):
+    if _opens_to_write(node, owner):
         return "opens a file to write"
     plain = not isinstance(node.func, ast.Attribute)
     writer = is_one_of(owner.obj, _WRITERS) or owner.obj is np
@@ -179,7 +171,7 @@ def surely_outside(node: ast.Call, scope: Scope) -> str | None:
     if is_users(getattr(function, "__func__", function)):
         return None
     named = called_name(node)
-    if opens_to_write(node, owner):
+    if _opens_to_write(node, owner):
         return "opens a file to write"
     if is_one_of(function, _WAITS) or (isinstance(owner.obj, _WAITED_FOR) and named in ("wait", "get", "join")):
         return f"calls {named}(), which waits"

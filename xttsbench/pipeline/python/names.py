@@ -43,6 +43,13 @@ def own_nodes(node: Any) -> Iterator[Any]:
             waiting.extend(reversed(list(ast.iter_child_nodes(one))))
 
 
+def parameters(function: Any) -> list[ast.arg]:
+    """The parameters of a function, in the order in which a code object has them."""
+    given = function.args
+    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+    return [one for one in every if one is not None]
+
+
 def yields(node: Any) -> list[Any]:
     """The ``yield`` expressions of a statement, in order."""
     return [one for one in own_nodes(node) if isinstance(one, ast.Yield | ast.YieldFrom | ast.Await)]
@@ -100,8 +107,7 @@ def numbers(function: Any) -> set[str]:
     given: dict[str, list[Any]] = {}
     for one in ast.walk(function):
         if isinstance(one, ast.Assign | ast.AugAssign):
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-            for target in targets:
+            for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
                 if isinstance(target, ast.Name):
                     given.setdefault(target.id, []).append(one.value)
     found = set(given) - {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
@@ -117,10 +123,8 @@ def _is_number(node: Any, names: set[str]) -> bool:
             return isinstance(value, int | float | str | None)
         case ast.Name(id=name):
             return name in names
-        case ast.UnaryOp(operand=operand):
-            return _is_number(operand, names)
-        case ast.BinOp(left=left, right=right):
-            return _is_number(left, names) and _is_number(right, names)
+        case ast.UnaryOp() | ast.BinOp():
+            return all(_is_number(one, names) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
         case ast.Call(func=ast.Name(id=name)):
             return name in ("len", "int", "float", "round", "bool")
     return False
@@ -180,14 +184,9 @@ def _statement(node: ast.stmt, bound: set[str], reading: set[str]) -> set[str] |
         case ast.If():
             bound = expressions(node.test)
             return together(_run(node.body, set(bound), reading), _run(node.orelse, set(bound), reading))
-        case ast.For():
-            bound = expressions(node.iter)
-            _run(node.body, bound | stored(node.target), reading)
-            _run(node.orelse, set(bound), reading)
-            return bound
-        case ast.While():
-            bound = expressions(node.test)
-            _run(node.body, set(bound), reading)
+        case ast.For() | ast.While():
+            bound = expressions(node.iter if isinstance(node, ast.For) else node.test)
+            _run(node.body, bound | (stored(node.target) if isinstance(node, ast.For) else set()), reading)
             _run(node.orelse, set(bound), reading)
             return bound
         case ast.With():
@@ -235,11 +234,9 @@ def _uses(node: Any) -> Iterator[tuple[str, str]]:
             for part in ast.iter_child_nodes(node):
                 yield from ((name, how) for name, how in _uses(part) if name not in own)
         case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef():
-            given = node.args
-            every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
             inner = node.body if isinstance(node.body, list) else [node.body]
-            own = {one.arg for one in every if one is not None} | stored(inner)
-            for default in (*given.defaults, *given.kw_defaults):
+            own = {one.arg for one in parameters(node)} | stored(inner)
+            for default in (*node.args.defaults, *node.args.kw_defaults):
                 yield from _uses(default)
             for statement in inner:
                 yield from ((name, "load") for name, how in _uses(statement) if name not in own and how == "load")
@@ -273,12 +270,11 @@ def _listed(nodes: Any) -> list[Any]:
 
 
 _EPOCHS: Final = re.compile(r"epoch|pass|round|repeat|^_+$", re.IGNORECASE)
-_QUICK: Final = frozenset(
+_QUICK: Final = frozenset(  # calls that are no work to speak of
     {"range", "len", "enumerate", "zip", "reversed", "sorted", "list", "tuple", "iter", "int", "float", "str", "min"}
     | {"max", "count", "repeat", "cycle", "super", "dict", "set", "isinstance"}
     | {"float32", "float64", "int32", "int64", "asarray", "array", "astype", "bool"}
 )
-"""Calls that are no work to speak of."""
 
 
 def normalised(function: Any) -> Any:
@@ -299,12 +295,9 @@ class _Delegated(ast.NodeTransformer):
         if isinstance(given, ast.GeneratorExp):
             return _loop_of(given, given.generators[0].iter)
         target, each = ast.Name("_xttsbench_each", ast.Store()), ast.Name("_xttsbench_each", ast.Load())
-        if _maps(given):
-            function, source = given.args
-            made = ast.For(target, source, [ast.Expr(ast.Yield(ast.Call(function, [each], [])))], [])
-        else:
-            made = ast.For(target, given, [ast.Expr(ast.Yield(each))], [])
-        return placed(node, made)
+        function, source = given.args if _maps(given) else (None, given)
+        element: ast.expr = each if function is None else ast.Call(function, [each], [])
+        return placed(node, ast.For(target, source, [ast.Expr(ast.Yield(element))], []))
 
 
 def _maps(node: Any) -> bool:
@@ -335,14 +328,14 @@ def chain(function: ast.FunctionDef) -> list[Any]:
     """The compound statements around all elements, the outermost first."""
     found: list[Any] = []
     statements: list[ast.stmt] = function.body
-    while True:
-        holding = [one for one in statements if yields(one)]
-        every = [] if len(holding) != 1 else blocks(holding[0])
+    while len(holding := [one for one in statements if yields(one)]) == 1:
+        every = blocks(holding[0])
         inside = [block for block in every if any(map(yields, block))]
         if len(inside) != 1 or inside[0] is not every[0]:
-            return found
+            break
         found.append(holding[0])
         statements = inside[0]
+    return found
 
 
 def blocks(node: Any) -> list[list[ast.stmt]]:

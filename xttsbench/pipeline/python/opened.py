@@ -32,8 +32,7 @@ from xttsbench.pipeline.source import definition, holds, place, tree_of
 _GROUP: Final = 16
 _GROUP_S: Final = 5e-4
 """Numbers of items go to TensorFlow in groups of so many, or of as many as are there in this time."""
-_MOST_FINISHED: Final = 8
-"""Epochs that are over and whose items are kept: calls of their bodies may still be under way."""
+_MOST_FINISHED: Final = 8  # epochs that are over and whose items are kept: calls of their bodies may still be under way
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +55,7 @@ class Compiled:
     reads: str | None
     reads_within_epoch: str | None
     """What the body reads and other code changes, in words: at all, and without what Keras changes between epochs."""
-    example: Shared
-    """The body with what is known of the shared values; ``None`` stands for what an epoch makes."""
+    example: Shared  # the body with what is known of the shared values; ``None`` stands for what an epoch makes
 
     def begun(self, generator: types.GeneratorType[Any, Any, Any]) -> Iterator[tuple[Shared, tuple[Any, ...]]]:
         """The head in a generator's place, which must not have begun, and is closed."""
@@ -74,8 +72,8 @@ class Compiled:
             count += 1
         if code.co_flags & inspect.CO_VARKEYWORDS:
             named |= held[names[count]]
-        body = _function(self.body, function, {})
-        head = _function(self.head, function, {SHARE: lambda *values: Shared(body, values)})
+        body = with_code(function, self.body, {})
+        head = with_code(function, self.head, {SHARE: lambda *values: Shared(body, values)})
         return iter(head(*positional, **named))
 
 
@@ -172,7 +170,7 @@ def compiled(generator: Callable[..., Any]) -> Compiled:
     found = split(node, effects)
     head, made = _codes(function, node, found)
     reads = effects.reads(found.body.body, frozenset(found.shared))
-    example = Shared(_function(made, function, {}), tuple(given.get(name) for name in found.shared))
+    example = Shared(with_code(function, made, {}), tuple(given.get(name) for name in found.shared))
     return Compiled(found, function.__code__, head, made, *reads, example)
 
 
@@ -286,8 +284,8 @@ def _every_code(code: types.CodeType) -> Iterator[types.CodeType]:
             yield one
 
 
-def _function(code: types.CodeType, like: types.FunctionType, cells: Mapping[str, Any]) -> types.FunctionType:
-    """A function of the code with the globals and the closure of another one."""
+def with_code(like: types.FunctionType, code: types.CodeType, cells: Mapping[str, Any]) -> types.FunctionType:
+    """A function of other code with the globals and the closure of one, and some captured values more."""
     held = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
     held |= {name: types.CellType(value) for name, value in cells.items()}
     made = types.FunctionType(

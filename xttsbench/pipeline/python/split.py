@@ -26,6 +26,7 @@ from xttsbench.pipeline.python.names import (
     normalised,
     numbers,
     own_nodes,
+    parameters,
     paths_read,
     placed,
     read,
@@ -56,17 +57,11 @@ class CannotSplitError(Exception):
 
 @dataclass(frozen=True)
 class Felt:
-    """Something that a statement does and that is felt outside of its own item.
+    """Something that a statement does and that is felt outside of its own item."""
 
-    Attributes:
-        node: the call, or the statement, that does it.
-        text: what, in words, with its place.
-        allowed: whether it may be done in the head, in order, earlier than before.
-    """
-
-    node: Any
-    text: str
-    allowed: bool
+    node: Any  # the call, or the statement, that does it
+    text: str  # what, in words, with its place
+    allowed: bool  # whether it may be done in the head, in order, earlier than before
 
 
 class Effects(Protocol):
@@ -81,28 +76,16 @@ class Effects(Protocol):
 
 @dataclass(frozen=True)
 class Split:
-    """A generator in two.
+    """A generator in two."""
 
-    Attributes:
-        head: a generator function with the parameters that there were, which refers to :data:`SHARE` and yields
-            ``(shared, items)``.
-        body: a function of :data:`EMIT`, the shared values and the items.
-        shared: names of values that were made before the loop.
-        items: names of values that each item has of its own.
-        once: whether the body gives one element for each item.
-        line: of the loop.
-        kept: lines of the loop's own statements that stay in the head.
-        drawn: calls inside other statements that the head makes: line and column of their beginning and end.
-    """
-
-    head: Any
-    body: Any
-    shared: tuple[str, ...]
-    items: tuple[str, ...]
-    once: bool
-    line: int
-    kept: tuple[int, ...]
-    drawn: tuple[tuple[int, int, int, int], ...]
+    head: Any  # a generator function of the same parameters, which calls :data:`SHARE` and yields ``(shared, items)``
+    body: Any  # a function of :data:`EMIT`, the shared values and the items
+    shared: tuple[str, ...]  # names of values that were made before the loop
+    items: tuple[str, ...]  # names of values that each item has of its own
+    once: bool  # whether the body gives one element for each item
+    line: int  # of the loop
+    kept: tuple[int, ...]  # lines of the loop's own statements that stay in the head
+    drawn: tuple[tuple[int, int, int, int], ...]  # calls that the head makes: line and column of beginning and end
 
 
 _SHARED: Final = "_xttsbench_shared"
@@ -111,11 +94,7 @@ _MOST_ROUNDS: Final = 200
 
 
 def split(function: Any, effects: Effects) -> Split:
-    """Cut a generator function at the loop that gives the most to the body.
-
-    Args:
-        function: the tree of a generator function; it stays as it is.
-        effects: what statements do besides computing.
+    """Cut a generator function, whose tree stays as it is, at the loop that gives the most to the body.
 
     Raises:
         CannotSplitError: no loop can be cut, with the reason of the one that should have been.
@@ -138,14 +117,11 @@ def split(function: Any, effects: Effects) -> Split:
 
 @dataclass
 class _Cut:
-    """One loop being cut."""
-
     function: ast.FunctionDef
     around: Sequence[Any]
     loop: Any
     effects: Effects
-    kept: dict[int, str] = field(default_factory=dict)
-    """Statements that stay in the head, by identity, and why."""
+    kept: dict[int, str] = field(default_factory=dict)  # statements that stay in the head, by identity, and why
     lifted: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
     def made(self) -> Split:
@@ -285,9 +261,7 @@ class _Cut:
 
     def _names(self, body: Sequence[ast.stmt]) -> tuple[list[str], list[str]]:
         """Local names that the body reads: of each item, and of the whole loop."""
-        given = self.function.args
-        every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-        local = {one.arg for one in every if one is not None} | stored(self.function.body) | set(self.lifted)
+        local = {one.arg for one in parameters(self.function)} | stored(self.function.body) | set(self.lifted)
         head = [one for one in self.statements if id(one) in self.kept]
         each = stored(head) | (stored(self.loop.target) if isinstance(self.loop, ast.For) else set())
         wanted = exposed(body) & local
@@ -297,36 +271,29 @@ class _Cut:
         items, shared = self._names(body)
         head = [one for one in self.statements if id(one) in self.kept]
         values = self._values(items)
-        loaded = ast.Tuple([ast.Name(values.get(name, (name, None))[0], ast.Load()) for name in items], ast.Load())
-        yielded = ast.Expr(ast.Yield(ast.Tuple([ast.Name(_SHARED, ast.Load()), loaded], ast.Load())))
+        given = "".join(f"{values[name][0] if name in values else name}, " for name in items)
         kept: list[ast.stmt] = []
         for one in head:
-            for name, (as_, before) in values.items():
-                if before is one:
-                    kept.append(ast.Assign([ast.Name(as_, ast.Store())], ast.Name(name, ast.Load())))
+            kept += [self._new(f"{as_} = {name}") for name, (as_, before) in values.items() if before is one]
             kept.append(one)
-        both = ast.Call(ast.Name(SHARE, ast.Load()), [ast.Name(name, ast.Load()) for name in shared], [])
-        sharing = ast.Assign([ast.Name(_SHARED, ast.Store())], both)
-        written = [one if hasattr(one, "lineno") else placed(self.loop, one) for one in (*kept, yielded)]
-        whole = copied(
-            _Replace(self.loop, [placed(self.loop, sharing), _with_body(self.loop, written)]).visit(self.function)
-        )
+        sharing = self._new(f"{_SHARED} = {SHARE}({', '.join(shared)})")
+        written = [*kept, self._new(f"yield {_SHARED}, ({given})")]
+        loop = type(self.loop)(**{**dict(ast.iter_fields(self.loop)), "body": written})
+        ast.copy_location(loop, self.loop)
+        whole = copied(_Replace(self.loop, [sharing, loop]).visit(self.function))
         _plain(whole)
         emitting = [_Emitting().visit(copied(one)) for one in body]
         once = _once(body)
         if any(jumps(one) for one in body):
-            one_turn = ast.For(
-                ast.Name("_xttsbench_once", ast.Store()), ast.Tuple([ast.Constant(0)], ast.Load()), [], []
-            )
+            one_turn: Any = self._new("for _xttsbench_once in (0,): pass")
             one_turn.body = emitting
             emitting = [one_turn]
-        given = ast.arguments([], [ast.arg(name) for name in (EMIT, *shared, *items)], None, [], [], None, [])
-        made = ast.FunctionDef(f"{self.function.name}_element", given, emitting, [])
-        made = ast.fix_missing_locations(ast.copy_location(made, self.loop))
+        made: Any = self._new(f"def {self.function.name}_element({', '.join((EMIT, *shared, *items))}): pass")
+        made.body = emitting
         lines = tuple(one.lineno for one in head if not stored(one) & self.lifted.keys())
         return Split(
             head=ast.fix_missing_locations(whole),
-            body=made,
+            body=ast.fix_missing_locations(made),
             shared=tuple(shared),
             items=tuple(items),
             once=once,
@@ -334,6 +301,13 @@ class _Cut:
             kept=lines,
             drawn=tuple(self.lifted.values()),
         )
+
+    def _new(self, text: str) -> ast.stmt:
+        """A statement of our own, at the place of the loop."""
+        (made,) = ast.parse(text).body
+        for one in ast.walk(made):
+            ast.copy_location(one, self.loop)
+        return made
 
     def _values(self, items: Iterable[str]) -> dict[str, tuple[str, Any]]:
         """Items that the head binds anew after the body would have read them: name -> name kept, and before what.
@@ -359,18 +333,11 @@ class _Cut:
         return found
 
 
-def _with_body(loop: Any, body: list[ast.stmt]) -> Any:
-    made = type(loop)(**{**dict(ast.iter_fields(loop)), "body": body})
-    return ast.copy_location(made, loop)
-
-
 def _plain(function: Any) -> None:
-    """Take off decorators, annotations and defaults, for all arguments are given."""
     given = function.args
     given.defaults, given.kw_defaults = [], [None] * len(given.kwonlyargs)
-    for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
-        if one is not None:
-            one.annotation = None
+    for one in parameters(function):
+        one.annotation = None
     function.decorator_list, function.returns = [], None
 
 

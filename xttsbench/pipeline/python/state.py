@@ -40,49 +40,39 @@ from xttsbench.pipeline.source import (
     within,
 )
 
-_SETS_UP: Final = frozenset(
+_SETS_UP: Final = frozenset(  # methods that run before the first call, or after the last one
     {"__init__", "__new__", "__post_init__", "__setstate__", "__getstate__", "__reduce__", "__enter__", "__exit__"}
     | {"__del__", "close", "__set_name__", "__init_subclass__"}
 )
-"""Methods that run before the first call, or after the last one."""
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
 """Methods of a Keras ``PyDataset`` that Keras calls between epochs, whoever else does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class _Change:
     """One place where a function changes something that is not its own."""
 
-    name: str
-    """Of the variable, or of the attribute of ``self``."""
-    owner: Any
-    """The function, or the tree of the whole file, that the variable belongs to; the class, for an attribute."""
+    name: str  # of the variable, or of the attribute of ``self``
+    owner: Any  # the function, or the tree of the whole file, that the variable belongs to; the class, for an attribute
     function: str
     first_line: int
     line: int
 
 
-def changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> str | None:
-    """Which other function of the file changes a variable that a function reads, in words.
+def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> str | None:
+    """Which other function of the file changes a global or captured variable that a function reads, in words.
 
-    Args:
-        code: of the function that reads it.
-        name: of a global or captured variable.
-        own: code of all functions that it runs.
+    Code of the function, and of all that it runs itself.
     """
     file, _ = place(code)
     reader = definition(code)
     return None if reader is None else _foreign(file, name, _owner(reader, name, file), own, "changes")
 
 
-def changed_attribute(kind: type, name: str, own: Collection[CodeType], *, within_epoch: bool = False) -> str | None:
-    """Which other method of a class sets an attribute that a function reads, in words.
+def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, within_epoch: bool = False) -> str | None:
+    """Which other method of a class sets an attribute that a function, which runs ``own`` code, reads, in words.
 
-    Args:
-        kind: the class.
-        name: of the attribute.
-        own: code of all functions that the function runs.
-        within_epoch: leave out what Keras has a ``PyDataset`` change between epochs.
+    With ``within_epoch`` what Keras has a ``PyDataset`` change between epochs is left out.
     """
     of_keras = any(one.__name__ == "PyDataset" and one.__module__.startswith("keras.") for one in kind.__mro__)
     for one in kind.__mro__:
@@ -121,7 +111,6 @@ def _owner(node: Any, name: str, file: str) -> Any:
 
 @functools.lru_cache(maxsize=512)
 def _bound(node: Any) -> frozenset[str]:
-    """The names that a function binds for itself."""
     names, declared = set(parameter_names(node)), set[str]()
     for one in within(node):
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
@@ -134,8 +123,7 @@ def _bound(node: Any) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _changes(file: str) -> tuple[Change, ...]:
-    """All that the functions of a file change and that is not their own."""
+def _changes(file: str) -> tuple[_Change, ...]:
     found = []
     for node in definitions(file):
         around = next((one for one in _above(node) if isinstance(one, Definition | ast.ClassDef)), None)
@@ -144,7 +132,7 @@ def _changes(file: str) -> tuple[Change, ...]:
             of_object = attribute is not None and base == me
             if of_object or base not in _bound(node):
                 name, owner = (attribute or "", around) if of_object else (base, _owner(node, base, file))
-                found.append(Change(name, owner, getattr(node, "name", "<lambda>"), first_line(node), line))
+                found.append(_Change(name, owner, getattr(node, "name", "<lambda>"), first_line(node), line))
     return tuple(found)
 
 
@@ -174,7 +162,6 @@ def _shuffles(node: ast.expr) -> bool:
 
 
 def _called_by(kind: ast.ClassDef, names: Collection[str]) -> set[str]:
-    """The named methods of a class, and those that they call on the object."""
     methods = {one.name: one for one in kind.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
     found, waiting = set[str](), list(names)
     while waiting:
@@ -193,19 +180,12 @@ class PythonState:
     state: str | None = None
     random: str | None = None
     """Random numbers that no state of the function's own explains, or the time of day in its result."""
-    reads: str | None = None
-    """What it only reads, and other code changes."""
-    reads_within_epoch: str | None = None
-    """The same without what Keras has a ``PyDataset`` change between epochs."""
+    reads: str | None = None  # what it only reads, and other code changes
+    reads_within_epoch: str | None = None  # the same without what Keras has a ``PyDataset`` change between epochs
 
 
 def python_state(function: Any, reader: Reader | None = None) -> PythonState:
-    """State and randomness of a function, method, partial, callable object or memoised function.
-
-    Args:
-        function: of the user's.
-        reader: with which it is read, where that is not the usual one.
-    """
+    """State and randomness of a user's function, method, partial, callable object or memoised function."""
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
     inner, reader = called(function), _read(function, reader)
     first: dict[str, str] = {}
@@ -235,12 +215,12 @@ def _read(function: Any, reader: Reader | None = None) -> Reader:
 
 
 def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | None:
-    """What was read and is changed by code that was not; ``within_epoch`` as for :func:`changed_attribute`."""
+    """What was read and is changed by code that was not; ``within_epoch`` as for :func:`_changed_attribute`."""
     for (code, name), text in reader.variables.items():
-        if change := changed_variable(code, name, reader.own):
+        if change := _changed_variable(code, name, reader.own):
             return f"{text}, which {change}"
     for (kind, name), text in reader.attributes.items():
-        if change := changed_attribute(kind, name, reader.own, within_epoch=within_epoch):
+        if change := _changed_attribute(kind, name, reader.own, within_epoch=within_epoch):
             return f"{text}, which {change}"
     return None
 
@@ -291,12 +271,7 @@ def trace_time_effects(step: Any) -> str | None:
     A log that the step appends to, a count that it keeps, a learning rate that it computes from that count, a file that
     it writes, a wait: the losses of the first steps may be the same all the same, and the time that is saved is the
     wait's. TensorFlow's variables are no part of this, for a graph changes them too; neither is what it prints.
-
-    Args:
-        step: as the target returned it, neither traced nor wrapped.
-
-    Returns:
-        ``None`` where nothing was found; libraries are taken at their word.
+    The step is as the target returned it, neither traced nor wrapped; libraries are taken at their word.
     """
     reader = _StepReader()
     function = called(step)

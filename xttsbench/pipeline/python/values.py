@@ -12,6 +12,7 @@ import enum
 import functools
 import inspect
 import io
+import itertools
 import queue
 import re
 import sys
@@ -41,12 +42,9 @@ class Value:
     shared: bool = False
     """Whether it was there before the call, or may be: a global, a captured variable, a part of one."""
     obj: Any = UNKNOWN
-    name: str = ""
-    """As the code calls it."""
-    clock: bool = False
-    """Whether it comes from the time of day."""
-    others: tuple[Any, ...] = ()
-    """What it may be instead of ``obj``: one of several transforms in a list."""
+    name: str = ""  # as the code calls it
+    clock: bool = False  # whether it comes from the time of day
+    others: tuple[Any, ...] = ()  # what it may be instead of ``obj``: one of several transforms in a list
 
     @property
     def words(self) -> str:
@@ -71,8 +69,7 @@ class Scope:
     where: str
     names: ChainMap[str, Value] = field(default_factory=ChainMap)
     """Those of the function, then those of the functions that it is written in."""
-    declared: set[str] = field(default_factory=set)
-    """Names that are declared global or nonlocal."""
+    declared: set[str] = field(default_factory=set)  # names that are declared global or nonlocal
     returned: Value = LOCAL
 
     def value(self, name: str) -> Value:
@@ -197,7 +194,6 @@ def attribute(value: Value, name: str) -> Value:
 
 
 def _of_super(obj: Any, name: str) -> Any:
-    """A method of ``super()``, bound to the object that it was made for."""
     kinds = list(type(obj.__self__).__mro__)
     after = kinds[kinds.index(obj.__thisclass__) + 1 :] if obj.__thisclass__ in kinds else []
     found = next((vars(kind)[name] for kind in after if name in vars(kind)), UNKNOWN)
@@ -222,15 +218,12 @@ def element(value: Value, key: ast.expr | None = None) -> Value:
             item = None
         if callable(item):
             return Value(True, item, value.name)
-    items = [item for one in value.objects if isinstance(one, _CONTAINERS) for item in _items(one)]
+    inside = [one.values() if isinstance(one, dict) else one for one in value.objects if isinstance(one, _CONTAINERS)]
+    items = [item for one in inside for item in itertools.islice(one, _MOST_ITEMS)]
     if not items:
         return Value(True, UNKNOWN, value.name)
     kept = _first_of_each_kind(items)
     return Value(True, kept[0], value.name, others=tuple(kept[1:])) if kept else LOCAL
-
-
-def _items(obj: Any) -> list[Any]:
-    return list(obj.values() if isinstance(obj, dict) else obj)[:_MOST_ITEMS]
 
 
 def _first_of_each_kind(items: list[Any]) -> list[Any]:
@@ -250,7 +243,7 @@ def held_by(obj: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_one_of(function: Any, functions: tuple[Any, ...]) -> bool:
+def is_one_of(function: Any, functions: Iterable[Any]) -> bool:
     """Whether an object is one of several; nothing of its own is asked, which might be an array's comparison."""
     return any(function is one for one in functions)
 
@@ -267,9 +260,7 @@ _MOST_HELD: Final = 100
 def special_methods(obj: Any, names: Iterable[str] | None = None) -> Iterator[types.MethodType]:
     """The user's own methods and properties that Python runs by itself, bound to the object.
 
-    Args:
-        obj: any object.
-        names: of methods and properties; without them, all that loops, comparisons, conversions and operators may run.
+    Of some names; without them, all that loops, comparisons, conversions and operators may run.
     """
     if isinstance(obj, types.ModuleType | type):
         return

@@ -55,26 +55,16 @@ Call = tuple[Module, Link]
 
 @dataclass
 class Calls:
-    """The calls of the user's files that made a pipeline's ops, and what else a fix's edit may ask for.
+    """The calls of the user's files that made a pipeline's ops, and what else a fix's edit may ask for."""
 
-    Attributes:
-        pipeline: of the target as it stands, with the line that made each op.
-        read: a file's text by its name; may raise ``OSError``.
-        own: whether a file may be edited: it is the user's, neither generated nor a library's.
-        together: all fixes of the patch.
-        step_place: where the step's function is defined; without a line the file in whose loop the step is written out;
-            ``None`` where a Keras model is trained.
-        step_traces: of tf.functions, as the target ran.
-        cache_file: where a cache on disk behind an op keeps the elements, by the op's name.
-    """
-
-    pipeline: Pipeline
-    read: Callable[[str], str]
-    own: Callable[[str], bool]
-    together: FixSet = field(default_factory=FixSet)
+    pipeline: Pipeline  # of the target as it stands, with the line that made each op
+    read: Callable[[str], str]  # a file's text by its name; may raise ``OSError``
+    own: Callable[[str], bool]  # whether a file may be edited: it is the user's, neither generated nor a library's
+    together: FixSet = field(default_factory=FixSet)  # all fixes of the patch
     step_place: Location | None = None
-    step_traces: Sequence[Trace] = ()
-    cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"
+    """Of the step's function; without a line the file of the loop that it is written out in; ``None`` for Keras."""
+    step_traces: Sequence[Trace] = ()  # of tf.functions, as the target ran
+    cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"  # of a cache on disk behind an op
     _modules: dict[str, Module | str] = field(default_factory=dict)
 
     def module(self, file: str | None) -> Module:
@@ -117,8 +107,8 @@ class Calls:
         """
         ran = {call for op in self.pipeline.ops for call in op.calls}
         for function in changed.of(cst.FunctionDef):
-            name = function.name.value
-            inside = changed.start(function) <= offset <= changed.end(function)
+            name, (start, end) = function.name.value, changed.span(function)
+            inside = start <= offset <= end
             method = isinstance(changed.scope(function), ClassScope)
             if not inside or name in _WITH_FUNCTIONS or (name.startswith("__") and method):
                 continue
@@ -126,7 +116,8 @@ class Calls:
                 made = {module.ending(one.end_line, one.end_column) for one in ran if one.file == module.file}
                 for link in module.links:
                     fits = link.name == name and (isinstance(link.node.func, cst.Attribute) or not method)
-                    if fits and made - {None} and link not in made and not _within(changed, function, module, link):
+                    itself = module is changed and start <= link.start <= end
+                    if fits and made - {None} and link not in made and not itself:
                         yield f"{module.file}:{link.line} calls {name}(...) as well, and what it makes changes with it"
 
     def of_kind(self, *kinds: str) -> list[PipelineOp]:
@@ -134,12 +125,9 @@ class Calls:
         return [op for op in self.pipeline.ops if kind(op) in kinds]
 
     def call(self, op: PipelineOp, meant: Collection[str] = (), *names: str) -> Call:
-        """The call of a method that made an op.
+        """The call of a method (of ``names``, or any that makes such ops) that made an op of the outer pipeline.
 
-        Args:
-            op: of the outer pipeline.
-            meant: names of all ops that the edit may change; this one always.
-            names: of the methods; those that make such ops by default.
+        The edit may change the ops called ``meant``, and this one always.
 
         Raises:
             NoEditError: there is none, it is not clear which, or it made other ops as well.
@@ -241,10 +229,7 @@ class Calls:
     def each(self, ops: Sequence[PipelineOp], edit: Callable[[Module, Link], Change], by_hand: str) -> Iterator[Found]:
         """One edit of the call of each op; a call that made several of them is edited once.
 
-        Args:
-            ops: that are meant.
-            edit: of one call.
-            by_hand: what to write where it cannot be edited; the place is put behind it.
+        ``by_hand`` is what to write where it cannot be edited; the place is put behind it.
         """
         done: set[Link] = set()
         for op in ops:
@@ -332,11 +317,6 @@ def _same_place(one: PipelineOp, other: PipelineOp) -> bool:
     return (one.location.file, one.location.line) == (other.location.file, other.location.line)
 
 
-def _within(changed: Module, function: cst.FunctionDef, module: Module, link: Link) -> bool:
-    """Whether a call is in the function that it calls."""
-    return changed is module and changed.start(function) <= link.start <= changed.end(function)
-
-
 def _same_call(one: PipelineOp, other: PipelineOp) -> bool:
     return one.calls[:1] == other.calls[:1]
 
@@ -358,12 +338,8 @@ def rearranged(
 
     Calls that follow one another in the text change places; else those that are moved are written behind the last one.
 
-    Args:
-        calls: of the pipeline.
-        ops: that follow one another in the pipeline, sources first.
-        moved: names of those that are moved.
-        text: of the new link, e.g. ``.cache()``, which comes right behind the last one; empty for none.
-        extra: from the calls to steps within the last one.
+    The ops follow one another in the pipeline, sources first; ``moved`` has the names of those that are moved. ``text``
+    is the new link, e.g. ``.cache()``, right behind the last one; ``extra`` makes steps within the last of the calls.
 
     Raises:
         NoEditError: it cannot be done safely.

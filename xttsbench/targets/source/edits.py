@@ -60,8 +60,7 @@ class Moved:
     """A part that is taken out, and what of it is written elsewhere, with what other fixes write into that."""
 
     gone: Span
-    left: str
-    """What stands in its place."""
+    left: str  # what stands in its place
     puts: tuple[Put, ...]
 
 
@@ -73,10 +72,8 @@ class Change:
     """What one fix does at one place of a file."""
 
     module: Module
-    line: int
-    """Of the call or function that it is about."""
-    shown: Span
-    """A part of the text that shows it, beside its replacements."""
+    line: int  # of the call or function that it is about
+    shown: Span  # a part of the text that shows it, beside its replacements
     steps: tuple[Step, ...]
 
     @property
@@ -93,8 +90,7 @@ class Found:
     """What looking for one edit of a fix came to: changes that only make sense together, or why there are none."""
 
     changes: tuple[Change, ...] = ()
-    why_not: str | None = None
-    """A sentence that says what to write by hand, and where."""
+    why_not: str | None = None  # a sentence that says what to write by hand, and where
 
 
 def rendered(text: str, steps: Sequence[Step], start: int = 0, end: int | None = None) -> str:
@@ -206,12 +202,7 @@ def argument(link: Link, name: str, position: int | None) -> cst.Arg | None:
 def with_argument(module: Module, link: Link, name: str, position: int | None, value: str) -> Replacement | None:
     """The step that gives an argument a value; ``None`` where it has it already.
 
-    Args:
-        module: the call's.
-        link: the call.
-        name: of the argument.
-        position: of the argument where it is given without its name; ``None`` where it cannot be.
-        value: as it is to be written.
+    ``position`` is that of the argument where it is given without its name; ``None`` where it cannot be.
 
     Raises:
         NoEditError: ``*`` or ``**`` may give it.
@@ -275,12 +266,12 @@ def removed(module: Module, link: Link) -> Change:
     if not isinstance(func, cst.Attribute):
         raise NoEditError(f"{link.name}(...) is not called on a dataset")
     if (statement := _nothing_left(module, link)) is not None:
-        return change(module, link, line_gone(module, *module.span(statement)))
-    if not link.own_line:
-        return change(module, link, Replacement(module.start(func.dot), link.end, ""))
-    if _ends_line(module, link.end):
-        return change(module, link, line_gone(module, link.start, link.end))
-    return change(module, link, Replacement(link.start, link.end, ""))
+        step = line_gone(module, *module.span(statement))
+    elif link.own_line and _ends_line(module, link.end):
+        step = line_gone(module, link.start, link.end)
+    else:
+        step = Replacement(link.start if link.own_line else module.start(func.dot), link.end, "")
+    return change(module, link, step)
 
 
 def _ends_line(module: Module, offset: int) -> bool:
@@ -313,12 +304,8 @@ def reordered(
 ) -> Change:
     """Some of several links that follow one another moved behind the others, with a link in between.
 
-    Args:
-        module: that of all links.
-        links: in the order in which they run; the last one stays.
-        moved: for each of them whether it is moved.
-        text: of the new link, e.g. ``.cache()``, which comes right behind the last one; empty for none.
-        extra: steps within the last one.
+    The links are in the order in which they run; the last one stays. ``text`` is the new link, e.g. ``.cache()``, right
+    behind the last one, and empty for none; ``extra`` are steps within the last one.
 
     Raises:
         NoEditError: they do not follow one another in the text, or what stands between them would matter.
@@ -349,7 +336,6 @@ def _rearranged(module: Module, links: Sequence[Link], order: Sequence[int], ext
 
 
 def _spans(module: Module, links: Sequence[Link]) -> list[Span]:
-    """What moves of each link: its comment too, where each has lines of its own."""
     comments = [module.comment_behind(link.end) for link in links]
     whole = all(link.own_line and _ends_line(module, link.end) for link in links)
     return [
@@ -384,11 +370,16 @@ def lines_of(module: Module, statement: cst.CSTNode) -> tuple[int, int]:
     Raises:
         NoEditError: others stand on them, too.
     """
-    start, end = module.span(statement)
-    if not module.begins_line(start) or module.text[end : module.line_stop(end)].strip(" \t\f").startswith(";"):
+    if not has_lines(module, statement):
         raise NoEditError(f"line {module.line(statement)} has several statements")
-    gone = line_gone(module, start, end)
+    gone = line_gone(module, *module.span(statement))
     return gone.start, gone.end
+
+
+def has_lines(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether no other statement stands on the lines of one."""
+    start, end = module.span(statement)
+    return module.begins_line(start) and not module.text[end : module.line_stop(end)].strip(" \t\f").startswith(";")
 
 
 def function_around(module: Module, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
@@ -397,11 +388,12 @@ def function_around(module: Module, node: cst.CSTNode) -> cst.FunctionDef | cst.
     Raises:
         NoEditError: it is a lambda.
     """
-    kinds = (cst.FunctionDef, cst.Lambda, cst.Module)
-    found = next(one for one in module.ancestors(node) if isinstance(one, kinds))
-    if isinstance(found, cst.Lambda):
-        raise NoEditError(f"line {module.line(node)} is in a lambda")
-    return found
+    for found in module.ancestors(node):
+        if isinstance(found, cst.FunctionDef | cst.Module):
+            return found
+        if isinstance(found, cst.Lambda):
+            break
+    raise NoEditError(f"line {module.line(node)} is in a lambda")
 
 
 def called_with(module: Module, node: cst.CSTNode) -> cst.Call | None:

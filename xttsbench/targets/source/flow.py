@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import libcst as cst
@@ -23,17 +23,14 @@ from xttsbench.targets.source.module import Module
 State = dict[str, frozenset[cst.CSTNode]]
 """Name -> the targets whose value it may hold; one that it may be without is left out."""
 
-_PASSES: Final = 2
-"""Through a loop: the second one has what the first one left."""
+_PASSES: Final = 2  # through a loop: the second one has what the first one left
 
 
 class Flow:
     """The assignments that reach each place of a function, or of a module's top.
 
-    Attributes:
-        before: statement -> what names may hold when it begins.
-        reaching: place where a name (or ``self.x``) is read -> the targets whose value it may hold there.
-        readers: target -> the places that may read its value.
+    ``before`` has what names may hold when a statement begins, ``reaching`` the targets whose value a name (or
+    ``self.x``) may hold where it is read, and ``readers`` the places that may read the value of a target.
     """
 
     def __init__(self, module: Module, within: cst.FunctionDef | cst.Module) -> None:
@@ -58,11 +55,8 @@ class Flow:
 
     def _suite(self, body: cst.BaseSuite | Sequence[cst.CSTNode], state: State | None) -> State | None:
         """What names may hold behind a block; ``None`` where its end is never reached."""
-        statements = body.body if isinstance(body, cst.BaseSuite) else body
-        for one in statements:
-            if state is None:
-                return None  # it is left before
-            state = self._statement(one, state)
+        for one in body.body if isinstance(body, cst.BaseSuite) else body:
+            state = None if state is None else self._statement(one, state)  # it may be left before
         return state
 
     def _statement(self, node: cst.CSTNode, state: State) -> State | None:
@@ -77,11 +71,10 @@ class Flow:
             return self._small(node, state)
         if isinstance(node, cst.If):
             self._expression(node.test, state)
-            otherwise = node.orelse
-            end = self._suite(node.body, dict(state))
+            end, otherwise = self._suite(node.body, dict(state)), node.orelse
             if isinstance(otherwise, cst.If):
                 return _joined(end, self._statement(otherwise, dict(state)))
-            return _joined(end, self._suite(otherwise.body, dict(state)) if otherwise is not None else state)
+            return _joined(end, state if otherwise is None else self._suite(otherwise.body, dict(state)))
         if isinstance(node, cst.For | cst.While):
             return self._loop(node, state)
         if isinstance(node, cst.Try | cst.TryStar):
@@ -145,15 +138,13 @@ class Flow:
             broken, continued = self._left.pop()
             exits = [state, end, *broken, *continued]
         after = _joined(*exits)
-        if node.orelse is not None and after is not None:
-            return self._suite(node.orelse.body, after)
-        return after
+        return after if node.orelse is None else self._suite(node.orelse.body, after)
 
     def _try(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
         end = self._suite(node.body, dict(state))
         inside = [found for one, found in self.before.items() if _holds(self._module, node.body, one)]
         raised = _joined(state, end, *inside) or {}
-        ends = [self._suite(node.orelse.body, end) if node.orelse is not None and end is not None else end]
+        ends = [end if node.orelse is None else self._suite(node.orelse.body, end)]
         for handler in node.handlers:
             own = dict(raised)
             if handler.name is not None:
@@ -176,7 +167,6 @@ class Flow:
             self._target(walrus.target, state)
 
     def _read_in(self, node: cst.CSTNode) -> list[tuple[str, cst.CSTNode]]:
-        """The function's own names that are read in a piece of code, and where."""
         nodes: list[cst.Name | cst.Attribute] = [*self._module.inside(node, cst.Name)]
         nodes += self._module.inside(node, cst.Attribute)
         return [(name, one) for one in nodes if (name := self._followed(one)) is not None]
@@ -216,7 +206,7 @@ class Flow:
 def _joined(*states: State | None) -> State | None:
     """What names may hold where several ways meet; those that are never gone are ``None``."""
     known = [one for one in states if one is not None]
-    names: Iterable[str] = {name for one in known for name in one}
+    names = {name for one in known for name in one}
     return {name: frozenset().union(*(one.get(name, ()) for one in known)) for name in names} if known else None
 
 
@@ -230,17 +220,20 @@ _PURE_METHODS: Final = ("get", "startswith", "endswith")
 _LEAVE: Final = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
 
-def branches(module: Module, node: cst.CSTNode) -> list[tuple[cst.CSTNode, str]]:
-    """The statements with parts around a node in its function, innermost first, and which part it is in."""
+def branches(module: Module, node: cst.CSTNode, *, beyond: bool = False) -> list[tuple[cst.CSTNode, str]]:
+    """The statements with parts around a node in its function, innermost first, and which part it is in.
+
+    With ``beyond`` those around the function as well.
+    """
     found: list[tuple[cst.CSTNode, str]] = []
     for child, around in itertools.pairwise([node, *module.ancestors(node)]):
-        if isinstance(around, cst.FunctionDef | cst.Lambda):
+        if isinstance(around, cst.FunctionDef | cst.Lambda) and not beyond:
             break
         if isinstance(around, cst.If | cst.IfExp):
             part = next(name for name in ("test", "body", "orelse") if getattr(around, name) is child)
             found.append((around, part))
         elif isinstance(around, cst.Try):
-            found.append((around, "body" if child is around.body else "handlers"))
+            found.append((around, "handlers" if isinstance(child, cst.ExceptHandler) else "body"))
         elif isinstance(around, cst.For | cst.While | cst.With | cst.Match | cst.BaseComp):
             found.append((around, "body"))
     return found
@@ -284,26 +277,16 @@ def joined(conditions: Sequence[str]) -> str:
 
 def exclusive(module: Module, first: cst.CSTNode, second: cst.CSTNode) -> bool:
     """Whether no run goes through both: other branches of one ``if`` or ``try``, or the earlier one leaves."""
-    parts = _parts(module, first), _parts(module, second)
-    if any(at in parts[1] and parts[1][at] != part for at, part in parts[0].items()):
+    mine, theirs = (dict(branches(module, one, beyond=True)) for one in (first, second))
+    forks = (cst.If, cst.Try)
+    if any(at in theirs and theirs[at] != part for at, part in mine.items() if isinstance(at, forks)):
         return True
-    for mine, other in (parts, parts[::-1]):
-        for at, part in mine.items():
-            block = at.body if part == "body" else at.orelse if part == "orelse" else None
+    for own, other in ((mine, theirs), (theirs, mine)):
+        for at, part in own.items():
+            block = getattr(at, part, None) if isinstance(at, forks) and at not in other and part != "test" else None
             block = block.body if isinstance(block, cst.Else) else block
             last = block.body[-1] if isinstance(block, cst.IndentedBlock | cst.SimpleStatementSuite) else None
             last = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-            if at not in other and isinstance(last, _LEAVE):
+            if isinstance(last, _LEAVE):
                 return True
     return False
-
-
-def _parts(module: Module, node: cst.CSTNode) -> dict[cst.If | cst.Try, str]:
-    """By ``if`` and ``try`` around the node, in which part of it the node is."""
-    found: dict[cst.If | cst.Try, str] = {}
-    for child, around in itertools.pairwise([node, *module.ancestors(node)]):
-        if isinstance(around, cst.If):
-            found[around] = "body" if child is around.body else "orelse" if child is around.orelse else "test"
-        elif isinstance(around, cst.Try):
-            found[around] = "handlers" if isinstance(child, cst.ExceptHandler) else "body"
-    return found

@@ -44,8 +44,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _COMMENT: Final = re.compile(r"[ \t\f]*(#[^\r\n]*)")
 _SECOND_NAMES: Final = re.compile(r"^tensorflow\.(compat\.v[12]|_api\.v2)(?=\.|$)")
 """TensorFlow's second names for its own modules."""
-_DEPTH: Final = 6
-"""Assignments followed from a name to what it stands for."""
+_DEPTH: Final = 6  # assignments followed from a name to what it stands for
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +52,11 @@ class Link:
     """One call, as a link of a chain: ``.map(f)``, or the whole ``make(x)`` where a plain name is called."""
 
     node: cst.Call
-    name: str
-    """What is called, without what comes before the last dot."""
-    start: int
-    """Of the dot, or of the name where there is none."""
-    end: int
-    """Behind the closing parenthesis."""
-    line: int
-    """Where Python says that the call runs: the line of the name."""
-    own_line: bool
-    """Whether its dot is the first on a line inside brackets."""
+    name: str  # what is called, without what comes before the last dot
+    start: int  # of the dot, or of the name where there is none
+    end: int  # behind the closing parenthesis
+    line: int  # where Python says that the call runs: the line of the name
+    own_line: bool  # whether its dot is the first on a line inside brackets
 
 
 @functools.lru_cache(maxsize=64)
@@ -250,7 +244,6 @@ class Module:
     # Names
 
     def _seen(self, node: cst.CSTNode) -> Scope:
-        """The scope in which the names of a node are looked up."""
         scope = next((self._scopes[one] for one in (node, *self.ancestors(node)) if self._scopes.get(one)), None)
         return scope or self.module_scope
 

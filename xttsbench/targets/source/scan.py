@@ -35,10 +35,9 @@ from xttsbench.targets.spec import TargetSpec
 MAX_FILES: Final = 200
 MAX_BYTES: Final = 1 << 19
 """Of all files that are taken apart, which takes five seconds."""
-_WORDS: Final = re.compile(
+_WORDS: Final = re.compile(  # a module without any of these has no fact, and need not be taken apart to know that
     "tensorflow|AUTOTUNE|environ|putenv|npy|frombuffer|fromfile|memmap|with_options|padded_batch|ragged_batch|bucket_by"
 )
-"""A module without any of these has no fact, and need not be taken apart to know that."""
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -48,12 +47,8 @@ def scan_text(
 ) -> list[SourceFact]:
     """The facts of one module, by line; none where the text is not Python.
 
-    Args:
-        file: where the text is from.
-        text: of the module.
-        options: what ``tf.data.Options`` has, see :func:`known_options`; ``None`` judges no option's name.
-        imported_before: TensorFlow had been imported before the module was loaded.
-        is_main: the module is the target's own, so that nobody imports names from it.
+    ``options`` is what ``tf.data.Options`` has (:func:`known_options`); ``None`` judges no name of one. TensorFlow may
+    have been imported before the module, and the module may be the target's own: then nobody imports from it.
     """
     if not _WORDS.search(text):
         return []
@@ -77,12 +72,7 @@ def scan_text(
 
 
 def scan_loaded(
-    folder: str,
-    main_file: str,
-    *,
-    entry: str | None = None,
-    imported_before: bool = True,
-    makers: Iterable[str] = (),
+    folder: str, main_file: str, *, entry: str | None = None, imported_before: bool = True, makers: Iterable[str] = ()
 ) -> list[SourceFact]:
     """The facts of the user's own modules that are loaded now: the target's file, the makers, those under its folder.
 
@@ -154,7 +144,6 @@ def _under(path: str, folder: str) -> bool:
 
 
 def _options() -> dict[str, Any] | None:
-    """What the loaded TensorFlow's options have, or ``None`` where it is not loaded."""
     tensorflow = sys.modules.get("tensorflow")
     try:
         return known_options(tensorflow.data.Options()) if tensorflow is not None else None
@@ -167,12 +156,6 @@ def _reached(facts: Iterable[SourceFact], texts: Mapping[str, str], main: str, e
 
     By names alone: a function or class is reached where code that is reached mentions its name. That takes in too much
     rather than too little; code that is looked up by a name put together at run time is missed.
-
-    Args:
-        facts: of all modules.
-        texts: file -> its text.
-        main: the target's own file.
-        entry: dotted name of the callable in it.
     """
     definitions: dict[str, list[tuple[str, _Definition]]] = {}
     mentioned: list[str] = []
@@ -197,7 +180,8 @@ def _reached(facts: Iterable[SourceFact], texts: Mapping[str, str], main: str, e
     if not any(file == main for file, _ in definitions.get(entry.partition(".")[0], [])):
         return list(facts)  # the callable is made at run time: nothing can be told from names
     missed = [(file, node) for places in definitions.values() for file, node in places if (file, node) not in found]
-    return [fact for fact in facts if not any(file == fact.file and _holds(node, fact) for file, node in missed)]
+    lines = {(file, line) for file, node in missed for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    return [fact for fact in facts if (fact.file, fact.line) not in lines]
 
 
 def _sort(
@@ -226,7 +210,6 @@ def _sort(
 
 
 def _names(node: ast.AST) -> list[str]:
-    """Every name, attribute and short text that a piece of code mentions."""
     found = []
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
@@ -240,15 +223,10 @@ def _names(node: ast.AST) -> list[str]:
     return found
 
 
-def _holds(node: _Definition, fact: SourceFact) -> bool:
-    return node.lineno <= fact.line <= (node.end_lineno or node.lineno)
-
-
-_AT_IMPORT: Final = frozenset(
+_AT_IMPORT: Final = frozenset(  # read when TensorFlow, or the NumPy that it imports, is loaded
     {"TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS", "TF2_BEHAVIOR", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL"}
     | {"KERAS_BACKEND", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LD_LIBRARY_PATH"}
 )
-"""Read when TensorFlow, or the NumPy that it imports, is loaded."""
 _AT_START: Final = frozenset(
     {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "TF_FORCE_GPU_ALLOW_GROWTH"}
     | {"TF_GPU_ALLOCATOR", "TF_GPU_THREAD_MODE", "TF_GPU_THREAD_COUNT"}
@@ -283,10 +261,8 @@ _LIMITS: Final = (
 def late_environment(module: Module, *, imported_before: bool) -> Iterator[SourceFact]:
     """Variables that are set after TensorFlow has read them.
 
-    Args:
-        module: that is read.
-        imported_before: TensorFlow was there before the module was loaded, so that also what is set before its own
-            import came too late here, and only here.
+    Where it had been imported before the module was loaded, what is set before the module's own import came too late as
+    well, here and only here.
     """
     imports = _imports(module)
     loaded = next((module.line(one) for one in imports if not module.in_function(one)), None)
@@ -333,7 +309,6 @@ def growth_with_limit(module: Module) -> Iterator[SourceFact]:
 
 
 def _variables(module: Module) -> Iterator[tuple[cst.BaseExpression, str]]:
-    """Places that set an environment variable, with its name."""
     for node in module.of(cst.Subscript):
         key = node.slice[0].slice
         if module.is_set(node) and module.dotted(node.value) == "os.environ" and isinstance(key, cst.Index):
@@ -387,8 +362,7 @@ def _has_limit(module: Module, call: cst.Call) -> bool:
     )
 
 
-_LENGTHS: Final = frozenset({80, 96, 128})
-"""What small headers come to: 128 since NumPy 1.14, 80 or 96 before."""
+_LENGTHS: Final = frozenset({80, 96, 128})  # what small headers come to: 128 since NumPy 1.14, 80 or 96 before
 _READ_FILE: Final = "tensorflow.io.read_file"
 _READS: Final = {_READ_FILE, "tensorflow.io.gfile.GFile", "tensorflow.io.FixedLengthRecordDataset"}
 _DECODES: Final = {"tensorflow.io.decode_raw", "numpy.frombuffer", "numpy.fromfile", "numpy.memmap"}

@@ -28,6 +28,7 @@ from xttsbench.targets.source.edits import (
     behind_statement,
     called_with,
     function_around,
+    has_lines,
     lines_of,
     link_shown,
     removed,
@@ -36,13 +37,9 @@ from xttsbench.targets.source.edits import (
 from xttsbench.targets.source.flow import Flow, branches, condition, exclusive, joined, negated
 from xttsbench.targets.source.module import Link, Module, Span, is_name
 
-_LOOKING: Final = ("print", "isinstance", "type", "id", "repr")
-"""Functions that look at a dataset without reading it."""
+_LOOKING: Final = ("print", "isinstance", "type", "id", "repr")  # functions that look at a dataset without reading it
 _LOOPS: Final = (cst.For, cst.While, cst.BaseComp)
-
-_EACH: Final = ("filter", "map", "prefetch")
-"""What shuffled elements go through as well before they are shuffled."""
-
+_EACH: Final = ("filter", "map", "prefetch")  # what shuffled elements go through as well before they are shuffled
 LISTS_FILES: Final = "list_files"
 """A call that shuffles as it is; told not to, its files are shuffled where that is moved to."""
 
@@ -68,12 +65,9 @@ class _Use:
 class Sinking:
     """One edit: where data go from the moved links to the last one, and who else reads them on the way.
 
-    Args:
-        module: that of all links.
-        links: through which the data go, in that order; the last one stays.
-        moved: those that are moved.
-        own: those that made an op themselves; the others are functions of the user's, in which ops were made.
-        same_elements: what is moved changes nothing but the order of the elements.
+    The data go through the links in their order, and the last one stays. Those of ``own`` made an op themselves; the
+    others are functions of the user's, in which ops were made. With ``same_elements`` what is moved changes nothing but
+    the order of the elements.
 
     Raises:
         NoEditError: the links are in different functions.
@@ -95,11 +89,7 @@ class Sinking:
         self._restored = {id(one) for one in self._readers(self._last.node, strict=False)}
 
     def change(self, text: str, extra: Sequence[Replacement]) -> Change:
-        """The edit.
-
-        Args:
-            text: of the new link behind the last one; empty for none.
-            extra: steps within the last link.
+        """The edit, with the text of a new link behind the last one (empty for none) and steps within the last one.
 
         Raises:
             NoEditError: it cannot be made safely.
@@ -117,9 +107,7 @@ class Sinking:
             again, self._not_where = [], []
             guard = self._guard(why)
         first = behind(module, last, "")
-        steps = [*extra]
-        if text:
-            steps.append(Replacement(first.start, first.start, f"{first.text}{text}"))
+        steps = [*extra, *([Replacement(first.start, first.start, f"{first.text}{text}")] if text else [])]
         puts: list[tuple[Link, Put]] = []
         assigned = self._assigned_alone(last)
         in_turn = False  # once one is a statement, those behind it are
@@ -133,14 +121,13 @@ class Sinking:
                 puts.append((link, Put(first.start, self._applied(link, holds))))
             else:
                 puts.append((link, Put(first.start, (first.text, (link.start, link.end)))))
-        puts += again
         taken = []
         for link in self._moved:
             start, end, left = self._stays(link, guard) if guard else self._gone(link)
-            taken.append(Moved((start, end), left, tuple(put for of, put in puts if of is link)))
-        steps += [Replacement(*self._gone(twin)) for twin in self._alike]
+            taken.append(Moved((start, end), left, tuple(put for of, put in (*puts, *again) if of is link)))
+        twins = [Replacement(*self._gone(twin)) for twin in self._alike]
         shown = min(one.start for one in self._links), max(one.end for one in self._links)
-        return Change(module, last.line, shown, (*taken, *steps))
+        return Change(module, last.line, shown, (*taken, *steps, *twins))
 
     def _given(self, link: Link) -> cst.Arg | None:
         """The data where they are an argument of a call: it is a function of the user's then.
@@ -245,9 +232,6 @@ class Sinking:
     def _guard(self, why: NoEditError) -> str:
         """When what moves stays where it stands: on all ways that do not come to the last link, as a condition there.
 
-        Args:
-            why: it cannot be written once more for those who read the data on such ways.
-
         Raises:
             NoEditError: the last link is not in branches alone that the moved ones are not in, or somebody reads the
                 data elsewhere than in other branches and behind it.
@@ -302,9 +286,7 @@ class Sinking:
         """The text that makes a link a conditional one: in the ``if`` that has only it, or in one around it."""
         module, statement = self._module, self._only(link)
         assert statement is not None
-        around = next((at for at, _ in branches(module, statement)), None)
-        alone = isinstance(around, cst.If) and around.orelse is None and len(module.block(statement)) == 1
-        if isinstance(around, cst.If) and alone and not isinstance(module.parent(around), cst.If):
+        if (around := self._only_for(statement)) is not None:
             test = module.code(around.test)
             test = f"({test})" if isinstance(around.test, cst.BooleanOperation | cst.IfExp | cst.NamedExpr) else test
             return *module.span(around.test), f"{test} and {guard}"
@@ -364,10 +346,7 @@ class Sinking:
     def _same_names(self, node: cst.CSTNode, args: Sequence[cst.CSTNode], where: cst.CSTNode) -> None:
         """Raise unless what a call needs, and the conditions around it, have the same values where a statement begins.
 
-        Args:
-            node: the call, or a reader of the data.
-            args: the call's.
-            where: the statement.
+        ``node`` is the call, or a reader of the data.
         """
         module, flow = self._module, self._flow
         theirs = {at for at, _ in branches(module, where)}
@@ -391,7 +370,6 @@ class Sinking:
                         raise NoEditError(f"`{module.code(other)}` gets its value at line {module.line(other)}")
 
     def _needs(self, link: Link) -> list[cst.Arg]:
-        """The arguments of a moved call, but the data."""
         return [given for given in link.node.args if given is not self._inputs.get(link)]
 
     def _bodies(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -410,10 +388,8 @@ class Sinking:
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
             return None
         target = statement.targets[0].target
-        own = module.begins_line(module.start(statement)) and not module.text[
-            module.end(statement) : module.line_stop(module.end(statement))
-        ].strip(" \t\f").startswith(";")
-        return module.code(target) if own and get_full_name_for_node(target) is not None else None
+        named = has_lines(module, statement) and get_full_name_for_node(target) is not None
+        return module.code(target) if named else None
 
     def _as_statement(
         self, name: str, conditions: list[str], link: Link, where: Where, statement: cst.CSTNode | None = None
@@ -436,7 +412,6 @@ class Sinking:
         return f"{prefix}.apply(lambda {name}: ", *self._called(link, name), end
 
     def _called(self, link: Link, name: str) -> tuple[str | Span, ...]:
-        """A moved call on a dataset of a name."""
         given = self._inputs.get(link)
         if given is not None:  # the call of a function, and the data its argument
             start, end = self._module.span(given.value)
@@ -480,19 +455,25 @@ class Sinking:
             (step,) = removed(module, link).steps
             assert isinstance(step, Replacement)
             return step.start, step.end, step.text
+        block = module.block(statement)
+        going = [one for other in self._moved if (one := self._only(other)) in block]
+        around = self._only_for(statement)
+        if around is not None and "#" not in module.code(around):
+            return *lines_of(module, around), ""
+        if len(going) == len(block) and statement is going[-1]:
+            return *module.span(statement), "pass"
+        return *lines_of(module, statement), ""
+
+    def _only_for(self, statement: cst.CSTNode) -> cst.If | None:
+        """The ``if``, no ``elif``, that has only one statement."""
+        module = self._module
         around = next(
             one for one in module.ancestors(statement) if isinstance(one, cst.BaseCompoundStatement | cst.Module)
         )
-        block = module.block(statement)
-        going = [one for other in self._moved if (one := self._only(other)) in block]
-        if len(going) < len(block):
-            return *lines_of(module, statement), ""
-        nothing_else = isinstance(around, cst.If) and around.orelse is None and len(block) == 1
-        if nothing_else and not isinstance(module.parent(around), cst.If) and "#" not in module.code(around):
-            return *lines_of(module, around), ""
-        if statement is going[-1]:
-            return *module.span(statement), "pass"
-        return *lines_of(module, statement), ""
+        alone = isinstance(around, cst.If) and around.orelse is None and len(module.block(statement)) == 1
+        return (
+            around if isinstance(around, cst.If) and alone and not isinstance(module.parent(around), cst.If) else None
+        )
 
 
 def _only_looks(module: Module, use: cst.CSTNode) -> bool:
