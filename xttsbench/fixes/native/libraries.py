@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from xttsbench.fixes.native.arrays import (
     Array,
-    CannotTraceError,
     Symbolic,
     holds_traced,
     lifted,
@@ -60,10 +59,9 @@ def static(value: Any, what: str) -> Any:
     if not isinstance(value, Symbolic):
         return value
     seen = set(value.seen or ()) if isinstance(value, Array) else set()
-    if len(seen) != 1 or not isinstance(value, Array):
-        raise CannotTraceError(f"takes {what} from what is known only when it runs")
+    only(len(seen) == 1, f"takes {what} from what is known only when it runs")
     (known,) = seen
-    tf.debugging.Assert(tf.equal(value.tensor, known), [f"{what} is not {known}"])
+    tf.debugging.Assert(tf.equal(value.lifted().tensor, known), [f"{what} is not {known}"])
     return known
 
 
@@ -74,29 +72,23 @@ def _lfilter(make: Make, b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None)
     only(not holds_traced((b, a)) and zi is None, "filters with what is known only when it runs")
     taps, feedback, array = np.atleast_1d(b), np.atleast_1d(a), lifted(x)
     only(len(feedback) == 1, "filters with feedback (more than one number in a)")
-    only(
-        len(taps) <= _LONGEST_FILTER and axis in (-1, array.ndim - 1), "filters with too many numbers, or another axis"
-    )
+    usual = len(taps) <= _LONGEST_FILTER and axis in (-1, array.ndim - 1)
+    only(usual, "filters with too many numbers, or another axis")
     wanted = result_dtype(lifted(taps), lifted(feedback), array)
     wanted = wanted if wanted.kind in "fc" else np.dtype(np.float64)
-    values = tf.cast(array.tensor, wanted)
-    return Array(_convolved(values, (taps / feedback[0]).astype(wanted)))
-
-
-def _convolved(values: Any, taps: np.ndarray[Any, Any]) -> Any:
-    """The sum of the values and those before them, each by its number; what is before the first is zero."""
-    length, total = tf.shape(values)[-1], values * tf.constant(taps[0])
-    before = [[0, 0]] * (values.shape.rank - 1)
-    for number, tap in enumerate(taps[1:], 1):
-        total += tf.pad(values, [*before, [number, 0]])[..., :length] * tf.constant(tap)
-    return total
+    values, (first, *others) = tf.cast(array.tensor, wanted), (taps / feedback[0]).astype(wanted)
+    length, total = tf.shape(values)[-1], values * tf.constant(first)
+    for number, tap in enumerate(others, 1):  # what is before the first value is zero
+        before = [[0, 0]] * (array.ndim - 1) + [[number, 0]]
+        total += tf.pad(values, before)[..., :length] * tf.constant(tap)
+    return Array(total)
 
 
 def _preemphasis(make: Make, y: Any, *, coef: float = 0.97, zi: Any = None, return_zf: bool = False) -> Array:
     only(zi is None and not return_zf and not holds_traced(coef), "filters in pieces")
     array = lifted(y)
     values = array.tensor
-    kind = np.dtype(array.dtype).type
+    kind = array.dtype.type
     first = kind(2) * values[..., :1] - values[..., 1:2]
     before = tf.concat([first / -kind(coef), values[..., :-1]], -1)
     return Array(values - kind(coef) * before)
@@ -122,30 +114,21 @@ def _centered(values: Any, by: int, mode: str) -> Any:
 # Spectra
 
 
-def _stft(
-    make: Make,
-    y: Any,
-    *,
-    n_fft: int = 2048,
-    hop_length: Any = None,
-    win_length: Any = None,
-    window: Any = "hann",
-    center: bool = True,
-    dtype: Any = None,
-    pad_mode: str = "constant",
-    out: Any = None,
-) -> Array:
+def _stft(make: Make, y: Any, *, dtype: Any = None, out: Any = None, **sizes: Any) -> Array:
     only(out is None and dtype is None, "gives librosa.stft a dtype, or where to write")
-    only(not holds_traced((n_fft, hop_length, win_length, window)), "takes sizes that are known only when it runs")
-    return Array(tf.linalg.matrix_transpose(_spectra(make, y, n_fft, hop_length, win_length, window, center, pad_mode)))
+    only(not holds_traced(sizes), "takes sizes that are known only when it runs")
+    return Array(tf.linalg.matrix_transpose(_spectra(make, y, **sizes)))
 
 
-def _spectra(make: Make, y: Any, n_fft: int, hop: Any, length: Any, window: Any, center: bool, pad_mode: str) -> Any:
+def _spectra(
+    make: Make, y: Any, *, n_fft: int = 2048, hop_length: Any = None, win_length: Any = None, window: Any = "hann",
+    center: bool = True, pad_mode: str = "constant",
+) -> Any:  # fmt: skip
     """Frames by frequencies, in double precision and then in that of the audio, as librosa has it."""
     array = lifted(y)
     only(array.dtype.kind == "f", "takes the spectrum of what is no audio")
-    length = n_fft if length is None else length
-    hop = length // 4 if hop is None else hop
+    length = n_fft if win_length is None else win_length
+    hop = length // 4 if hop_length is None else hop_length
     weights = make(_of("librosa.filters.get_window"), window, length, fftbins=True)
     if length != n_fft:
         weights = make(_of("librosa.util.pad_center"), weights, size=n_fft)
@@ -153,15 +136,6 @@ def _spectra(make: Make, y: Any, n_fft: int, hop: Any, length: Any, window: Any,
     frames = tf.cast(_frames(values, n_fft, hop), tf.float64) * tf.constant(weights, tf.float64)
     kind = tf.complex128 if array.dtype == np.float64 else tf.complex64
     return tf.cast(tf.signal.rfft(frames), kind)
-
-
-def _spectrogram(make: Make, y: Any, sizes: Mapping[str, Any], power: float) -> Any:
-    """Frequencies by frames."""
-    given = {"hop_length": 512, "win_length": None, "window": "hann", "center": True, "pad_mode": "constant", **sizes}
-    names = ("n_fft", "hop_length", "win_length", "window", "center", "pad_mode")
-    found = tf.abs(_spectra(make, y, *(given[name] for name in names)))
-    found = found if power == 1 else tf.square(found) if power == 2 else tf.pow(found, power)
-    return tf.linalg.matrix_transpose(found)
 
 
 _SIZES: Final = ("hop_length", "win_length", "window", "center", "pad_mode")
@@ -174,7 +148,9 @@ def _melspectrogram(
     sizes: dict[str, Any] = {name: named.pop(name) for name in _SIZES if name in named}
     only(not holds_traced((n_fft, power, sizes, named)), "takes sizes that are known only when it runs")
     if S is None:
-        values = _spectrogram(make, y, {**sizes, "n_fft": n_fft}, power)
+        found = tf.abs(_spectra(make, y, **{"n_fft": n_fft, "hop_length": 512, **sizes}))
+        found = found if power == 1 else tf.square(found) if power == 2 else tf.pow(found, power)
+        values = tf.linalg.matrix_transpose(found)
     else:
         values = lifted(S).tensor
         if values.shape[-2] is not None:
