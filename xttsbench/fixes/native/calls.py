@@ -144,7 +144,7 @@ class Calls:
         if isinstance(owner, np.ndarray | np.generic) and name in METHODS:
             return METHODS[name](lifted(owner), *arguments, **named)
         if isinstance(owner, list) and name == "extend":
-            return rows.extended(owner, *arguments)
+            return owner.extend(rows.spread(*arguments))
         if isinstance(owner, list) and name in ("append", "insert"):
             return function(*arguments, **named)
         if isinstance(owner, str | bytes) and name in _OF_TEXT:
@@ -210,7 +210,7 @@ class Calls:
     def increased(self, symbol: str, first: Any, second: Any) -> Any:
         """What ``+=`` and the like in the function's source give."""
         if symbol == "+" and isinstance(first, list) and isinstance(second, Symbolic):
-            rows.extended(first, second)
+            first.extend(rows.spread(second))
             return first
         return _IN_PLACE[symbol](first, second)
 

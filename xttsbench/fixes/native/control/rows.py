@@ -96,17 +96,17 @@ class Row(Symbolic):
 
     def append(self, value: Any) -> None:
         """One more, at the end."""
-        self.items = _joined([Spread(self.items), value])
+        self.extend([value])
 
     def extend(self, values: Any) -> None:
         """More, at the end."""
-        self.items = _joined([Spread(self.items), *_spread(values)])
+        self.items = (self + values).items
 
     def __add__(self, other: Any) -> Row:
-        return Row(_joined([Spread(self.items), *_spread(other)]))
+        return as_row([*spread(self), *spread(other)])
 
     def __radd__(self, other: Any) -> Row:
-        return Row(_joined([*_spread(other), Spread(self.items)]))
+        return as_row([*spread(other), *spread(self)])
 
     def __iadd__(self, other: Any) -> Row:
         self.extend(other)
@@ -117,19 +117,16 @@ class Row(Symbolic):
         return Row(Array(found.tensor, self.items.number)) if isinstance(key, slice) else found
 
 
-def _spread(values: Any) -> list[Any]:
+def spread(values: Any) -> list[Any]:
+    """What a list of Python's is extended by, for a list."""
     only(isinstance(values, Row | list | tuple), "joins a list with something else")
     return [Spread(values.items)] if isinstance(values, Row) else list(values)
 
 
-def _joined(values: Sequence[Any]) -> Array:
-    numbers = {lifted(one).number for one in values}
-    return Array(lifted(list(values)).tensor, numbers.pop() if len(numbers) == 1 else None)
-
-
-def as_row(given: list[Any]) -> Row:
-    """A list of Python's of which a part is known only when it runs."""
-    return Row(_joined(given))
+def as_row(given: Sequence[Any]) -> Row:
+    """A list of Python's, of which a part may be known only when it runs."""
+    numbers = {lifted(one).number for one in given}
+    return Row(Array(lifted(list(given)).tensor, numbers.pop() if len(numbers) == 1 else None))
 
 
 def is_open(value: Any) -> bool:
@@ -139,14 +136,9 @@ def is_open(value: Any) -> bool:
 
 def repeated(given: list[Any], times: Array) -> Row:
     """``given * times``."""
-    items = _joined(given)
+    items = as_row(given).items
     count = tf.maximum(tf.cast(times.tensor, tf.int32), 0)
     return Row(Array(tf.tile(items.tensor, tf.concat([[count], tf.ones([items.ndim - 1], tf.int32)], 0)), items.number))
-
-
-def extended(given: list[Any], values: Any) -> None:
-    """``list.extend`` of a list of Python's."""
-    given.extend(_spread(values))
 
 
 class TracedRange(Symbolic):
@@ -173,13 +165,9 @@ class TracedRange(Symbolic):
         """What a function gives for each number that a test lets through: at once where TensorFlow knows how."""
         numbers = self.numbers
         if test is not None:
-            kept = _for_each(numbers, lambda number: _truth_of(test(number)))
+            kept = _for_each(numbers, lambda number: Array(tf.cast(lifted(test(number)).tensor, tf.bool)))
             numbers = tf.boolean_mask(numbers, kept.tensor)
         return Row(_for_each(numbers, element))
-
-
-def _truth_of(value: Any) -> Array:
-    return Array(tf.cast(lifted(value).tensor, tf.bool))
 
 
 def _for_each(numbers: Any, element: Callable[[Any], Any]) -> Array:
@@ -221,10 +209,8 @@ def listed(items: Any, element: Callable[[Any], Any], test: Callable[[Any], Any]
         if found.kind != "number":
             return Texts(as_words(found), None, str)
         return Row(Array(found.values, found.number))
-    one = lifted(found)
-    only(not one.ndim, "makes an array for each item of a list")
-    values = tf.fill([tf.shape(each.values)[0]], one.tensor)
-    return Row(Array(values, one.number))
+    one = Each.of(found)
+    return Row(Array(tf.fill([tf.shape(each.values)[0]], one.array.tensor), one.number))
 
 
 def _each(items: Any) -> Each | None:

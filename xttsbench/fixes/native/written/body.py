@@ -12,6 +12,7 @@ import builtins
 import keyword
 import linecache
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ def written(
         NoTextError: an array has no name, or the text would be too long.
     """
     writer = _Writer(called, list(arrays))
-    body = writer.body(traced.graph, traced.graph.inputs, parameters, traced.outputs)
+    body = writer.body(traced.graph, parameters)
     if len(body) > _MOST_LINES:
         raise NoTextError(f"as ops it would be {len(body)} lines long, its loops written out")
     lines = [f"def {name}({', '.join(parameters)}):", f'    """{says}"""', *(f"    {line}".rstrip() for line in body)]
@@ -74,19 +75,11 @@ class _Writer:
         for _, text in arrays:
             self._taken |= set(re.findall(r"[A-Za-z_]\w*", text))
 
-    def body(
-        self,
-        graph: Any,
-        inputs: Sequence[Any],
-        parameters: Sequence[str],
-        outputs: Sequence[Any],
-        *,
-        inner: bool = False,
-    ) -> list[str]:
+    def body(self, graph: Any, parameters: Sequence[str], *, inner: bool = False) -> list[str]:
         """The lines of a function's body, up to what it returns; an inner one's results are a list."""
         self._taken |= set(parameters)
-        known = dict(zip((one.name for one in inputs), parameters, strict=True))
-        return _Body(self, graph, known, inner).lines(outputs)
+        known = dict(zip((one.name for one in graph.inputs), parameters, strict=True))
+        return _Body(self, graph, known, inner).lines(graph.outputs)
 
     def fresh(self, wanted: str) -> str:
         """A variable's name that is not taken."""
@@ -115,32 +108,19 @@ class _Body:
         self._writer, self._graph, self._known, self._inner = writer, graph, known, inner
         self._lines: list[str] = []
         self._place: tuple[str, int] | None = None
-        self._uses: dict[str, int] = {}
+        self._uses: Counter[str] = Counter()
 
     def lines(self, outputs: Sequence[Any]) -> list[str]:
         returned = [through(one) for one in outputs]
-        needed = self._needed(returned)
-        for one in returned:
-            self._uses[one.name] = self._uses.get(one.name, 0) + 1
+        needed = _behind(self._graph, returned)
+        self._uses.update(one.name for one in returned)
+        self._uses.update(one.name for op in needed.values() for one in map(through, op.inputs))
         for op in self._graph.get_operations():
             if op.name in needed and op.type not in ("Const", "Placeholder", "Identity") and not _is_known(op):
                 self._write(op)
         given = [self.given(one) for one in returned]
         single = len(given) == 1 and not self._inner
         return [*self._lines, f"return {given[0]}" if single else f"return [{', '.join(given)}]"]
-
-    def _needed(self, outputs: Sequence[Any]) -> set[str]:
-        """The ops that outputs depend on; how often each tensor is read is noted."""
-        checks = [one for one in self._graph.get_operations() if one.type == "Assert"]
-        waiting, found = [*checks, *(one.op for one in outputs)], set()
-        while waiting:
-            op = waiting.pop()
-            if op.name not in found:
-                found.add(op.name)
-                for one in map(through, op.inputs):
-                    self._uses[one.name] = self._uses.get(one.name, 0) + 1
-                    waiting.append(one.op)
-        return found
 
     def _write(self, op: Any) -> None:
         """An op as a variable, or kept as an expression for the one that reads it."""
@@ -152,12 +132,11 @@ class _Body:
             self._loop(op)
             return
         text = self._branches(op) if op.type in ("If", "StatelessIf") else expression(self, op)
-        many = len(op.outputs) > 1
         names = [self._writer.user_name(one) for one in op.outputs]
-        used = sum(self._uses.get(one.name, 0) for one in op.outputs)
+        used = sum(self._uses[one.name] for one in op.outputs)
         if only_parts(op):
             self._known[op.outputs[1].name] = self._statement(op, names[1] or _word(op.type), text)
-        elif many:
+        elif len(op.outputs) > 1:
             variable = self._statement(op, _word(op.type), text)
             for number, one in enumerate(op.outputs):
                 self._known[one.name] = f"{variable}[{number}]"
@@ -232,7 +211,7 @@ class _Body:
         test, body = (self._graph_of(op.get_attr(one).name) for one in ("cond", "body"))
         results = [through(one) for one in body.outputs]
         fixed = {number for number, one in enumerate(results) if one.name == body.inputs[number].name}
-        needed = {number for number, one in enumerate(op.outputs) if self._uses.get(one.name)}
+        needed = {number for number, one in enumerate(op.outputs) if self._uses[one.name]}
         needed |= _inputs_of(test, test.outputs)
         while not needed >= (more := _inputs_of(body, [results[number] for number in needed])):
             needed |= more
@@ -254,10 +233,9 @@ class _Body:
             head = f"def {names[-1]}({', '.join(known[number] for number in kept)}):"
             self._lines += ["", head, *(f"    {line}" for line in lines), ""]
         shapes = [op.outputs[number].shape for number in kept]
-        grow = any(op.inputs[number].shape != shape for number, shape in zip(kept, shapes, strict=True))
-        sizes = (
-            f", shape_invariants=[{', '.join(f'tf.TensorShape({one.as_list()})' for one in shapes)}]" if grow else ""
-        )
+        sizes = ""
+        if any(op.inputs[number].shape != shape for number, shape in zip(kept, shapes, strict=True)):
+            sizes = f", shape_invariants=[{', '.join(f'tf.TensorShape({one.as_list()})' for one in shapes)}]"
         variable = self._statement(op, "ended", f"tf.while_loop({names[0]}, {names[1]}, [{start}]{sizes})")
         self._known |= {op.outputs[number].name: f"{variable}[{place}]" for place, number in enumerate(kept)}
         self._known |= {op.outputs[number].name: known[number] for number in needed & fixed}
@@ -270,21 +248,27 @@ class _Body:
         inner = self._graph_of(function)
         name = self._writer.fresh({"then": "where_true", "else": "where_false"}.get(word, word))
         parameters = [self._writer.fresh(self._writer.user_name(one) or "x") for one in op.inputs[1:]]
-        body = self._writer.body(inner, inner.inputs, parameters, inner.outputs, inner=True)
+        body = self._writer.body(inner, parameters, inner=True)
         self._lines += ["", f"def {name}({', '.join(parameters)}):", *(f"    {line}" for line in body), ""]
         return name
 
 
-def _inputs_of(graph: Any, tensors: Sequence[Any]) -> set[int]:
-    """The numbers of a function's inputs that some tensors, and its checks, depend on."""
+def _behind(graph: Any, tensors: Sequence[Any]) -> dict[str, Any]:
+    """The ops of a function, by name, that some tensors, and its checks, depend on."""
     checks = [one for one in graph.get_operations() if one.type == "Assert"]
-    waiting, seen = [*checks, *(one.op for one in tensors)], set()
+    waiting, found = [*checks, *(through(one).op for one in tensors)], {}
     while waiting:
         op = waiting.pop()
-        if op.name not in seen:
-            seen.add(op.name)
-            waiting += [one.op for one in op.inputs]
-    return {number for number, one in enumerate(graph.inputs) if one.op.name in seen}
+        if op.name not in found:
+            found[op.name] = op
+            waiting += [through(one).op for one in op.inputs]
+    return found
+
+
+def _inputs_of(graph: Any, tensors: Sequence[Any]) -> set[int]:
+    """The numbers of a function's inputs that some tensors, and its checks, depend on."""
+    found = _behind(graph, tensors)
+    return {number for number, one in enumerate(graph.inputs) if one.op.name in found}
 
 
 def _is_known(op: Any) -> bool:
