@@ -1,18 +1,13 @@
 """The corpus of the benchmark of diagnosis: its table is whole, and what it says can be true."""
 
 import ast
-import sys
-from pathlib import Path
-
-import pytest
-
-from xttsbench.records.report import Bottleneck
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "diagnosis"))
 
 import cases
 import judging
 import known
+import pytest
+
+from xttsbench.records.report import Bottleneck
 
 FAULTY = [case for case in known.CASES if not case.healthy]
 HEALTHY = [case for case in known.CASES if case.healthy]

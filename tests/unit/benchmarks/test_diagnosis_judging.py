@@ -1,18 +1,12 @@
 """How the benchmark of diagnosis judges a report and XProf, and sums up."""
 
-import sys
-from pathlib import Path
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "diagnosis"))
-
 import cases
 import figures
 import judging
 import known
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 CASES = {case.name: case for case in known.CASES}
 

@@ -4,11 +4,8 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "diagnosis"))
-
 import looks
+import pytest
 import table
 from cases import Case
 

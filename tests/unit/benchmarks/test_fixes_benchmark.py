@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "fixes"))
-
 import accepted
 import faulty
+import numpy as np
 import processes
+import pytest
 import side_by_side
 import versions
 import yielded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 # The cases
 

@@ -6,18 +6,14 @@ import importlib.util
 import json
 import math
 import sys
-from pathlib import Path
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "fixes"))
 
 import faulty
 import goals
 import kept
+import pytest
 import written
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def row(name="blocking_map", **more):

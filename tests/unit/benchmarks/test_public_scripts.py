@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "fixes"))
 
 import public_scripts
+import pytest
 
 
 @pytest.mark.parametrize("one", public_scripts.PUBLIC, ids=lambda one: one.name)
