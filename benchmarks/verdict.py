@@ -26,7 +26,7 @@ GOAL_S, RESIDUAL_GOAL = 60.0, 0.03
 BUDGET, QUICK_BUDGET = "60", "30"
 EXTRA = {
     # A dataset alone is limited by its input, always; an emulated accelerator makes it a question.
-    "dataset_only": ("--accelerator", "emulated:20"),
+    "dataset_only": ("--accelerator", "emulated:20")
 }
 NEEDS_GPU = ("copies_to_the_device",)
 

@@ -157,10 +157,7 @@ def _step_of_its_own(text: str) -> Edits:
     end = text.index("\n", text.index(last, begin)) + 1
     block, results = text[begin:end], "reconstruction_loss, kl_div"
     function = "@tf.function\ndef training_step(x):\n" + textwrap.indent(textwrap.dedent(block), "    ")
-    return {
-        block: f"        {results} = training_step(x)\n",
-        loop: f"{function}    return {results}\n\n\n{loop}",
-    }
+    return {block: f"        {results} = training_step(x)\n", loop: f"{function}    return {results}\n\n\n{loop}"}
 
 
 PUBLIC: Final = (
@@ -184,11 +181,7 @@ PUBLIC: Final = (
     PublicScript("commands", *_DOCS, f"{_PAGES}/audio/simple_audio.ipynb", _commands, _xla("EPOCHS = 10\n")),
     PublicScript("photos", *_DOCS, f"{_PAGES}/images/classification.ipynb", _flowers, _xla("epochs=10\n")),
     PublicScript(
-        "pets",
-        *_HANDBOOK,
-        "source/_static/code/zh/tools/tfdata/cats_vs_dogs.py",
-        _pets,
-        _xla("    model.fit("),
+        "pets", *_HANDBOOK, "source/_static/code/zh/tools/tfdata/cats_vs_dogs.py", _pets, _xla("    model.fit(")
     ),
 )
 """Photos, pets, reviews and speech commands by ``fit``; loops of their own whose step runs op by op."""

@@ -61,12 +61,7 @@ class Arena:
         command = contestant.command(self._pythons[contestant.environment], self._file, *rest)
         try:
             done = subprocess.run(
-                command,
-                env=process_environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=PROCESS_LIMIT_S,
+                command, env=process_environment(), capture_output=True, text=True, check=False, timeout=PROCESS_LIMIT_S
             )
         except subprocess.TimeoutExpired as error:
             raise FailedError(f"{contestant.name}: did not end within {PROCESS_LIMIT_S} s") from error

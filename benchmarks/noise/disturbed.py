@@ -99,12 +99,7 @@ TARGETS: tuple[Target, ...] = (
     *_targets(HEALTHY, "compute", "dataset_only", ms=20),
     *_targets(CORPUS / "healthy.py", "compute", "map_in_turn_behind_a_slow_step"),
     # Launching is 6 % of its step, and 13 % where one processor has to launch and to compute.
-    Target(
-        "eager_and_long",
-        CORPUS / "healthy.py",
-        ("compute",),
-        beside={"quota": ("compute", "dispatch")},
-    ),
+    Target("eager_and_long", CORPUS / "healthy.py", ("compute",), beside={"quota": ("compute", "dispatch")}),
     *_targets(CORPUS / "healthy.py", "compute", "lock_that_nobody_misses", ms=20),
 )
 ARMS: tuple[Arms, ...] = (

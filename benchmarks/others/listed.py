@@ -135,28 +135,10 @@ PIPELINES = (
         trees=("Deep-Learning-with-TensorFlow-book/ch13-生成对抗网络/dataset.py",),
     ),
     Pipeline("pets", "TensorFlow handbook: cats and dogs", "cats_vs_dogs.py", ("input",), step_ms=10, data=("pets",)),
+    Pipeline("small_images", "TensorFlow in 30 days: images", "thirty_days.py", ("input",), step_ms=2, data=("book",)),
+    Pipeline("reviews", "TensorFlow in 30 days: reviews", "thirty_days.py", ("input",), data=("book",)),
     Pipeline(
-        "small_images",
-        "TensorFlow in 30 days: images",
-        "thirty_days.py",
-        ("input",),
-        step_ms=2,
-        data=("book",),
-    ),
-    Pipeline(
-        "reviews",
-        "TensorFlow in 30 days: reviews",
-        "thirty_days.py",
-        ("input",),
-        data=("book",),
-    ),
-    Pipeline(
-        "aligner",
-        "TransformerTTS: the aligner's loader",
-        "transformer_tts.py",
-        ("input",),
-        step_ms=20,
-        data=("mels",),
+        "aligner", "TransformerTTS: the aligner's loader", "transformer_tts.py", ("input",), step_ms=20, data=("mels",)
     ),
     Pipeline(
         "custom_loop",

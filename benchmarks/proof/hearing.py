@@ -8,16 +8,7 @@ from typing import Any
 
 from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.training.state import generator_of
-from xttsbench.xtts.clips import (
-    Clips,
-    as_reference,
-    choose,
-    learn,
-    letters_of,
-    made_of,
-    mel_of,
-    reference_clips,
-)
+from xttsbench.xtts.clips import Clips, as_reference, choose, learn, letters_of, made_of, mel_of, reference_clips
 from xttsbench.xtts.data.speech_data import Split, read_speech_data
 from xttsbench.xtts.evaluate import Listener
 from xttsbench.xtts.recipe import Recipe

@@ -48,11 +48,7 @@ class Work:
             checkpoint_every=self.steps,
             seed=SEED,
             listen=False,
-            settings={
-                "mode": mode,
-                "training.log_every": self.interval_steps,
-                "training.evaluate_every": self.steps,
-            },
+            settings={"mode": mode, "training.log_every": self.interval_steps, "training.evaluate_every": self.steps},
         )
 
     def job(self, mode: str, data: Path, directory: Path) -> TrainJob:

@@ -16,14 +16,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays import (
-    Array,
-    Symbolic,
-    holds_traced,
-    lifted,
-    only,
-    result_dtype,
-)
+from xttsbench.fixes.native.arrays import Array, Symbolic, holds_traced, lifted, only, result_dtype
 from xttsbench.fixes.native.arrays.functions import FUNCTIONS as OF_NUMPY
 from xttsbench.fixes.native.files import Audio, soundfile_read, wavfile_read
 

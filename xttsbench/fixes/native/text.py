@@ -362,8 +362,5 @@ def _rewrite(value: str | bytes) -> str:
     return (value.decode() if isinstance(value, bytes) else value).replace("\\", "\\\\")
 
 
-FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {
-    str: made_text,
-    re.sub: substituted,
-}
+FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {str: made_text, re.sub: substituted}
 """Function of Python's -> what does the same with traced text."""
