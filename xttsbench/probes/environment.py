@@ -20,7 +20,7 @@ from typing import Any, Final
 import psutil
 
 from xttsbench.errors import HelperError
-from xttsbench.probes.nvml import open_gpus
+from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import cpu_allowance, memory_limit_bytes
 from xttsbench.records.machine import TENSORFLOW
 
@@ -57,8 +57,16 @@ def environment(directory: str | Path = ".") -> dict[str, Any]:
     ``limit_bytes`` are ``None`` where no limit is set.
     """
     unmeasured: dict[str, str] = {}
+    distribution = None
+    with contextlib.suppress(OSError):
+        distribution = platform.freedesktop_os_release().get("PRETTY_NAME")
     found: dict[str, Any] = {
-        "os": _operating_system(),
+        "os": {
+            "system": platform.system(),
+            "distribution": distribution,
+            "kernel": platform.release(),
+            "architecture": platform.machine(),
+        },
         "python": {"version": platform.python_version(), "implementation": platform.python_implementation()},
         "packages": package_versions(),
         "cpu": {
@@ -123,19 +131,6 @@ def fingerprint(environment: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(comparable, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _operating_system() -> dict[str, Any]:
-    try:
-        distribution = platform.freedesktop_os_release().get("PRETTY_NAME")
-    except OSError:
-        distribution = None
-    return {
-        "system": platform.system(),
-        "distribution": distribution,
-        "kernel": platform.release(),
-        "architecture": platform.machine(),
-    }
-
-
 def package_versions() -> dict[str, str | None]:
     """What is installed of the packages that times depend on; ``None`` for what is not."""
     return {name: installed_version(name, *_OTHER_NAMES.get(name, ())) for name in PACKAGES}
@@ -166,16 +161,12 @@ def _cpu_model(unmeasured: dict[str, str], cpuinfo: Path = Path("/proc/cpuinfo")
 
 
 def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
-    probe, reason = open_gpus()
+    # Nothing of ours runs on a GPU yet, so what holds it now is others'.
+    readings, probe, reason = look_at_gpus()
     if probe is None:
         unmeasured["gpus"] = unmeasured["gpu_driver"] = reason or "unknown"
         return {"gpus": [], "gpu_driver": None}
-    # Nothing of ours runs on a GPU yet, so what holds it now is others'.
-    probe.sample()
-    readings = probe.readings()
-    driver = probe.driver_version
-    probe.close()
-    if driver is None:
+    if probe.driver_version is None:
         unmeasured["gpu_driver"] = "NVML does not tell the driver's version"
     for gpu in readings:
         if gpu.memory_total_bytes is None:
@@ -194,7 +185,7 @@ def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
             }
             for gpu in readings
         ],
-        "gpu_driver": driver,
+        "gpu_driver": probe.driver_version,
     }
 
 
@@ -208,10 +199,9 @@ def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]
         unmeasured["storage"] = "the directory's mount is not in the list of mounts"
     device = resolved.stat().st_dev
     block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
-    rotational = _flag(block / "queue/rotational")
-    if rotational is None:
-        # A partition has no queue of its own; its disk is the directory above.
-        rotational = _flag(block.resolve().parent / "queue/rotational")
+    # A partition has no queue of its own; its disk is the directory above.
+    queues = (block / "queue/rotational", block.resolve().parent / "queue/rotational")
+    rotational = next((flag.read_text(encoding="utf-8").strip() == "1" for flag in queues if flag.exists()), None)
     if rotational is None:
         unmeasured["storage.rotational"] = "the file system is on no block device that the kernel describes"
     return {
@@ -221,13 +211,6 @@ def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]
         "rotational": rotational,
         "free_bytes": shutil.disk_usage(resolved).free,
     }
-
-
-def _flag(path: Path) -> bool | None:
-    try:
-        return path.read_text(encoding="utf-8").strip() == "1"
-    except OSError:
-        return None
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import Final
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.probes.environment import installed_version, package_versions, storage_under, variables
-from xttsbench.probes.nvml import open_gpus
+from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import (
     cpu_allowance,
     memory_available_bytes,
@@ -55,12 +55,9 @@ def software(environ: Mapping[str, str] = os.environ) -> Software:
 def driver(root: Path = ROOT) -> Driver:
     """The driver's own list of GPUs; and what the kernel shows, which tells why there is no list."""
     kernel = {"pci": _pci(root), "refused": _refused(root / "dev"), "container": _in_container(root)}
-    probe, reason = open_gpus()
+    readings, probe, reason = look_at_gpus()
     if probe is None:
         return Driver(reason=reason, **kernel)
-    probe.sample()
-    readings, version, cuda = probe.readings(), probe.driver_version, probe.cuda_version
-    probe.close()
     gpus = tuple(
         Gpu(
             index=gpu.index,
@@ -72,7 +69,7 @@ def driver(root: Path = ROOT) -> Driver:
         )
         for gpu in readings
     )
-    return Driver(gpus=gpus, version=version, cuda=cuda, **kernel)
+    return Driver(gpus=gpus, version=probe.driver_version, cuda=probe.cuda_version, **kernel)
 
 
 def _pci(root: Path) -> dict[str, str]:

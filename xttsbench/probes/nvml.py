@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import pynvml  # nvidia-ml-py; it ships no types
@@ -65,6 +66,16 @@ def open_gpus(
     return GpuProbe([_Gpu(index) for index in range(count)], clock, wall), None
 
 
+def look_at_gpus() -> tuple[tuple[GpuReadings, ...], GpuProbe | None, str | None]:
+    """One sample of each GPU; its closed probe, for the versions, or ``None`` and the reason."""
+    probe, reason = open_gpus()
+    if probe is None:
+        return (), None, reason
+    probe.sample()
+    probe.close()
+    return probe.readings(), probe, None
+
+
 class GpuProbe:
     """An open NVML session over all GPUs. Made by :func:`open_gpus`; one trial at a time."""
 
@@ -72,16 +83,13 @@ class GpuProbe:
         self._gpus = gpus
         self._clock = clock
         self._wall = wall
-        self._samples = 0
-        try:
-            self.driver_version: str | None = _text(pynvml.nvmlSystemGetDriverVersion())
-        except _ERRORS:
-            self.driver_version = None
-        try:
+        self.driver_version: str | None = None
+        self.cuda_version: str | None = None
+        with contextlib.suppress(*_ERRORS):
+            self.driver_version = _text(pynvml.nvmlSystemGetDriverVersion())
+        with contextlib.suppress(*_ERRORS):
             number = int(pynvml.nvmlSystemGetCudaDriverVersion())
-            self.cuda_version: str | None = f"{number // 1000}.{number % 1000 // 10}"
-        except _ERRORS:
-            self.cuda_version = None
+            self.cuda_version = f"{number // 1000}.{number % 1000 // 10}"
         self.restart()
 
     def restart(self) -> None:
@@ -89,7 +97,7 @@ class GpuProbe:
         self._samples = 0
         for gpu in self._gpus:
             gpu.forget()
-            gpu.pass_over(self._wall() // 1000)
+            gpu.last_seen_us = self._wall() // 1000
 
     def take(self) -> tuple[GpuReadings, ...]:
         """As :meth:`readings`, and forget them: for who samples for hours. The next ones go on where these end."""
@@ -132,7 +140,7 @@ class _Gpu:
         self._t_ns: list[int] = []
         self._utilization: list[tuple[int, float]] = []
         self._processes: tuple[tuple[int, int | None], ...] = ()
-        self._last_seen_us = 0
+        self.last_seen_us = 0
         self._pcie_asked = False
         self._handle = self._ask("name", pynvml.nvmlDeviceGetHandleByIndex, index)
         if self._handle is None:
@@ -149,17 +157,14 @@ class _Gpu:
         self._processes = ()
         self._pcie_asked = False
 
-    def pass_over(self, epoch_us: int) -> None:
-        self._last_seen_us = epoch_us
-
     def sample(self, now_ns: int, offset_ns: int) -> None:
         self._t_ns.append(now_ns)
         for column, call in _CALLS.items():
             self._columns[column].append(self._ask(column, call, self._handle))
         self._processes = self._ask("processes", _compute_processes, self._handle) or ()
-        samples = self._ask("utilization", _utilization_since, self._handle, self._last_seen_us) or ()
+        samples = self._ask("utilization", _utilization_since, self._handle, self.last_seen_us) or ()
         for epoch_us, share in samples:
-            self._last_seen_us = max(self._last_seen_us, epoch_us)
+            self.last_seen_us = max(self.last_seen_us, epoch_us)
             self._utilization.append((epoch_us * 1000 + offset_ns, share))
 
     def sample_pcie(self, *, ask: bool) -> None:
@@ -181,9 +186,10 @@ class _Gpu:
 
     def readings(self) -> GpuReadings:
         unmeasured = dict(self._unmeasured)
-        columns: dict[str, tuple[Any, ...]] = {}
-        for name, values in self._columns.items():
-            columns[name] = tuple(values) if any(value is not None for value in values) else ()
+        columns: dict[str, tuple[Any, ...]] = {
+            name: tuple(values) if any(value is not None for value in values) else ()
+            for name, values in self._columns.items()
+        }
         if not self._t_ns:
             unmeasured = dict.fromkeys((*columns, "processes"), "no sample was taken") | unmeasured
         elif not self._pcie_asked:
@@ -234,6 +240,10 @@ def _compute_processes(handle: Any) -> tuple[tuple[int, int | None], ...]:
     return tuple(sorted(((int(one.pid), one.usedGpuMemory) for one in processes), key=lambda one: one[0]))
 
 
+def _pcie_bytes(handle: Any, counter: int) -> int:
+    return int(pynvml.nvmlDeviceGetPcieThroughput(handle, counter)) * _KIB
+
+
 _CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "memory_used_bytes": lambda handle: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
     "sm_clock_mhz": lambda handle: int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
@@ -242,12 +252,8 @@ _CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "power_w": lambda handle: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000.0,
 }
 _PCIE_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
-    "pcie_rx_bytes_per_s": lambda handle: (
-        int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES)) * _KIB
-    ),
-    "pcie_tx_bytes_per_s": lambda handle: (
-        int(pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES)) * _KIB
-    ),
+    "pcie_rx_bytes_per_s": partial(_pcie_bytes, counter=pynvml.NVML_PCIE_UTIL_RX_BYTES),
+    "pcie_tx_bytes_per_s": partial(_pcie_bytes, counter=pynvml.NVML_PCIE_UTIL_TX_BYTES),
 }
 _FIXED_CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "name": pynvml.nvmlDeviceGetName,
