@@ -178,22 +178,15 @@ def children_cpu_ns() -> int:
     """Processor time of all that this process started and that they started: those that run, and those waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = ended.ru_utime + ended.ru_stime
-    for pid in descendants(os.getpid()) if _has_children() else ():
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # there are none, which is cheaper to ask for than to look for
+        return round(seconds * 1e9)
+    for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError, ValueError, IndexError):
             stat = parse_stat(read_text(f"/proc/{pid}/stat"))
             seconds += stat.cpu_s + stat.reaped_cpu_s
     return round(seconds * 1e9)
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-_NO_LIMIT_BYTES = 1 << 62  # control groups v1 write "no limit" as the largest multiple of a page below 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +216,7 @@ def cpu_allowance(root: Path = Path("/")) -> CpuAllowance:
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """The tightest memory limit of this process's control groups in bytes, or ``None`` where none is set."""
-    limits = [
-        int(text)
-        for group in _groups(root, "memory")
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (text := _read(group / name)) is not None and text.isdigit()
-    ]
-    return min((limit for limit in limits if limit < _NO_LIMIT_BYTES), default=None)
+    return min((limit for limit, _, _ in _memory_limits(root)), default=None)
 
 
 def obtainable_bytes() -> int:
@@ -246,16 +233,21 @@ def memory_available_bytes(root: Path = Path("/")) -> int | None:
     The machine's own available memory is another matter, and may be less.
     """
     left = []
+    for limit, group, used in _memory_limits(root):
+        now = _read(group / used) or ""
+        if now.isdigit():
+            left.append(max(limit - int(now) + _counts(group / "memory.stat").get("inactive_file", 0), 0))
+    return min(left, default=None)
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[int, Path, str]]:
+    """Each limit that is set, in bytes, with its group and the file there that says how much of it is used."""
     for group in _groups(root, "memory"):
         for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            limit, now = _read(group / most), _read(group / used)
-            if limit is None or now is None or not (limit.isdigit() and now.isdigit()):
-                continue
-            fields = dict(line.split(" ", 1) for line in (_read(group / "memory.stat") or "").splitlines())
-            cache = fields.get("inactive_file", "0")
-            if int(limit) < _NO_LIMIT_BYTES:
-                left.append(max(int(limit) - int(now) + (int(cache) if cache.isdigit() else 0), 0))
-    return min(left, default=None)
+            text = _read(group / most) or ""
+            # Version 1 writes "no limit" as the largest multiple of a page below 2**63.
+            if text.isdigit() and int(text) < 1 << 62:
+                yield int(text), group, used
 
 
 def throttled_s(root: Path = Path("/")) -> float | None:
@@ -266,14 +258,18 @@ def throttled_s(root: Path = Path("/")) -> float | None:
     """
     found = []
     for group in _groups(root, "cpu"):
-        if _quota_cpus(group) is None:
-            continue
-        fields = dict(line.split(" ", 1) for line in (_read(group / "cpu.stat") or "").splitlines() if " " in line)
-        # v2 counts microseconds, v1 nanoseconds.
-        for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
-            if fields.get(name, "").isdigit():
-                found.append(int(fields[name]) * unit)
+        if _quota_cpus(group) is not None:
+            counts = _counts(group / "cpu.stat")
+            # Version 2 counts microseconds, version 1 nanoseconds.
+            units = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+            found += [counts[name] * unit for name, unit in units.items() if name in counts]
     return max(found, default=None)
+
+
+def _counts(path: Path) -> dict[str, int]:
+    """The numbers of a file with a name and a number on each line; none where there is no such file."""
+    pairs = (line.partition(" ") for line in (_read(path) or "").splitlines())
+    return {name: int(value) for name, _, value in pairs if value.isdigit()}
 
 
 def _quota_cpus(group: Path) -> float | None:

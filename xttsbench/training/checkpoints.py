@@ -308,17 +308,13 @@ def _write_arrays(path: Path, arrays: Arrays) -> None:
 
 def _read_arrays(path: Path) -> Arrays:
     try:
-        with zipfile.ZipFile(path) as archive:
-            return {member.removesuffix(".npy"): _read_array(archive, member) for member in archive.namelist()}
+        # Opened here, for np.load leaves a damaged file open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing") from error
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
         raise DamagedError(f"{path} is damaged ({first_line(error)})") from error
-
-
-def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    with archive.open(name) as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _read_state(path: Path, sha256: str) -> RunState:

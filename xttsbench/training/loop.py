@@ -202,7 +202,10 @@ class _Loop:
         ends_interval = is_last or step % settings.log_every == 0
         evaluate = self.run.evaluate if is_last or step % settings.evaluate_every == 0 else None
         saves = is_last or step % settings.checkpoint_every == 0
-        self._look_for_stop(ends_interval)
+        if not self.run.workers.are_several:
+            self.is_stopped = self.run.stop()
+        elif ends_interval:
+            self.is_stopped = any(self.run.workers.gather(self.run.stop()))
         seen = self._judge(ends_interval) if ends_interval or evaluate or saves else None
         if seen is not None:
             self._go_back(seen)
@@ -318,13 +321,6 @@ class _Loop:
             for action in self.run.actions:
                 action.saved(entry)
         self.is_behind, self.saved_step = False, step
-
-    def _look_for_stop(self, ends_interval: bool) -> None:
-        workers = self.run.workers
-        if not workers.are_several:
-            self.is_stopped = self.run.stop()
-        elif ends_interval:
-            self.is_stopped = any(workers.gather(self.run.stop()))
 
     def _why_over(self) -> Reason | None:
         if self.position.step >= self.settings.steps:

@@ -198,7 +198,9 @@ def learn(clips: Iterable[tuple[Mel, npt.NDArray[np.str_], int]], speakers: int)
             means[speaker, number] = frames.mean(0)
             deviations = frames - means[speaker, number]
             scatter, count = scatter + deviations.T @ deviations, count + len(frames)
-    whitening = _whitening(scatter / count)
+    # After the whitening, deviations have the same variance in all directions.
+    variances, directions = np.linalg.eigh(scatter / count)
+    whitening = directions / np.sqrt(variances + _SHRINKAGE * variances.mean())
     return Templates(letters, cosines @ whitening, means @ whitening)
 
 
@@ -226,13 +228,6 @@ def _inside(said: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
     """Return which frames have the same letter on both sides, ``[frames]``."""
     changes = said[1:] != said[:-1]
     return ~(np.append(changes, False) | np.insert(changes, 0, False))
-
-
-def _whitening(covariance: Array) -> Array:
-    """Return the matrix after which deviations of that covariance have the same variance in all directions."""
-    variances, directions = np.linalg.eigh(covariance)
-    whitening: Array = directions / np.sqrt(variances + _SHRINKAGE * variances.mean())
-    return whitening
 
 
 def edit_distance(said: str, heard: str) -> int:

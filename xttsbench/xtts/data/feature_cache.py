@@ -15,6 +15,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -243,13 +244,6 @@ def wav_hash(path: Path) -> bytes:
         raise InvalidInputError(f"{path} cannot be read ({error.strerror or error}); make it readable") from error
 
 
-def precompute_command(data: SpeechData | Path, root: Path | None) -> str:
-    """Return the command that makes or mends a cache."""
-    directory = data if isinstance(data, Path) else data.directory
-    where = "" if root is None else f" --out {shlex.quote(str(root))}"
-    return f"xttsbench data precompute --data {shlex.quote(str(directory))}{where}"
-
-
 def _stats(paths: Iterable[str], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the size and the time of change in nanoseconds of each file, ``[n]``; -1 where there is none."""
     sizes, mtimes_ns = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -263,7 +257,9 @@ def _stats(paths: Iterable[str], count: int) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _refusal(data: SpeechData, root: Path | None, what: str) -> InvalidInputError:
-    return InvalidInputError(f"{data.directory}: {what}; run '{precompute_command(data, root)}'")
+    where = "" if root is None else f" --out {shlex.quote(str(root))}"
+    command = f"xttsbench data precompute --data {shlex.quote(str(data.directory))}{where}"
+    return InvalidInputError(f"{data.directory}: {what}; run '{command}'")
 
 
 def why_no_cache(directory: Path, features: FeatureSettings) -> str:
@@ -329,8 +325,19 @@ def verify(
     cache = cache_path(directory, features, root)
     if data is None:
         return Verification(directory, cache, None, clips, 0, tuple(problems), ())
-    found = list(_cache_problems(cache, features, remedy))
-    index = _index(cache, features)
+    found: list[Problem] = []
+    if not (cache / MANIFEST).exists() and not (cache / INDEX).exists():
+        what = f"there is no feature cache: {cache}: {why_no_cache(cache, features)}"
+        found.append(Problem(rule="stale-cache", clip=None, what=what, remedy=remedy))
+    else:
+        try:
+            read_cache(cache, features)
+        except CacheFileError as error:
+            what = f"{error.path} {error.reason}"
+            found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
+    index = None
+    with suppress(CacheFileError):  # of the clips something may be known even where manifest or packed file are damaged
+        index = read_index(cache / INDEX, features)
     suspects: set[int] = set()
     compared = 0
     if index is not None:
@@ -357,25 +364,6 @@ def verify(
                 suspects.add(clip)
                 found.append(Problem(rule=rule, clip=data.id(clip), what=what, remedy=remedy))
     return Verification(directory, cache, data, clips, compared, (*problems, *found), tuple(sorted(suspects)))
-
-
-def _cache_problems(cache: Path, features: FeatureSettings, remedy: str) -> Iterator[Problem]:
-    if not (cache / MANIFEST).exists() and not (cache / INDEX).exists():
-        what = f"there is no feature cache: {cache}: {why_no_cache(cache, features)}"
-        yield Problem(rule="stale-cache", clip=None, what=what, remedy=remedy)
-        return
-    try:
-        read_cache(cache, features)
-    except CacheFileError as error:
-        yield Problem(rule="corrupt-cache", clip=None, what=f"{error.path} {error.reason}", remedy=remedy)
-
-
-def _index(cache: Path, features: FeatureSettings) -> Index | None:
-    """Return what is known of the clips, even where manifest or packed file are damaged."""
-    try:
-        return read_index(cache / INDEX, features)
-    except CacheFileError:
-        return None
 
 
 def _chosen(clips: int, suspects: set[int], everything: bool, seed: int) -> npt.NDArray[np.int64]:

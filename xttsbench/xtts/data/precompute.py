@@ -25,7 +25,6 @@ import numpy.typing as npt
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import DRAFT_PREFIX, free_bytes, locked, megabytes, sync
 from xttsbench.xtts.data.cache_files import (
-    EMPTY,
     ENTRY,
     INDEX,
     MANIFEST,
@@ -154,7 +153,11 @@ class _Maker:
     def make(self, workers: int | None, again: Collection[int]) -> Made:
         (self.directory / NPY).mkdir(exist_ok=True)
         _remove_drafts(self.directory)
-        known = merged([_read_or_empty(path, self.features) for path in (self.directory / INDEX, *self._parts())])
+        indices = []
+        for path in (self.directory / INDEX, *sorted((self.directory / PARTS).glob("*.npz"))):
+            with suppress(CacheFileError):  # nothing is known then, and everything made again
+                indices.append(read_index(path, self.features))
+        known = merged(indices)
         survey = Survey(self.data, self.features, self.directory, known)
         clips = np.array(sorted({fault.clip for fault in survey.faults(headers=None)} | set(again)), np.int64)
         if survey.touched:
@@ -163,7 +166,12 @@ class _Maker:
         known = known if not gone.any() else known.take(np.flatnonzero(~gone))
         places = known.rows_of(self.data)[clips]
         places = places[places >= 0]
-        complete = not gone.any() and not places.size and _is_complete(self.directory, self.features)
+        complete = not gone.any() and not places.size
+        if complete:
+            try:
+                read_cache(self.directory, self.features)
+            except CacheFileError:
+                complete = False
         if not (clips.size or survey.touched) and complete:  # another process made it while we waited
             return Made(opened(self.data, self.features, self.directory, known, survey.rows), 0, len(self.data))
         if clips.size or not complete:
@@ -288,9 +296,6 @@ class _Maker:
                 f"needed, {megabytes(free)} are free; {_ELSEWHERE}"
             )
 
-    def _parts(self) -> list[Path]:
-        return sorted((self.directory / PARTS).glob("*.npz"))
-
     def _remove_parts(self) -> None:
         shutil.rmtree(self.directory / PARTS, ignore_errors=True)
 
@@ -334,21 +339,6 @@ def _complete(data: SpeechData, features: FeatureSettings, directory: Path) -> t
     if next(survey.faults(headers=None), None):
         return None, False
     return opened(data, features, directory, index, survey.rows), bool(survey.touched)
-
-
-def _is_complete(directory: Path, features: FeatureSettings) -> bool:
-    try:
-        read_cache(directory, features)
-    except CacheFileError:
-        return False
-    return True
-
-
-def _read_or_empty(path: Path, features: FeatureSettings) -> Index:
-    try:
-        return read_index(path, features)
-    except CacheFileError:
-        return EMPTY  # nothing is known then, and everything made again
 
 
 def _check_clips(data: SpeechData, features: FeatureSettings) -> None:

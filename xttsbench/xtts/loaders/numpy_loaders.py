@@ -192,18 +192,14 @@ class BufferPool:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = _aligned(self._elements)
+            raw = np.empty(4 * self._elements + _ALIGNMENT_BYTES, np.uint8)
+            start = -raw.ctypes.data % _ALIGNMENT_BYTES
+            memory = raw[start : start + 4 * self._elements].view(np.float32)
         # The base of a view is the array below it that is itself based on something else than an array. So every view
         # of `whole` keeps it, and nothing else does; of a slice of `memory` they would keep `memory` alone.
         whole = np.asarray(memory.data)
         weakref.finalize(whole, self._free.append, memory).atexit = False
         return whole[: math.prod(shape)].reshape(shape)
-
-
-def _aligned(elements: int) -> npt.NDArray[np.float32]:
-    raw = np.empty(4 * elements + _ALIGNMENT_BYTES, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT_BYTES
-    return raw[start : start + 4 * elements].view(np.float32)
 
 
 def by_clip(read: Callable[[int, int, Floats], None], planned: Planned, *, keep: bool) -> Fill:
