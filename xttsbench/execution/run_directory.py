@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from xttsbench.errors import JournalError, UsageError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write
@@ -25,6 +25,8 @@ from xttsbench.records.trial import TrialRecord
 PLAN: Final = "plan.json"
 ENVIRONMENT: Final = "environment.json"
 PROFILE: Final = "profile"
+_RUN: Final = "a run's directory, e.g. one under reports/"
+R = TypeVar("R", bound=BaseModel)
 
 made: list[Path] = []
 """The directories that this process made for runs, so that whoever is interrupted can be told where to look."""
@@ -80,17 +82,7 @@ def read_plan(directory: Path) -> RunPlan:
     Raises:
         JournalError: it is missing, malformed, or of another schema version.
     """
-    path = directory / PLAN
-    value = _read_json(path)
-    version = value.get("schema_version") if isinstance(value, dict) else None
-    if version not in READABLE:
-        raise JournalError(
-            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
-        )
-    try:
-        return RunPlan.model_validate(value)
-    except ValidationError as error:
-        raise JournalError(f"{path} is not the plan of a run: {first_line(error)}.") from error
+    return read_record(directory / PLAN, RunPlan, "the plan of a run")
 
 
 def read_environment(directory: Path) -> dict[str, Any]:
@@ -99,21 +91,50 @@ def read_environment(directory: Path) -> dict[str, Any]:
     Raises:
         JournalError: it is missing or malformed.
     """
-    value = _read_json(directory / ENVIRONMENT)
+    value = read_json(directory / ENVIRONMENT)
     if not isinstance(value, dict):
         raise JournalError(f"{directory / ENVIRONMENT} does not hold an object.")
     return value
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+def read_record(path: Path, kind: type[R], what: str, *, name: str = _RUN) -> R:
+    """A record that a run wrote as JSON.
+
+    Args:
+        path: its file.
+        kind: of the record.
+        what: it is, in words, for whoever reads that the file is something else.
+        name: what to name in place of a file that cannot be read.
+
+    Raises:
+        JournalError: it is missing, malformed, or of another schema version.
+    """
+    return record_of(read_json(path, name=name), kind, path, what)
+
+
+def record_of(value: Any, kind: type[R], path: Path, what: str) -> R:
+    """The record that a JSON value is; for the arguments and errors see :func:`read_record`."""
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if version not in READABLE and "schema_version" in kind.model_fields:
         raise JournalError(
-            f"{path} cannot be read ({error.strerror or error}); name a run's directory, e.g. one under reports/."
-        ) from error
-    except ValueError as error:
-        raise JournalError(f"{path} is not JSON ({error}).") from error
+            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
+        )
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise JournalError(f"{path} is not {what}: {place}: {first['msg']}.") from error
+
+
+def read_json(path: Path, *, name: str = _RUN) -> Any:
+    """What a JSON file holds; for the argument and errors see :func:`read_record`."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read ({error.strerror or error}); name {name}.") from error
+    except (ValueError, RecursionError) as error:
+        raise JournalError(f"{path} is not JSON ({error}); name {name}.") from error
 
 
 @contextmanager

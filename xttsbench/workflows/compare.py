@@ -157,7 +157,7 @@ def _warnings(alone: Sequence[str], differing: Sequence[Difference], noise: floa
             "two sessions without an allowance for what changes on a machine between them (--session-noise 0): a "
             "difference may be the machine's"
         )
-    if len(alone) > 0:
+    if alone:
         found.append(f"compared with nothing: {'; '.join(alone)}")
     return tuple(found)
 

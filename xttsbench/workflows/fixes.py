@@ -6,7 +6,6 @@ What running a script again takes: that it may be, and what its trials know of i
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from xttsbench import __version__
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
-from xttsbench.errors import JournalError, first_line
-from xttsbench.execution.run_directory import write_json
+from xttsbench.execution.run_directory import read_record, write_json
 from xttsbench.files import atomic_write
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import predict_speedup, proposals
@@ -131,12 +127,8 @@ def read_patch(directory: Path) -> Patch | None:
     Raises:
         JournalError: the file is there and is none.
     """
-    try:
-        return Patch.model_validate(json.loads((directory / PATCH).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, ValidationError) as error:
-        raise JournalError(f"{directory / PATCH} is not the patch of a run: {first_line(error)}") from error
+    path = directory / PATCH
+    return read_record(path, Patch, "the patch of a run") if path.exists() else None
 
 
 def fix_section(

@@ -1,22 +1,22 @@
-"""What ``xttsbench compare`` is given: a run's directory or a report, with an arm where one is named.
+"""What ``xttsbench compare`` is given, and its configurations in pairs: processes, effects, figures side by side.
 
-``PATH[:ARM[@ACCELERATOR]]``: both paths and ids may hold colons, so the longest beginning that exists is the path.
+A side is a run's directory or a report, with a configuration where one is named: ``PATH[:ARM[@ACCELERATOR]]``. Both
+paths and ids may hold colons, so the longest beginning that exists is the path.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import Sample, unpaired
@@ -25,10 +25,10 @@ from xttsbench.comparison.comparable import Measured
 from xttsbench.comparison.effects import Effect, decide_apart, decide_paired, log_ratios, pooled, reported
 from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
-from xttsbench.execution.run_directory import PLAN, TRIALS
-from xttsbench.records.base import READABLE, Estimate
+from xttsbench.execution.run_directory import PLAN, TRIALS, read_json, record_of
+from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures, Method
-from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.words import configuration
@@ -72,52 +72,29 @@ def read_side(given: str) -> Side:
         InvalidInputError: it is missing, malformed, of another schema version, or a comparison itself.
     """
     path, selector = _split(given)
-    arm, accelerator = _selected(selector)
+    arm, _, accelerator = (part or None for part in selector.partition("@"))
     directory = path if path.is_dir() else path.parent
     whole = path.is_dir() or (path.name == REPORT and (directory / PLAN).exists() and (directory / TRIALS).exists())
     if not whole:
-        return Side(given, path, read_report(path), arm=arm, accelerator=accelerator)
+        return Side(given, path, _read_report(path), arm=arm, accelerator=accelerator)
     run = read_run(directory)
     # A run that was killed before its report has everything in its journal.
-    report = read_report(directory / REPORT) if (directory / REPORT).exists() else report_of(run)
+    report = _read_report(directory / REPORT) if (directory / REPORT).exists() else report_of(run)
     return Side(given, directory, report, run.plan, tuple(run.trials), arm, accelerator)
 
 
-def read_report(path: Path) -> Report:
-    """The record of a ``report.json``.
-
-    Raises:
-        InvalidInputError: it is missing, not JSON, of another schema version, not a report, or a comparison's.
-    """
-    try:
-        content = path.read_bytes()
-        value = json.loads(content)
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read ({error.strerror or error}); name a run's directory or a report.json."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not JSON ({error}); name a run's directory or a report.json.") from error
-    version = value.get("schema_version") if isinstance(value, dict) else None
-    if version not in READABLE:
-        raise InvalidInputError(
-            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
-        )
-    if value.get("kind") == "compare":
+def _read_report(path: Path) -> Report:
+    value = read_json(path, name="a run's directory or a report.json")
+    if isinstance(value, dict) and value.get("kind") == "compare":
         raise InvalidInputError(f"{path} is a comparison itself; name the two runs that are to be compared.")
-    try:
-        return Report.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidInputError(f"{path} is not a report of a run: {place}: {first['msg']}.") from error
+    return record_of(value, Report, path, "a report of a run")
 
 
 def same_run(a: Side, b: Side) -> bool:
     """Whether the two are one measurement, be it in two copies."""
-    if a.path.resolve() == b.path.resolve():
-        return True
-    return a.report.created_utc == b.report.created_utc and a.report.trials == b.report.trials and bool(a.report.trials)
+    return a.path.resolve() == b.path.resolve() or (
+        a.report.created_utc == b.report.created_utc and a.report.trials == b.report.trials and bool(a.report.trials)
+    )
 
 
 def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Variant, Variant], ...], tuple[str, ...]]:
@@ -133,7 +110,7 @@ def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Variant, Variant], ...
                 f"{side.given}: nothing was measured in this run ({side.report.verdict.summary.rstrip('.')}); "
                 "run it again."
             )
-    chosen = a.arm is not None or b.arm is not None or a.accelerator is not None or b.accelerator is not None
+    chosen = any(asked is not None for side in (a, b) for asked in (side.arm, side.accelerator))
     if same_run(a, b) and not chosen:
         raise UsageError(
             f"{a.given} and {b.given} are the same run; name two runs, or two configurations of this one: "
@@ -210,7 +187,6 @@ def kwargs_of(side: Side, arm: Variant) -> dict[str, Any] | None:
 
 
 def _split(given: str) -> tuple[Path, str]:
-    """The path, and what follows its colon."""
     if not given:
         raise UsageError("Nothing was named; name a run's directory or a report.json.")
     ends = [len(given), *(found.start() for found in reversed(list(re.finditer(":", given))))]
@@ -221,11 +197,6 @@ def _split(given: str) -> tuple[Path, str]:
         f"{given!r} does not exist; name a run's directory (one under reports/) or a report.json, with a configuration "
         "after a colon where one is meant."
     )
-
-
-def _selected(selector: str) -> tuple[str | None, str | None]:
-    arm, _, accelerator = selector.partition("@")
-    return arm or None, accelerator or None
 
 
 def _candidates(side: Side) -> dict[tuple[str, str], Variant]:
@@ -280,7 +251,6 @@ def _short(label: str) -> str:
 
 
 def _names(arms: Sequence[Variant]) -> str:
-    """The configurations as they are named on the command line."""
     ids = [arm.id for arm in arms]
     named = [f"{arm.id}@{_short(arm.accelerator)}" if ids.count(arm.id) > 1 else arm.id for arm in arms]
     names = list(dict.fromkeys(map(configuration, named)))
@@ -290,6 +260,9 @@ def _names(arms: Sequence[Variant]) -> str:
 
 Unit = Literal["samples", "steps"]
 _ALONE: Final = "a report alone does not hold it"
+
+
+_beside = attrgetter("spec.kind", "spec.group", "spec.emulated_ms")  # the same of trials in the same rounds
 
 
 @dataclass(frozen=True)
@@ -313,10 +286,6 @@ class Runs:
         """How many there are, from the trials or from the report."""
         return len(self.steps) or self.arm.blocks
 
-    def rates(self, unit: Unit) -> dict[int, float]:
-        """Samples or steps per second of each process, by block."""
-        return {block: _rate(steps, unit) for block, steps in self.steps.items()}
-
 
 def _rate(steps: Steps, unit: Unit) -> float:
     return (float(steps.batch_size.sum()) if unit == "samples" else len(steps)) / float(steps.wall_s.sum())
@@ -327,7 +296,7 @@ def runs_of(side: Side, arm: Variant) -> Runs:
     found: dict[int, Steps] = {}
     trials = []
     own = trials_of(side, arm)
-    invalid = gate([trial for trial in side.trials if own and _beside(trial, own[0])]).invalid
+    invalid = gate([trial for trial in side.trials if own and _beside(trial) == _beside(own[0])]).invalid
     for trial in own:
         steps = settled(trial)
         if steps is not None:
@@ -339,16 +308,12 @@ def runs_of(side: Side, arm: Variant) -> Runs:
     return Runs(side, arm, tuple(trials), found)
 
 
-def _beside(trial: TrialRecord, other: TrialRecord) -> bool:
-    """Whether two trials were measured in the same rounds."""
-    ours, theirs = trial.spec, other.spec
-    return (ours.kind, ours.group, ours.emulated_ms) == (theirs.kind, theirs.group, theirs.emulated_ms)
-
-
 def measured_of(runs: Runs) -> Measured:
     """What the configuration was measured on and how, for :func:`xttsbench.comparison.comparable.differences`."""
     side, arm, plan = runs.side, runs.arm, runs.side.plan
     comparison = plan.comparison if plan and arm.group else None
+    # How long somebody trains says nothing of how it was measured.
+    steps = None if plan is None or plan.kind == "train" else (comparison or plan).steps
     batch = None
     if runs.steps and runs.counts_samples:
         batch = float(np.mean([steps.batch_size.mean() for steps in runs.steps.values()]))
@@ -357,20 +322,13 @@ def measured_of(runs: Runs) -> Measured:
     return Measured(
         environment=side.report.environment,
         accelerator=accelerator_of(side, arm),
-        steps=_steps_of(plan, comparison),
+        steps=steps,
         batch=batch,
         kwargs=kwargs_of(side, arm),
         data=plan.data if plan else None,
         code=plan.code if plan else None,
         target=str(side.report.target.get("name", "")) or None,
     )
-
-
-def _steps_of(plan: RunPlan | None, comparison: Comparison | None) -> int | None:
-    """Steps that a trial was to measure; how long somebody trains says nothing of how it was measured."""
-    if plan is None or plan.kind == "train":
-        return None
-    return comparison.steps if comparison else plan.steps
 
 
 def compare_pairs(
@@ -397,7 +355,8 @@ def compare_pairs(
         if effect is None:
             method, effect = "not measured", Effect(why=_absent(a, b))
         elif not effect.sure:
-            method, effect = "one process", effect.withheld(_too_few(a, b))
+            few = f"there are too few processes ({a.processes} of A and {b.processes} of B)"
+            method, effect = "one process", effect.withheld(f"{few}: what the next would do is not known")
         elif (doubt := _doubt(a, b, same_run=same_run)) is not None:
             effect = effect.withheld(doubt)
         effects[name] = effect
@@ -426,8 +385,7 @@ def _paired(a: Runs, b: Runs, unit: Unit) -> Sample | None:
 def _apart(a: Runs, b: Runs, unit: Unit) -> Sample | None:
     """Mean log rates of two sessions, of the processes where they are at hand, else as reported."""
     if a.steps and b.steps:
-        left, right = (np.log(list(runs.rates(unit).values())) for runs in (a, b))
-        return unpaired(left, right)
+        return unpaired(*(np.log([_rate(steps, unit) for steps in runs.steps.values()]) for runs in (a, b)))
     ours, theirs = _reported(a.arm, unit), _reported(b.arm, unit)
     try:
         return reported(ours, a.processes, theirs, b.processes) if ours and theirs else None
@@ -445,19 +403,13 @@ def _reported(arm: Variant, unit: Unit) -> Estimate | None:
     return Estimate(estimate=1 / time.estimate, low=1 / time.high, high=1 / time.low)
 
 
-def _too_few(a: Runs, b: Runs) -> str:
-    return (
-        f"there are too few processes ({a.processes} of A and {b.processes} of B): what the next would do is not known"
-    )
-
-
 def _absent(a: Runs, b: Runs) -> str:
-    words = [f"{name} was not measured ({runs.arm.status})" for name, runs in (("A", a), ("B", b)) if not _any(runs)]
+    words = [
+        f"{name} was not measured ({runs.arm.status})"
+        for name, runs in (("A", a), ("B", b))
+        if not runs.steps and runs.arm.step_time_s is None
+    ]
     return "; ".join(words) or "the two have no unit in common"
-
-
-def _any(runs: Runs) -> bool:
-    return bool(runs.steps) or runs.arm.step_time_s is not None
 
 
 def _doubt(a: Runs, b: Runs, *, same_run: bool) -> str | None:
@@ -473,17 +425,14 @@ def _doubt(a: Runs, b: Runs, *, same_run: bool) -> str | None:
 
 def _figures(runs: Runs, unit: Unit) -> Figures:
     arm, report = runs.arm, runs.side.report
-    own = arm.id == AS_GIVEN and not arm.group
-    verdict = report.verdict
+    own, verdict = arm.id == AS_GIVEN and not arm.group, report.verdict
     memory = [max(host.rss_bytes) for trial in runs.trials if (host := trial.readings.host) and host.rss_bytes]
-    first = [_first_step_s(trial) for trial in runs.trials]
-    alone: dict[str, Any] = {}
+    first_s = float(np.median([_first_step_s(trial) for trial in runs.trials])) if runs.trials else None
+    memory_bytes = float(max(memory)) if memory else None
     if own and not runs.trials:
         host = report.readings.get("host")
-        alone = {
-            "first_step_s": report.warm_up.first_step_s,
-            "memory_bytes": host.get("rss_bytes_max") if isinstance(host, dict) else None,
-        }
+        first_s = report.warm_up.first_step_s
+        memory_bytes = host.get("rss_bytes_max") if isinstance(host, dict) else None
     return Figures(
         arm=arm.id,
         accelerator=accelerator_of(runs.side, arm),
@@ -497,8 +446,8 @@ def _figures(runs: Runs, unit: Unit) -> Figures:
         input_wait_fraction=verdict.input_wait_fraction if own else arm.input_wait_fraction,
         cv=report.oscillation.cv if own else arm.cv,
         padding_efficiency=arm.padding_efficiency,
-        first_step_s=float(np.median(first)) if first else alone.get("first_step_s"),
-        memory_bytes=float(max(memory)) if memory else alone.get("memory_bytes"),
+        first_step_s=first_s,
+        memory_bytes=memory_bytes,
     )
 
 

@@ -22,11 +22,10 @@ from types import FrameType
 from typing import Any, Final
 
 import psutil
-from pydantic import ValidationError
 
-from xttsbench.errors import InvalidInputError, UsageError, first_line
+from xttsbench.errors import UsageError
 from xttsbench.execution.child import SharedRows
-from xttsbench.execution.run_directory import TRIALS, append_trial
+from xttsbench.execution.run_directory import TRIALS, append_trial, read_record
 from xttsbench.execution.whole_run import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
@@ -151,18 +150,10 @@ def read_summary(path: Path) -> WatchSummary:
     """The summary of a run, by its file or its directory.
 
     Raises:
-        InvalidInputError: there is none, or it cannot be read.
+        JournalError: there is none, or it cannot be read.
     """
     file = path / SUMMARY_FILE if path.is_dir() else path
-    try:
-        found = WatchSummary.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise InvalidInputError(
-            f"{file} cannot be read ({error.strerror or error}); name the directory of a watched run."
-        ) from error
-    except ValidationError as error:
-        why = first_line(error)
-        raise InvalidInputError(f"{file} is not the summary of a watched run: {why}.") from error
+    found = read_record(file, WatchSummary, "the summary of a watched run", name="the directory of a watched run")
     if not found.over and not _runs(found):  # it was killed together with what would have said so
         return found.model_copy(update={"over": True, "ended": "killed"})
     return found

@@ -57,7 +57,7 @@ def record(*arguments: object) -> dict[str, Any]:
 
 def error(kind: type[XttsbenchError], *arguments: object) -> str:
     result = call(*arguments)
-    assert type(result.exception) is kind, (result.exception, result.output)
+    assert isinstance(result.exception, kind), (result.exception, result.output)
     return str(result.exception)
 
 

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
 from xttsbench.diagnosis.verdict import RunVerdict
-from xttsbench.errors import JournalError, first_line
-from xttsbench.execution.run_directory import read_history
+from xttsbench.errors import JournalError
+from xttsbench.execution.run_directory import read_history, read_record
 from xttsbench.records.base import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
@@ -77,18 +75,12 @@ def assemble_train(
 
 
 def read_setup(directory: Path) -> TrainSetup:
-    """What the process that trained was result in the last session.
+    """What the process that trained was told in the last session.
 
     Raises:
         JournalError: the file is missing or malformed.
     """
-    path = directory / SETUP
-    try:
-        return TrainSetup.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise JournalError(f"{path} cannot be read ({error.strerror or error}); name a training run.") from error
-    except ValidationError as error:
-        raise JournalError(f"{path} is not that of a training run: {first_line(error)}.") from error
+    return read_record(directory / SETUP, TrainSetup, "that of a training run", name="a training run")
 
 
 def assembled_train(
