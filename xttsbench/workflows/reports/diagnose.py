@@ -36,14 +36,13 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
 from xttsbench.workflows.fixes import fix_section
-from xttsbench.workflows.reports.parts import (
+from xttsbench.workflows.reports import (
     accelerator,
     endings,
     readings_beside,
-    rows_of,
+    shared,
     target,
     unread,
-    verdict_after_s,
     warm_up,
 )
 
@@ -68,11 +67,8 @@ def assemble(
     ladder = [trial for trial in trials if trial.spec.group is None]
     fixes, optimized = fix_section(plan, diagnosis, trials, environment, patch, directory)
     record = Report(
-        kind=plan.kind,
-        command=plan.command,
-        created_utc=plan.created_utc,
+        **shared(plan, environment, trials, timed=ladder),
         target=target(plan, trials),
-        environment=dict(environment),
         verdict=said,
         findings=with_fixes(find(diagnosis.evidence), fixes),
         oscillation=diagnosis.evidence.oscillation,
@@ -83,13 +79,11 @@ def assemble(
         ladder=_ladder(diagnosis, trials),
         warm_up=_warm_up(diagnosis),
         overhead=_overhead(diagnosis),
-        verdict_after_s=verdict_after_s(plan, ladder),
         readings=_readings(diagnosis),
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
         predictions=tuple(evidence.predictions),
         step=step_section(diagnosis.evidence),
         profile=_profile(trials, said, environment),
-        trials=rows_of(trials),
         warnings=_warnings(diagnosis, trials),
         parity=compared.parity if compared else None,
         comparison=compared.sentences if compared else (),

@@ -32,14 +32,13 @@ from xttsbench.records.base import DECIDED, Estimate, nulls
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Attribution, Best, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted
-from xttsbench.workflows.reports.parts import (
+from xttsbench.workflows.reports import (
     accelerator,
     endings,
     readings_beside,
-    rows_of,
+    shared,
     target,
     unread,
-    verdict_after_s,
     warm_up,
 )
 from xttsbench.workflows.saved import fingerprint_of
@@ -77,11 +76,8 @@ def assemble_compared(
         warm = warm_up(told.trial, told.steps, told.steady)
     own = [trial for trial in trials if trial.spec.arm == comparison.baseline.id]
     record = Report(
-        kind=plan.kind,
-        command=plan.command,
-        created_utc=plan.created_utc,
+        **shared(plan, environment, trials),
         target=target(plan, own) | {"scenario": comparison.name, "description": comparison.description},
-        environment=dict(environment),
         verdict=told.verdict,
         oscillation=told.oscillation,
         arms=compared.arms,
@@ -89,9 +85,7 @@ def assemble_compared(
         disturbance=disturbance_of(trials),
         accelerator=accelerator(used, told.verdict.accelerator_utilization),
         warm_up=warm,
-        verdict_after_s=verdict_after_s(plan, trials),
         readings=readings_beside(told.trial),
-        trials=rows_of(trials),
         warnings=_warnings(plan, comparison, compared, trials),
         parity=compared.parity,
         comparison=compared.sentences,

@@ -16,13 +16,12 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.reports.parts import (
+from xttsbench.workflows.reports import (
     CERTIFIED_STEPS,
     accelerator,
     readings_beside,
-    rows_of,
+    shared,
     target,
-    verdict_after_s,
 )
 
 ARM: Final = "train"
@@ -53,11 +52,8 @@ def assemble_train(
     result = train_verdict(trials, arm, mode=str(job.config.get("mode")))
     training = training_of(lines, plan.target, setup.taken_over)
     record = Report(
-        kind=plan.kind,
-        command=plan.command,
-        created_utc=plan.created_utc,
+        **shared(plan, environment, trials),
         target=target(plan, trials),
-        environment=dict(environment),
         verdict=result.verdict,
         findings=_findings(result, setup),
         oscillation=result.oscillation,
@@ -65,9 +61,7 @@ def assemble_train(
         accelerator=accelerator(plan.accelerator, result.verdict.accelerator_utilization),
         warm_up=_warm_up(result, lines),
         overhead=_overhead(result, trials),
-        verdict_after_s=verdict_after_s(plan, trials),
         readings=readings_beside(result.trial),
-        trials=rows_of(trials),
         warnings=_warnings(trials, lines),
         training=training,
     )

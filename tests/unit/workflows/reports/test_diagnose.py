@@ -23,7 +23,7 @@ from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
 from xttsbench.workflows.outcome import rebuild
 from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
-from xttsbench.workflows.reports.parts import endings
+from xttsbench.workflows.reports import endings
 
 NAMES = [
     "starving",
