@@ -22,8 +22,8 @@ from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
 from xttsbench.workflows.outcome import rebuild
-from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
 from xttsbench.workflows.reports import endings
+from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
 
 NAMES = [
     "starving",
