@@ -273,7 +273,7 @@ def print_summary(summary: WatchSummary) -> None:
 
 def _refuse(exit_code: int, message: str | None, what: str = "the search for fixes") -> None:
     """Raise what an exit code stands for that is no answer."""
-    from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
+    from xttsbench.workflows.runs import DONE, INCONCLUSIVE
 
     if exit_code not in (DONE, INCONCLUSIVE):
         raise XttsbenchError(message or f"{what} ended with code {exit_code}")

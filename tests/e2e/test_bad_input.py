@@ -23,7 +23,7 @@ from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.run_directory import read_trials
 from xttsbench.workflows.diagnose import trial_limits
-from xttsbench.workflows.outcome import DONE, NOTHING
+from xttsbench.workflows.runs import DONE, NOTHING
 
 BAD = Path(__file__).parents[1] / "targets" / "bad.py"
 PROGRESS = ("[", "Report: ", "Warning: ", "000-", "001-", "002-", "003-", "004-", "005-", "006-", "007-")

@@ -13,7 +13,7 @@ import tensorflow as tf
 import xttsbench
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.execution.run_directory import read_trials
-from xttsbench.workflows.outcome import rebuild
+from xttsbench.workflows.runs import rebuild
 from xttsbench.workflows.saved import read_plan
 
 pytestmark = pytest.mark.measured

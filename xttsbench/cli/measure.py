@@ -91,7 +91,7 @@ def diagnose(
     """
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.diagnose import diagnose as run
-    from xttsbench.workflows.outcome import DONE, GATE
+    from xttsbench.workflows.runs import DONE, GATE
 
     _check_arguments(target, arguments, settings)
     kwargs: Mapping[str, object] = arguments_of(settings)
@@ -247,7 +247,7 @@ def watch(
 
     Example:  xttsbench watch train.py --fail-on "input>20%" -- --epochs 3
     """
-    from xttsbench.workflows.outcome import DONE
+    from xttsbench.workflows.runs import DONE
     from xttsbench.workflows.watch import Request
     from xttsbench.workflows.watch import watch as run
 
@@ -282,7 +282,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     from xttsbench.execution.run_directory import TRIALS
     from xttsbench.records.watch import SUMMARY_FILE
     from xttsbench.reporting.sections.brief import watch_document
-    from xttsbench.workflows.outcome import rebuild
+    from xttsbench.workflows.runs import rebuild
     from xttsbench.workflows.watch import read_summary
 
     if not (directory / SUMMARY_FILE).exists():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from xttsbench.reporting.document import Document
-    from xttsbench.workflows.outcome import Outcome
+    from xttsbench.workflows.runs import Outcome
 
 _BETWEEN_LINES_S: Final = 10.0
 _PHASES: Final = {
@@ -91,7 +91,7 @@ def end(outcome: Outcome, context: typer.Context) -> NoReturn:
 
     The exit code is 3 for what stayed undecided only where ``--strict`` or ``--fail-on`` asks for it.
     """
-    from xttsbench.workflows.outcome import DONE, INCONCLUSIVE
+    from xttsbench.workflows.runs import DONE, INCONCLUSIVE
 
     asked = context.params
     strict = asked.get("strict") or asked.get("fail_on") is not None

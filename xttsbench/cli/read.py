@@ -196,7 +196,7 @@ def report(
         _report_log(directory, as_json=as_json, detail=detail(context), browse=browse)
         return
     from xttsbench.cli.measure import show_run
-    from xttsbench.workflows.outcome import rebuild
+    from xttsbench.workflows.runs import rebuild
 
     if show_run(directory, as_json=as_json, quiet=quiet):
         if browse:

@@ -26,7 +26,7 @@ from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.data.ops import dataset_ops, structured_function
 from tensorflow.python.ops import script_ops
 
-from xttsbench.ownership import owner
+from xttsbench.files import owner
 from xttsbench.pipeline.python.names import parameters
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import PythonKind

@@ -33,9 +33,8 @@ from xttsbench.workflows.diagnose import VERDICT_S, diagnose
 from xttsbench.workflows.diagnose import Request as Diagnosis
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.outcome import DONE, INCONCLUSIVE, INTERRUPTED, INVALID, judge_run
-from xttsbench.workflows.recorded import open_run
 from xttsbench.workflows.reports.scenario import assemble_run
+from xttsbench.workflows.runs import DONE, INCONCLUSIVE, INTERRUPTED, INVALID, judge_run, open_run
 
 _STALL_S: Final = 60.0
 PER_PROCESS: Final = ("throughput_per_s", "step_time_s", "utilization")

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.ownership import owner
+from xttsbench.files import owner
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator

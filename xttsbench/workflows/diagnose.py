@@ -31,8 +31,7 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
-from xttsbench.workflows.outcome import Outcome, finish
-from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
+from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
 
 BUDGET_S: Final = 300.0
 """For everything, where no budget is given. A larger one lets more processes decide a verdict that stays open."""

@@ -17,14 +17,13 @@ from typing import Any, Final
 from xttsbench import __version__
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.execution.run_directory import read_record, write_json
-from xttsbench.files import atomic_write
+from xttsbench.files import atomic_write, owner
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import predict_speedup, proposals
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.step import STEP_GRAPH, STEP_TRACED_ONCE, retraced
 from xttsbench.fixes.verified import Verified, verified
-from xttsbench.ownership import owner
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
 from xttsbench.records.code import ScriptAgain, ScriptRun

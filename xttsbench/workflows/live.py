@@ -33,8 +33,7 @@ from xttsbench.records.report import Kind
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
-from xttsbench.workflows.outcome import Outcome, finish
-from xttsbench.workflows.recorded import REPORT_S, Recorded, open_run
+from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
 from xttsbench.workflows.verification import Verification
 from xttsbench.workflows.verify import verify
 

@@ -48,8 +48,8 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.measure.turns import TURN_S, AfterRound
-from xttsbench.workflows.outcome import Outcome, finish
-from xttsbench.workflows.recorded import REPORT_S, Recorded, code_identity, data_identity, open_run
+from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
+from xttsbench.workflows.saved import code_identity, data_identity
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 

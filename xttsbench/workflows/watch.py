@@ -34,8 +34,18 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.observer import About, Observer
-from xttsbench.workflows.outcome import DONE, GATE, INCONCLUSIVE, INTERRUPTED, INVALID, NOTHING, report_of
-from xttsbench.workflows.recorded import Recorded, make_run, open_run
+from xttsbench.workflows.runs import (
+    DONE,
+    GATE,
+    INCONCLUSIVE,
+    INTERRUPTED,
+    INVALID,
+    NOTHING,
+    Recorded,
+    make_run,
+    open_run,
+    report_of,
+)
 from xttsbench.workflows.summary import DEFAULTS, judge, parse
 
 PATIENCE_S: Final = 10.0

@@ -11,8 +11,8 @@ from xttsbench.diagnosis.diagnosis import Diagnosis
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.workflows.diagnose import Isolation, isolate
 from xttsbench.workflows.measure.session import Silent
-from xttsbench.workflows.outcome import judge, judge_fixes
 from xttsbench.workflows.reports.diagnose import assemble
+from xttsbench.workflows.runs import judge, judge_fixes
 
 JOB = Job(target="m:f", kwargs={}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=0)
 

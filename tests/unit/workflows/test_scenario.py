@@ -17,12 +17,11 @@ from xttsbench.execution.run_directory import TRIALS, append_trial, read_plan, r
 from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
-from xttsbench.workflows import recorded
+from xttsbench.workflows import runs
 from xttsbench.workflows import scenario as module
 from xttsbench.workflows.measure.session import Session, Silent
-from xttsbench.workflows.outcome import judge_sweep
-from xttsbench.workflows.recorded import Recorded
 from xttsbench.workflows.reports.scenario import assemble_sweep
+from xttsbench.workflows.runs import Recorded, judge_sweep
 from xttsbench.workflows.saved import read_best, write_best
 from xttsbench.workflows.scenario import Request, begin, read_scenario, search, sweep
 
@@ -34,7 +33,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``start(text, **request)`` begins a run of that scenario in ``out``."""
     monkeypatch.chdir(tmp_path)
     machine = {"fingerprint": "f", "cpu": {}}
-    for place in (module, recorded):
+    for place in (module, runs):
         monkeypatch.setattr(place, "read_machine", lambda _: dict(machine))
     (tmp_path / "data.py").write_text("def make(): ...\n")
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.ownership import owner
+from xttsbench.files import owner
 from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.flow import exclusive
 from xttsbench.targets.source.module import Module, argument_of, is_name

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-from xttsbench.ownership import owner
+from xttsbench.files import owner
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.targets.spec import substituted

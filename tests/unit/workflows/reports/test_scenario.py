@@ -18,8 +18,8 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import Parity, TrialError
-from xttsbench.workflows.outcome import judge_run, rebuild
 from xttsbench.workflows.reports.scenario import assemble_run, baseline_verdict
+from xttsbench.workflows.runs import judge_run, rebuild
 
 ENVIRONMENT_READ: dict[str, Any] = {"cpu": {"allowed_cpus": 2.0}, "gpus": [], "unmeasured": {}}
 KINDS = [

@@ -17,8 +17,8 @@ from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Int
 from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.workflows.outcome import judge_training, rebuild
 from xttsbench.workflows.reports.train import SETUP, assemble_train
+from xttsbench.workflows.runs import judge_training, rebuild
 
 ENVIRONMENT_READ: dict[str, Any] = {"cpu": {"allowed_cpus": 2.0}, "gpus": [], "unmeasured": {}}
 CONFIG: dict[str, Any] = {"loader": "packed", "mode": "graph", "prefetch": -1, "workers": -1, "batch_size": 8}

@@ -13,8 +13,8 @@ import pytest
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import append_trial
 from xttsbench.records.plan import RunPlan
-from xttsbench.workflows import recorded
-from xttsbench.workflows.recorded import code_identity, data_identity, open_run, read_run
+from xttsbench.workflows.runs import open_run, read_run
+from xttsbench.workflows.saved import code_identity, data_identity
 
 PLAN = RunPlan(
     kind="diagnose", command="c", created_utc="2026-01-02T03:04:05.678+00:00", target="m:f", steps=9, budget_s=60.0
@@ -23,7 +23,7 @@ PLAN = RunPlan(
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "read_machine", lambda _: {"fingerprint": "f"})
+    monkeypatch.setattr("xttsbench.workflows.runs.read_machine", lambda _: {"fingerprint": "f"})
 
 
 def test_what_was_opened_is_read_again(tmp_path: Path, build) -> None:
@@ -102,7 +102,7 @@ def test_an_installed_module_is_found_and_an_unknown_one_is_not(project: Path) -
 
 
 def test_more_files_than_a_project_has_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "_MOST_FILES", 2)
+    monkeypatch.setattr("xttsbench.workflows.saved._MOST_FILES", 2)
     assert code_identity("other.py:make", bundled=False) is None
 
 
