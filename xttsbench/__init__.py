@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from xttsbench.targets.spec import Workload
 
 __version__ = "0.1.0"
+BUDGET_S = 300.0
+"""Seconds for everything that a diagnosis or a search for fixes does, where none are given."""
 __all__ = ["Report", "Workload", "__version__", "diagnose", "optimize", "watched"]
 
 _HOMES = {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xttsbench import BUDGET_S
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.records.fix import FixSet, Optimized
 from xttsbench.records.report import Report
@@ -17,7 +18,6 @@ from xttsbench.records.report import Report
 if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
     from xttsbench.workflows.diagnose import Request
-    from xttsbench.workflows.live import LiveRequest
     from xttsbench.workflows.watch import Session
 
 
@@ -56,7 +56,7 @@ def diagnose(
     kwargs: dict[str, Any] | None = None,
     accelerator: str = "real",
     steps: int | None = None,
-    budget_s: float = 300.0,
+    budget_s: float = BUDGET_S,
     out: str | Path | None = None,
     verify: bool = True,
 ) -> Report:
@@ -81,32 +81,15 @@ def diagnose(
         TargetError: the target cannot be rebuilt in a fresh process, or is wrong.
         XttsbenchError: nothing was measured, or the target raised.
     """
-    place = Path(out) if out is not None else None
-    if isinstance(target, str) or callable(target):
-        from xttsbench.workflows.diagnose import Request
+    request = _request(target, "diagnose", kwargs, accelerator, steps, budget_s, out, verify=verify)
+    if _is_named(target):
         from xttsbench.workflows.diagnose import diagnose as run
 
-        name = target if isinstance(target, str) else importable_name(target)
-        outcome = run(
-            Request(
-                target=name,
-                kwargs=kwargs or {},
-                accelerator=accelerator,
-                steps=steps,
-                budget_s=budget_s,
-                out=place,
-                verify=verify,
-                command=f"xttsbench.diagnose({name!r})",
-            )
-        )
-    elif kwargs:
-        raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
+        outcome = run(request)
     else:
-        from xttsbench.workflows.live import LiveRequest, diagnose_live
+        from xttsbench.workflows.live import diagnose_live
 
-        # By name: TensorFlow is in this process already, and nothing else of ours may bring it into a parent.
-        live = _worker("trial").LiveTarget(target, described(target))
-        outcome = diagnose_live(LiveRequest(described(target), accelerator, steps, budget_s, place), live.measure)
+        outcome = diagnose_live(request, _worker("trial").LiveTarget(target, request.target).measure)
     _refuse(outcome.exit_code, outcome.message, "the diagnosis")
     return outcome.report
 
@@ -118,7 +101,7 @@ def optimize(
     kwargs: dict[str, Any] | None = None,
     accelerator: str = "real",
     steps: int | None = None,
-    budget_s: float = 300.0,
+    budget_s: float = BUDGET_S,
     out: str | Path | None = None,
     any_order: bool = False,
 ) -> tuple[Any, Report]:
@@ -151,53 +134,65 @@ def optimize(
         InvalidInputError: the plan cannot be read, or is of another pipeline or of other data.
         XttsbenchError: nothing was measured, or the target raised.
     """
-    named = isinstance(target, str) or callable(target)
-    if kwargs and not named:
-        raise TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
     if plan is not None:
+        if kwargs and not _is_named(target):
+            raise _takes_no_arguments(target, kwargs)
         return _apply(target, plan, kwargs)
-    place = Path(out) if out is not None else None
-    if not named:
-        from xttsbench.workflows.live import LiveRequest
+    request = _request(target, "optimize", kwargs, accelerator, steps, budget_s, out, any_order=any_order)
+    if _is_named(target):
+        from xttsbench.workflows.diagnose import optimize as run
 
-        return _live(target, LiveRequest(described(target), accelerator, steps, budget_s, place), any_order=any_order)
-    from xttsbench.workflows.diagnose import Request
-
-    name = target if isinstance(target, str) else importable_name(target)
-    request = Request(
-        target=name,
-        kwargs=kwargs or {},
-        accelerator=accelerator,
-        steps=steps,
-        budget_s=budget_s,
-        out=place,
-        any_order=any_order,
-        command=f"xttsbench.optimize({name!r})",
-    )
-    return _searched(target, request)
-
-
-def _searched(target: Any, request: Request) -> tuple[Any, Report]:
-    """Searched for in fresh processes; the target is loaded here only when they have ended."""
-    from xttsbench.workflows.diagnose import optimize as run
-
-    outcome = run(request)
-    _refuse(outcome.exit_code, outcome.message)
-    dataset = _worker("trial").load_here(target, request.target, request.kwargs).dataset
-    found = outcome.report.optimized
-    return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), outcome.report
-
-
-def _live(target: Any, request: LiveRequest, *, any_order: bool) -> tuple[Any, Report]:
+        outcome = run(request)
+        _refuse(outcome.exit_code, outcome.message)
+        # The target is loaded here only when the processes in which fixes were searched for have ended.
+        dataset = _worker("trial").load_here(target, request.target, request.kwargs).dataset
+        found = outcome.report.optimized
+        return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), outcome.report
     from xttsbench.workflows.live import optimize_live
 
-    live = _worker("trial").LiveTarget(target, request.name)
-    outcome = optimize_live(request, live.measure, any_order=any_order)
+    live = _worker("trial").LiveTarget(target, request.target)
+    outcome = optimize_live(request, live.measure)
     _refuse(outcome.exit_code, outcome.message)
     found = outcome.report.optimized
     if found is None or not found.fixes:
         return live.dataset, outcome.report
     return live.with_fix(FixSet.of(found.fixes), found.cache_directory), outcome.report
+
+
+def _is_named(target: object) -> bool:
+    """Whether a fresh process can build the target, by its name."""
+    return isinstance(target, str) or callable(target)
+
+
+def _takes_no_arguments(target: object, kwargs: dict[str, Any]) -> TargetError:
+    return TargetError(f"{described(target)} is there already, so it takes no arguments; received {sorted(kwargs)}.")
+
+
+def _request(
+    target: Any,
+    what: str,
+    kwargs: dict[str, Any] | None,
+    accelerator: str,
+    steps: int | None,
+    budget_s: float,
+    out: str | Path | None,
+    **more: Any,
+) -> Request:
+    from xttsbench.workflows.diagnose import Request
+
+    if kwargs and not _is_named(target):
+        raise _takes_no_arguments(target, kwargs)
+    name = target if isinstance(target, str) else importable_name(target) if callable(target) else described(target)
+    return Request(
+        target=name,
+        kwargs=kwargs or {},
+        accelerator=accelerator,
+        steps=steps,
+        budget_s=budget_s,
+        out=Path(out) if out is not None else None,
+        command=f"xttsbench.{what}({name!r})" if _is_named(target) else f"xttsbench.{what}({name})",
+        **more,
+    )
 
 
 def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | None) -> tuple[Any, Report]:

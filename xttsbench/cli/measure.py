@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xttsbench import BUDGET_S
 from xttsbench.cli.options import (
     Accelerator,
     AsJson,
@@ -61,7 +62,7 @@ def diagnose(
     steps: Steps = None,
     budget: Annotated[
         float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60, an open one may take all.")
-    ] = 300.0,
+    ] = BUDGET_S,
     data: Data = None,
     best: Annotated[Path | None, typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.")] = None,
     out: Out = None,
@@ -154,7 +155,7 @@ def optimize(
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
-    budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = 300.0,
+    budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = BUDGET_S,
     any_order: Annotated[
         bool, typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches).")
     ] = False,

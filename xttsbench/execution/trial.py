@@ -14,13 +14,12 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from xttsbench.execution.child import Collected, Follower, Limits, Monitor, SharedRows
+from xttsbench.execution.child import Collected, Follower, Limits, Monitor, SharedRows, now_utc
 from xttsbench.execution.helper import Helper, kill_group
 from xttsbench.probes.procfs import memory_limit_bytes, parse_stat
 from xttsbench.records.readings import Readings
@@ -86,7 +85,7 @@ class Child(Follower):
         """The turns that it has had, where it takes turns."""
         self._helper = helper
         self._told = progress
-        self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._started_utc = now_utc()
         self._began = time.monotonic()
         connection, theirs = socket.socketpair()
         try:

@@ -19,11 +19,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, message_of, start
+from xttsbench.execution.child import (
+    Collected,
+    Follower,
+    Monitor,
+    SharedRows,
+    child_environment,
+    message_of,
+    now_utc,
+    start,
+)
 from xttsbench.records.readings import Readings
 from xttsbench.records.training import HistoryLine, TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -216,7 +224,7 @@ def run_training(
     Raises:
         HelperError: it could not be started.
     """
-    started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+    started_utc, began = now_utc(), time.monotonic()
     ours, theirs = socket.socketpair()
     with ours:
         with theirs, SharedRows(TRAINING_ROWS + 1) as shared:

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import GroupRuns, VariantRuns, collect
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.run_directory import write_json
 from xttsbench.records.base import Estimate
@@ -150,7 +150,7 @@ def _plan(asked: Asked, comparison: Comparison, budget_s: float) -> RunPlan:
     return RunPlan(
         kind="run",
         command=asked.command,
-        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created_utc=now_utc(),
         target=asked.target,
         kwargs=comparison.baseline.kwargs,
         accelerator=comparison.accelerators[0],

@@ -13,6 +13,7 @@ from xttsbench.comparison.comparable import differences
 from xttsbench.comparison.effects import SESSION_NOISE
 from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
 from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
@@ -188,7 +189,7 @@ def _report(
         unmeasured["session_noise"] = "configurations of one run share its session"
     return ComparisonReport(
         command=_readable(request.command),
-        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created_utc=now_utc(),
         target=dict(b.report.target),
         environment=dict(b.report.environment),
         verdict=b.report.verdict.model_copy(update={"summary": said}),

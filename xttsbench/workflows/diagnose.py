@@ -12,16 +12,16 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench import BUDGET_S
 from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.child import Limits
+from xttsbench.execution.child import Limits, now_utc
 from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.plan import Comparison, RunPlan
@@ -33,8 +33,6 @@ from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
 
-BUDGET_S: Final = 300.0
-"""For everything, where no budget is given. A larger one lets more processes decide a verdict that stays open."""
 VERDICT_S: Final = 60.0
 STEPS: Final = 400
 """Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
@@ -103,26 +101,27 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
     """
     began, target = time.monotonic(), parse_target(request.target, scripts=True)
     script = target.kind == "script"
-    plan = RunPlan(
-        kind=request.kind,
-        command=request.command,
-        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        target=request.target,
-        kwargs=dict(request.kwargs),
-        arguments=request.arguments,
-        accelerator=parse_accelerator(request.accelerator),
-        steps=request.steps or STEPS,
-        budget_s=request.budget_s,
-        seed=request.seed,
-        profile=request.profile,
-        comparison=request.comparison,
-        any_order=request.any_order,
-        other_batches=request.other_batches,
-        verified=request.verify,
-        repeat=request.repeat,
-    )
+    plan = plan_of(request)
     run = open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began)
     return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))
+
+
+def plan_of(request: Request) -> RunPlan:
+    """The plan of a diagnosis, or of a search for fixes.
+
+    Raises:
+        UsageError, InvalidInputError: the accelerator is none.
+    """
+    asked = {name: value for name, value in vars(request).items() if name in RunPlan.model_fields}
+    return RunPlan(
+        **asked
+        | {
+            "created_utc": now_utc(),
+            "accelerator": parse_accelerator(request.accelerator),
+            "steps": request.steps or STEPS,
+            "verified": request.verify,
+        }
+    )
 
 
 def _measured(run: Recorded, request: Request, progress: Progress, *, script: bool) -> Sequence[TrialRecord]:

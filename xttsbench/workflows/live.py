@@ -13,26 +13,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.diagnosis.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import next_trial
-from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.child import Collected, Limits
+from xttsbench.execution.child import Collected, Limits, now_utc
 from xttsbench.execution.run_directory import append_trial
 from xttsbench.fixes.proposals import proposals
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Elements
-from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings
-from xttsbench.records.report import Kind
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
-from xttsbench.workflows.diagnose import STEPS, VERDICT_S, window_s
+from xttsbench.workflows.diagnose import VERDICT_S, Request, plan_of, window_s
 from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
 from xttsbench.workflows.verification import Verification
 from xttsbench.workflows.verify import verify
@@ -60,72 +56,17 @@ _SAID: Final = (
 )
 
 
-@dataclass(frozen=True)
-class LiveRequest:
-    """As :class:`xttsbench.workflows.diagnose.Request`; ``name`` says what was given."""
-
-    name: str
-    accelerator: str = "real"
-    steps: int | None = None
-    budget_s: float = 300.0
-    out: Path | None = None
-
-
-def _begin(request: LiveRequest, kind: Kind, *, reading_s: float, any_order: bool = False) -> tuple[Recorded, Job]:
-    """Make the run's directory with plan and environment in it, and the job of the trials that read the target.
-
-    Args:
-        request: what was asked for.
-        kind: ``diagnose`` or ``optimize``, as the run's name and command have it too.
-        reading_s: seconds for those trials.
-        any_order: fixes may give up the order of the elements.
-
-    Raises:
-        UsageError, InvalidInputError: the request is wrong.
-    """
-    accelerator = parse_accelerator(request.accelerator)
-    plan = RunPlan(
-        kind=kind,
-        command=f"xttsbench.{kind}({request.name})",
-        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        target=request.name,
-        accelerator=accelerator,
-        steps=request.steps or STEPS,
-        budget_s=request.budget_s,
-        any_order=any_order,
-    )
-    job = Job(
-        target=plan.target,
-        kwargs={},
-        emulated_ms=accelerator.step_times_ms,
-        steps=plan.steps,
-        window_s=window_s(reading_s, request.steps is not None),
-        seed=plan.seed,
-    )
-    return open_run(plan, request.out, f"{kind}-live"), job
-
-
-def diagnose_live(request: LiveRequest, measure: Measure) -> Outcome:
-    """Diagnose what ``measure`` measures, and write the run's directory.
+def diagnose_live(request: Request, measure: Measure) -> Outcome:
+    """Diagnose what ``measure`` measures, and write the run's directory; the request's target says what it is.
 
     Raises:
         UsageError, InvalidInputError: the request is wrong; nothing has been run.
     """
-    began = time.monotonic()
-    verdict_s = min(VERDICT_S, request.budget_s)
-    run, job = _begin(request, "diagnose", reading_s=verdict_s)
-    session = LiveSession(run.directory, measure, began, budget_s=request.budget_s, label=_DIAGNOSED)
-    _read(job, session, verdict_s)
-    return finish(replace(run, trials=session.trials))
+    return _run(request, measure, min(VERDICT_S, request.budget_s), _DIAGNOSED)
 
 
-def optimize_live(request: LiveRequest, measure: Measure, *, any_order: bool = False) -> Outcome:
+def optimize_live(request: Request, measure: Measure) -> Outcome:
     """Diagnose a target of this process, verify the fixes that promise most, and write the run's directory.
-
-    Args:
-        request: as for a diagnosis.
-        measure: runs one trial.
-        any_order: a fix may give up the order of the elements.
 
     Returns:
         The outcome; its report has ``fixes`` and ``optimized``, the latter without a fix where none was accepted.
@@ -133,12 +74,24 @@ def optimize_live(request: LiveRequest, measure: Measure, *, any_order: bool = F
     Raises:
         UsageError, InvalidInputError: the request is wrong; nothing has been run.
     """
-    began = time.monotonic()
     reading_s = min(VERDICT_S, request.budget_s * _READING)
-    run, job = _begin(request, "optimize", reading_s=reading_s, any_order=any_order)
-    session = LiveSession(run.directory, measure, began, budget_s=request.budget_s)
+    return _run(replace(request, kind="optimize"), measure, reading_s, _OPTIMIZED)
+
+
+def _run(request: Request, measure: Measure, reading_s: float, label: str) -> Outcome:
+    began, plan = time.monotonic(), plan_of(request)
+    run = open_run(plan, request.out, f"{plan.kind}-live")
+    job = Job(
+        target=plan.target,
+        kwargs={},
+        emulated_ms=plan.accelerator.step_times_ms,
+        steps=plan.steps,
+        window_s=window_s(reading_s, request.steps is not None),
+        seed=plan.seed,
+    )
+    session = LiveSession(run.directory, measure, began, budget_s=plan.budget_s, label=label)
     _read(job, session, reading_s)
-    if session.trials[0].status == "ok":
+    if plan.kind == "optimize" and session.trials[0].status == "ok":
         _verify(job, session, run)
     return finish(replace(run, trials=session.trials))
 
@@ -193,7 +146,7 @@ class LiveSession:
             spec = spec.model_copy(update={"window_s": min(spec.window_s, self._most_s[spec.kind])})
         collected = Collected(spec)
         collected.take({"note": self._label})
-        started_utc, began = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+        started_utc, began = now_utc(), time.monotonic()
         why = self._why_not(spec)
         if why is None:
             self._measure(spec, collected.take, collected.rows)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import cycle
 from typing import Final, Protocol
 
 from xttsbench.analysis.stream import Stream
 from xttsbench.errors import UsageError
+from xttsbench.execution.child import now_utc
 from xttsbench.probes.live import Gpus, MachineProbe, Pace
 from xttsbench.probes.processes import Processes, ProcessProbe, Walk, running
 from xttsbench.records.machine import (
@@ -113,7 +113,7 @@ class _Session:
         self._waiting = self._known_at_start()
         self._began_s, self._own_s = clock(), time.process_time()
         self._first_s: float | None = None
-        self._started_utc = _now()
+        self._started_utc = now_utc()
         self._log = None if request.log is None else Log(request.log, names)
 
     def run(self, view: View) -> None:
@@ -162,7 +162,7 @@ class _Session:
         now_s = self._clock()
         if self._first_s is None:
             self._first_s = now_s
-        reading: Reading = {"time_utc": _now(), "t_s": round(now_s - self._first_s, 3)}
+        reading: Reading = {"time_utc": now_utc(), "t_s": round(now_s - self._first_s, 3)}
         reading |= self._machine.read()
         said, self._waiting = self._waiting, []
         if self._walk_pace.due():
@@ -240,7 +240,3 @@ def _users(walk: Walk) -> Reading:
     if walk.unseen_cpus is not None:
         found["unseen_cpus"] = walk.unseen_cpus
     return found
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -13,7 +13,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from xttsbench.analysis.running import Running, rows_since
 from xttsbench.analysis.steps import Steps
-from xttsbench.execution.child import Collected
+from xttsbench.execution.child import Collected, now_utc
 from xttsbench.files import atomic_write
 from xttsbench.probes.monitor import HostProbe
 from xttsbench.probes.processes import announce
@@ -102,7 +101,7 @@ class Observer:
         self._pid, self._announced = 0, Path()
         self._host: HostProbe | None = None
         self._host_every_s, self._host_due = about.every_s, 0.0
-        self._began, self._started_utc = time.monotonic(), _now()
+        self._began, self._started_utc = time.monotonic(), now_utc()
         self._read = self._upto = self._lost_in_graphs = 0
         self._recent: deque[tuple[float, int, float, float]] = deque()
         self._samples: deque[tuple[float, float, Line]] = deque(maxlen=_PENDING)
@@ -257,7 +256,7 @@ class Observer:
                 "next_command": self._about.next_command,
                 "pid": self._pid,
                 "started_utc": self._started_utc,
-                "updated_utc": _now(),
+                "updated_utc": now_utc(),
                 "duration_s": time.monotonic() - self._began,
                 "iterations": tuple(script.get("iterations", ())),
             },
@@ -352,7 +351,7 @@ class Observer:
             pid=self._pid,
             script=self._about.script,
             started_utc=self._started_utc,
-            updated_utc=_now(),
+            updated_utc=now_utc(),
             over=over,
             steps=self._rows.steps,
             recent=recent,
@@ -379,7 +378,3 @@ class Observer:
 def _does(line: Line) -> str:
     file, number, _, kind = line
     return f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -15,7 +15,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,6 +24,7 @@ from pydantic import ValidationError
 import xttsbench
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.errors import InvalidInputError, UsageError, first_line
+from xttsbench.execution.child import now_utc
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE, Record
@@ -304,7 +304,7 @@ def report_of(optimized: Optimized, target: str) -> Report:
     report = Report(
         kind="optimize",
         command=f"xttsbench.optimize({target!r}, plan=...)",
-        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created_utc=now_utc(),
         target={"name": target, "kwargs": optimized.kwargs, "kind": None, "status": "ok", "error": None},
         environment=environment(),
         verdict=verdict,

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -24,7 +24,7 @@ from typing import Any, Final
 import psutil
 
 from xttsbench.errors import UsageError
-from xttsbench.execution.child import SharedRows
+from xttsbench.execution.child import SharedRows, now_utc
 from xttsbench.execution.run_directory import TRIALS, append_trial, read_record
 from xttsbench.execution.whole_run import ROWS, run_whole
 from xttsbench.files import atomic_write
@@ -127,7 +127,7 @@ def _plan(script: str, arguments: Sequence[str], command: str) -> RunPlan:
     return RunPlan(
         kind="watch",
         command=command,
-        created_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created_utc=now_utc(),
         target=script,
         arguments=tuple(arguments),
         steps=1,

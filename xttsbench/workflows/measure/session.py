@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,7 @@ from typing import Any, Final, Protocol
 import psutil
 
 from xttsbench.errors import HelperError, JournalError
-from xttsbench.execution.child import Limits, at_pace
+from xttsbench.execution.child import Limits, at_pace, now_utc
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.run_directory import append_trial
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
@@ -339,7 +338,7 @@ def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecor
         spec=spec,
         status=status,
         cause=cause,
-        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started_utc=now_utc(),
         duration_s=0.0,
     )
 
