@@ -20,13 +20,10 @@ BLOCKING_POOL: Final = 32
 MOST_FILES: Final = 16
 """Files that are worth reading at once."""
 _LARGEST_POOL: Final = 128
-_SPARE: Final = 1.5
-"""Calls that wait are asked for this many times as often as the step needs them on the average."""
-_WAITS: Final = 0.3
-"""An op waits where it has no processor for this share of its time."""
+_SPARE: Final = 1.5  # calls that wait are asked for this many times as often as the step needs them on the average
+_WAITS: Final = 0.3  # an op waits where it has no processor for this share of its time
 _READERS: Final = re.compile(r"^(TFRecord|TextLine|FixedLengthRecord)Dataset")
-_OPENS: Final = ("FlatMap", "Interleave", "ParallelInterleave")
-"""Ops that read datasets which their function makes."""
+_OPENS: Final = ("FlatMap", "Interleave", "ParallelInterleave")  # ops that read datasets which their function makes
 
 
 def stays_at_one_call(op: PipelineOp) -> bool:

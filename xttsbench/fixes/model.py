@@ -30,64 +30,40 @@ from xttsbench.throughput.threads import inputs_of
 
 AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"
-_FAR: Final = 2.0
-"""A model that is this many times off what was measured is not believed."""
+_FAR: Final = 2.0  # a model that is this many times off what was measured is not believed
 _HALVINGS: Final = 30
-_MOST: Final = 3
-"""Fixes in one combination."""
+_MOST: Final = 3  # fixes in one combination
 _SHOWN: Final = 3
 """Combinations that are named, of those that leave the data alone and of those that have to be run to know it."""
-_AS_GOOD: Final = 0.98
-"""Of caches that give as much as this of the best, the one that holds least is taken."""
+_AS_GOOD: Final = 0.98  # of caches that give as much as this of the best, the one that holds least is taken
 
 
 @dataclass(frozen=True)
 class Model:
-    """A pipeline and its step as the model takes them.
+    """A pipeline and its step as the model takes them."""
 
-    Attributes:
-        evidence: with the pipeline's costs settled, and scaled to what was measured of the target as it is.
-        step: the consumer.
-        period_s: of the target as it is; as measured where the costs could be scaled to that.
-        limited_by: what sets that.
-        bursts: how its batches vary, where that holds the step up.
-    """
-
-    evidence: Evidence
+    evidence: Evidence  # with the pipeline's costs settled, and scaled to what was measured of the target as it is
     step: Consumer
-    period_s: float
-    limited_by: str
-    bursts: Bursts | None
+    period_s: float  # of the target as it is; as measured where the costs could be scaled to that
+    limited_by: str  # what sets that
+    bursts: Bursts | None  # how its batches vary, where that holds the step up
 
     @property
     def pipeline(self) -> Pipeline:
         """With settled costs."""
         return self.evidence.pipeline or Pipeline()
 
-    def with_step(self, step: Consumer) -> Model:
-        """The same pipeline with another step; what fixes give is still told against the target as it is."""
-        return replace(self, step=step)
-
 
 @dataclass(frozen=True)
 class Modelled:
-    """What the model says of a target.
+    """What the model says of a target."""
 
-    Attributes:
-        model: with which more can be asked.
-        known: the candidates, of several caches only the best.
-        rows: a prediction for each of them.
-        combined: combinations worth more than their parts.
-        as_read_s: seconds of a step of the target as it is, by the costs as they were read.
-        off: why the model is not believed, where it is not.
-    """
-
-    model: Model
-    known: tuple[Candidate, ...]
-    rows: tuple[Prediction, ...]
-    combined: tuple[Prediction, ...]
-    as_read_s: float
-    off: str | None
+    model: Model  # with which more can be asked
+    known: tuple[Candidate, ...]  # the candidates, of several caches only the best
+    rows: tuple[Prediction, ...]  # a prediction for each of them
+    combined: tuple[Prediction, ...]  # combinations worth more than their parts
+    as_read_s: float  # seconds of a step of the target as it is, by the costs as they were read
+    off: str | None  # why the model is not believed, where it is not
 
 
 def modelled(
@@ -109,9 +85,8 @@ def modelled(
     given = pipeline_pace(pipeline, step, evidence)
     if given.period_s <= 0:
         return None
-    input_s = pipeline_pace(pipeline, Consumer(), evidence).period_s
-    if evidence.input_alone_s is not None:
-        input_s = evidence.input_alone_s.estimate
+    alone = evidence.input_alone_s
+    input_s = alone.estimate if alone is not None else pipeline_pace(pipeline, Consumer(), evidence).period_s
     uneven = bursts(evidence, pipeline, input_s)
     beside_s = _restart_s(evidence) + lost_to_bursts_s(uneven, pipeline, cpus)
     as_read_s = given.period_s + beside_s
@@ -120,15 +95,14 @@ def modelled(
         pipeline = as_measured(pipeline, step, replace(evidence, wall_s=wall_s), beside_s)
         evidence, given = replace(evidence, pipeline=pipeline), pipeline_pace(pipeline, step, evidence)
     model = Model(evidence, step, given.period_s + beside_s, given.limited_by, uneven)
-    goal_s = step.alone_s or None
     padded = evidence.batches.padding_share if evidence.batches is not None else None
     buffer = uneven.enough if uneven else None
-    known = candidates(Setting(pipeline, cpus, evidence.environment, goal_s, buffer, padded))
+    known = candidates(Setting(pipeline, cpus, evidence.environment, step.alone_s or None, buffer, padded))
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
-    combined = combine(model, known, [rows[one.name] for one in known], asked=asked)
-    return Modelled(model, known, tuple(rows[one.name] for one in known), tuple(combined), as_read_s, off)
+    alone_rows = tuple(rows[one.name] for one in known)
+    return Modelled(model, known, alone_rows, tuple(combine(model, known, alone_rows, asked=asked)), as_read_s, off)
 
 
 def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, beside_s: float = 0.0) -> Pipeline:
@@ -173,31 +147,27 @@ def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, beside_s
 def scaled(pipeline: Pipeline, factor: float) -> Pipeline:
     """A pipeline whose ops and Python functions take so many times as long."""
 
-    def times(record: Record, names: Sequence[str]) -> dict[str, float]:
+    def times(record: Record, *names: str) -> dict[str, float]:
         return {name: value * factor for name in names if (value := getattr(record, name)) is not None}
 
-    def of_function(one: PythonFunction) -> PythonFunction:
-        calls = ("call_time_s", "call_cpu_s")
-        native = one.native.model_copy(update=times(one.native, calls)) if one.native is not None else None
-        parts = one.parts.model_copy(update=times(one.parts, ("head_s",))) if one.parts is not None else None
-        return one.model_copy(update={**times(one, (*calls, "around_call_s")), "native": native, "parts": parts})
+    def of_function(one: PythonFunction) -> dict[str, object]:
+        native = one.native and one.native.model_copy(update=times(one.native, "call_time_s", "call_cpu_s"))
+        parts = one.parts and one.parts.model_copy(update=times(one.parts, "head_s"))
+        return {**times(one, "call_time_s", "call_cpu_s", "around_call_s"), "native": native, "parts": parts}
 
-    slower = each(pipeline, lambda op: times(op, ("cost_s", "cpu_s")))
-    return slower.model_copy(update={"python_functions": tuple(map(of_function, pipeline.python_functions))})
+    return each(pipeline, lambda op: times(op, "cost_s", "cpu_s"), of_function)
 
 
 def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
     """What some fixes give together, in the order in which they are given."""
     name = str(FixSet.of(fix.name for fix in fixes))
-    why_not = next((fix.why_not for fix in fixes if fix.why_not), None)
-    proof = next((fix.proof for fix in fixes if fix.proof), None)
-    measured = _measured(model.evidence, name)
+    tried = model.evidence.fixes.get(name)
     row = Prediction(
         name=name,
         fixes=tuple(fix.name for fix in fixes),
         batches_per_s=None,
-        measured_per_s=measured,
-        why_not=why_not or proof,
+        measured_per_s=per_s(tried.time_s) if tried is not None else None,
+        why_not=next((why for why in (*(fix.why_not for fix in fixes), *(fix.proof for fix in fixes)) if why), None),
     )
     changed = with_fixes(model, fixes)
     if changed is None:
@@ -207,17 +177,11 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
         return row.model_copy(update={"why_not": row.why_not or "nothing that was priced would be left"})
     left = _left_of_restart(model.pipeline, changed, row.fixes)
     lost_s = lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
-    # An endless dataset's epochs begin unseen: what waits for its shuffles then comes as a burst.
-    period_s = (
-        found.period_s + _restart_s(model.evidence) * left + lost_s * (left if SHUFFLE_FIRST.name in row.fixes else 1.0)
-    )
-    return row.model_copy(
-        update={
-            "batches_per_s": 1 / period_s,
-            "speedup": model.period_s / period_s,
-            "limited_by": found.limited_by,
-        }
-    )
+    if SHUFFLE_FIRST.name in row.fixes:  # an endless dataset's epochs begin unseen: the wait then comes as a burst
+        lost_s *= left
+    period_s = found.period_s + _restart_s(model.evidence) * left + lost_s
+    told = {"batches_per_s": 1 / period_s, "speedup": model.period_s / period_s, "limited_by": found.limited_by}
+    return row.model_copy(update=told)
 
 
 def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
@@ -241,18 +205,16 @@ def infer_cardinality(evidence: Evidence) -> Pipeline:
     counted = {one.token: one.elements for one in pipeline.python_functions if one.elements is not None}
     once = {op.name for op in pipeline.ops if op.cardinality == 1}
 
-    def told(op: PipelineOp) -> PipelineOp:
-        update: dict[str, object] = {}
-        if op.element_bytes is None:
-            update["element_bytes"] = bytes_of(evidence, op)
+    def told(op: PipelineOp) -> dict[str, object]:
+        update: dict[str, object] = {} if op.element_bytes is not None else {"element_bytes": bytes_of(evidence, op)}
         own = counted.keys() & set(op.python_functions) if op.op.startswith("FlatMap") else set[str]()
         if op.cardinality == -2 and len(own) == 1 and once.issuperset(inputs_of(op, pipeline)):
-            return op.model_copy(update=update | {"cardinality": counted[own.pop()]})
-        if op.cardinality == -2 and batches is not None and op.elements_per_batch:
+            update["cardinality"] = counted[own.pop()]
+        elif op.cardinality == -2 and batches is not None and op.elements_per_batch:
             update["cardinality"] = max(round(batches * op.elements_per_batch), 1)
-        return op.model_copy(update=update) if update else op
+        return update
 
-    return pipeline.model_copy(update={"ops": tuple(told(op) for op in pipeline.ops)})
+    return each(pipeline, told)
 
 
 def _batches_in_an_epoch(evidence: Evidence) -> float | None:
@@ -280,10 +242,8 @@ def _off(period_s: float, wall_s: float | None) -> str | None:
     if wall_s is None or wall_s <= 0 or 1 / _FAR <= period_s / wall_s <= _FAR:
         return None
     times = max(period_s / wall_s, wall_s / period_s)
-    return (
-        f"the model is {times:.1f} times off what was measured of the target as it is, "
-        "so that what it says of fixes is not relied on"
-    )
+    sentence = f"the model is {times:.1f} times off what was measured of the target as it is"
+    return f"{sentence}, so that what it says of fixes is not relied on"
 
 
 def _restart_s(evidence: Evidence) -> float:
@@ -329,15 +289,13 @@ def combine(
             row = predict(model, fixes)
             rates[row.fixes] = row.batches_per_s or 0.0
             parts = [rates[part] for less in range(1, size) for part in combinations(row.fixes, less)]
-            if (row.batches_per_s or 0.0) > WORTH * max(1 / model.period_s, *parts):
+            if rates[row.fixes] > WORTH * max(1 / model.period_s, *parts):
                 (to_prove if any(fix.proof for fix in fixes) else sure).append(row)
-    ranked = [sorted(found, key=lambda row: -(row.batches_per_s or 0.0))[:_SHOWN] for found in (sure, to_prove)]
-    return sorted((*ranked[0], *ranked[1]), key=lambda row: -(row.batches_per_s or 0.0))
 
+    def fastest(rows: Sequence[Prediction]) -> list[Prediction]:
+        return sorted(rows, key=lambda row: -rates[row.fixes])
 
-def _measured(evidence: Evidence, name: str) -> Estimate | None:
-    fix = evidence.fixes.get(name)
-    return per_s(fix.time_s) if fix is not None else None
+    return fastest([*fastest(sure)[:_SHOWN], *fastest(to_prove)[:_SHOWN]])
 
 
 def per_s(time_s: Estimate | None) -> Estimate | None:
@@ -362,30 +320,21 @@ def predictions(
         return ()
     alone_s = alone.estimate if alone is not None else None
     ceiling = _ceiling(evidence, consumer(evidence, alone_s), alone)
+    as_it_is = Prediction(name=AS_IT_IS, batches_per_s=None, measured_per_s=per_s(wall))
     if not any(op.cost_s for op in pipeline.ops):
-        why = pipeline.costs_from or pipeline.unserialisable or "no costs were read"
-        missing = Prediction(name=AS_IT_IS, batches_per_s=None, measured_per_s=per_s(wall), why_not=why)
-        return (missing, ceiling)
+        why_not = pipeline.costs_from or pipeline.unserialisable or "no costs were read"
+        return (as_it_is.model_copy(update={"why_not": why_not}), ceiling)
     said = modelled(evidence, wall_s=wall.estimate if wall is not None else None, alone_s=alone_s)
     if said is None:
         return ()
-    as_it_is = Prediction(
-        name=AS_IT_IS,
-        batches_per_s=1 / said.as_read_s,
-        speedup=1.0,
-        limited_by=said.model.limited_by,
-        measured_per_s=per_s(wall),
-        why_not=said.off,
-    )
-    if said.off is not None:
-        return (
-            as_it_is,
-            *(_unrated(row, said.off) for row in (*said.rows, *said.combined)),
-            _unrated(ceiling, said.off),
-        )
-    if ceiling.batches_per_s is not None:
+    told = {"batches_per_s": 1 / said.as_read_s, "speedup": 1.0, "limited_by": said.model.limited_by}
+    as_it_is = as_it_is.model_copy(update={**told, "why_not": said.off})
+    if said.off is None and ceiling.batches_per_s is not None:
         ceiling = ceiling.model_copy(update={"speedup": ceiling.batches_per_s * said.model.period_s})
-    return (as_it_is, *said.rows, *said.combined, ceiling)
+    rows = (*said.rows, *said.combined, ceiling)
+    if said.off is not None:
+        rows = tuple(row.model_copy(update={"speedup": None, "why_not": row.why_not or said.off}) for row in rows)
+    return (as_it_is, *rows)
 
 
 def unmeasured(rows: Sequence[Prediction]) -> dict[str, str]:
@@ -400,18 +349,14 @@ def unmeasured(rows: Sequence[Prediction]) -> dict[str, str]:
     return found
 
 
-def _unrated(row: Prediction, why: str) -> Prediction:
-    return row.model_copy(update={"speedup": None, "why_not": row.why_not or why})
-
-
 def _ceiling(evidence: Evidence, step: Consumer, alone: Estimate | None) -> Prediction:
     """The step alone, which no fix of the input can beat."""
+    found = pace(Stage(), step, machine(evidence.pipeline or Pipeline(), evidence))
+    why_not = "the step took no time" if found.period_s <= 0 else None
     if not evidence.has_step and not evidence.emulated:
-        return Prediction(name=COSTS_NOTHING, batches_per_s=None, why_not="there is no step to set the pace")
-    own_machine = machine(evidence.pipeline or Pipeline(), evidence)
-    found = pace(Stage(), step, own_machine)
-    if found.period_s <= 0:
-        return Prediction(name=COSTS_NOTHING, batches_per_s=None, why_not="the step took no time")
+        why_not = "there is no step to set the pace"
+    if why_not is not None:
+        return Prediction(name=COSTS_NOTHING, batches_per_s=None, why_not=why_not)
     return Prediction(
         name=COSTS_NOTHING,
         batches_per_s=1 / found.period_s,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pkgutil import resolve_name
 
 from xttsbench.fixes.registry import SPECS
-from xttsbench.fixes.spec import loaded
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, Fix, FixSet, Patch
 from xttsbench.records.pipeline import Pipeline
@@ -70,7 +70,7 @@ def _found(fix: Fix, calls: Calls) -> Iterable[Found]:
         return [Found(why_not=by_hand or f"no edit of the source is known for {str(fix)!r}")]
     if fix.mark == ":" and fix.number is None:
         return [Found(why_not=f"{str(fix)!r} does not end in a whole number")]
-    return loaded(spec.patch)(calls, fix.number, fix.op or "")
+    return resolve_name(spec.patch)(calls, fix.number, fix.op or "")
 
 
 class _Draft:
@@ -111,7 +111,6 @@ def _check(file: str, text: str) -> None:
 
 
 def _edit(fix: str, change: Change) -> Edit:
-    """The lines that a change is in, as they stand and with this change alone."""
     module, (start, end) = change.module, change.span
     begin = module.line_start(start)
     stop = end if module.text[end - 1 : end] in ("\n", "\r") else module.line_stop(end)
@@ -132,6 +131,5 @@ def _diff(file: str, before: str, after: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Lines with their ends; a lone carriage return ends none, as in ``patch``."""
     pieces = text.split("\n")
     return [f"{piece}\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])

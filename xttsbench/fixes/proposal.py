@@ -18,43 +18,27 @@ from xttsbench.fixes.rounds import WHOLE_S
 from xttsbench.fixes.spec import WORTH, Candidate, Setting
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Fix, FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, place
+from xttsbench.records.pipeline import Pipeline, Prediction, place
 
-_UNRANKED: Final = 10
-"""Rank of what is not tried where nothing is predicted."""
-_MOST: Final = 6
-"""Fixes that are worth verifying at most."""
-_CALLING: Final = ("parallel-map", "parallel-interleave", "calls")
-"""Fixes that call functions in parallel."""
-_LONGEST_PASS_S: Final = 30.0
-"""A first pass that takes longer leaves no time to see what a cache gives after it."""
-_READ_ONCE: Final = 0.75
-"""Of a script's steps that were seen; in its sampling windows they are not counted."""
+_UNRANKED: Final = 10  # rank of what is not tried where nothing is predicted
+_MOST: Final = 6  # fixes that are worth verifying at most
+_CALLING: Final = ("parallel-map", "parallel-interleave", "calls")  # fixes that call functions in parallel
+_LONGEST_PASS_S: Final = 30.0  # a first pass that takes longer leaves no time to see what a cache gives after it
+_READ_ONCE: Final = 0.75  # of a script's steps that were seen; in its sampling windows they are not counted
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A fix, or several together, that might be verified.
+    """A fix, or several together, that might be verified."""
 
-    Attributes:
-        name: the fixes joined by `` + ``, in the order in which they are applied.
-        fixes: each by its name.
-        predicted_speedup: of the whole; ``None`` where nothing is predicted.
-        what: for a person, in a few words.
-        places: the user's lines that it changes.
-        worth: whether it is worth verifying.
-        why_not: why it is not, or cannot be.
-        first_pass_s: seconds until a cache is full, which a trial of it has to wait for.
-    """
-
-    name: str
-    fixes: tuple[str, ...]
-    predicted_speedup: float | None
-    what: str
-    places: tuple[Location, ...]
-    worth: bool
-    why_not: str | None = None
-    first_pass_s: float | None = None
+    name: str  # the fixes joined by ` + `, in the order in which they are applied
+    fixes: tuple[str, ...]  # each by its name
+    predicted_speedup: float | None  # of the whole; `None` where nothing is predicted
+    what: str  # for a person, in a few words
+    places: tuple[Location, ...]  # the user's lines that it changes
+    worth: bool  # whether it is worth verifying
+    why_not: str | None = None  # why it is not, or cannot be
+    first_pass_s: float | None = None  # seconds until a cache is full, which a trial of it has to wait for
 
     @property
     def fills_long(self) -> bool:
@@ -98,52 +82,42 @@ def _over_a_training(option: Option, options: Sequence[Option]) -> float:
     return over_a_training(max(first, default=1.0), max(option.score, 1e-6))
 
 
-def places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
+def _places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
     """The user's lines that made the named ops, with those of the Python functions that they run, each once."""
-    wanted = set(names)
-    ops = [op for op in pipeline.ops if op.name in wanted]
-    found = [location for op in ops for location in _of(op, pipeline)]
+    wanted, found = set(names), list[Location]()
+    for op in (one for one in pipeline.ops if one.name in wanted):
+        own = [one.location for one in pipeline.python_functions if one.token in op.python_functions]
+        found += [place(op), *(location.model_copy(update={"op": op.name}) for location in own)]
     return tuple(dict.fromkeys(location for location in found if location.file))
-
-
-def _of(op: PipelineOp, pipeline: Pipeline) -> list[Location]:
-    own = [one.location for one in pipeline.python_functions if one.token in op.python_functions]
-    return [place(op), *(location.model_copy(update={"op": op.name}) for location in own)]
 
 
 def of_input(
     evidence: Evidence, said_of: Modelled | None, idle: str | None, *, asked: Collection[str]
 ) -> Iterator[Option]:
     """Every candidate alone, and the combinations that the model likes, or that need one another."""
-    pipeline = evidence.pipeline
-    if pipeline is None:
+    if evidence.pipeline is None:
         return
+    off: str | None
     if said_of is None:
-        known = candidates(
-            Setting(
-                infer_cardinality(evidence),
-                allowed_cpus(evidence),
-                evidence.environment,
-                padding_share=evidence.batches.padding_share if evidence.batches is not None else None,
-            )
+        padded = evidence.batches.padding_share if evidence.batches is not None else None
+        setting = Setting(
+            infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment, padding_share=padded
         )
-        rows: list[Prediction | None] = [None] * len(known)
+        known, off = candidates(setting), "no cost of it is known"
         groups = [*((one,) for one in known), *_needed_together(known)]
-        rows += [None] * (len(groups) - len(rows))
+        rows: list[Prediction | None] = [None] * len(groups)
     else:
-        by_name = {one.name: one for one in said_of.known}
+        by_name, off = {one.name: one for one in said_of.known}, said_of.off
         groups = [(one,) for one in said_of.known]
         groups += [tuple(by_name[fix] for fix in row.fixes) for row in said_of.combined]
         rows = [*said_of.rows, *said_of.combined]
-        if said_of.off is not None:
-            more = [fixes for fixes in _needed_together(said_of.known) if fixes not in groups]
-        else:
-            # The model says nothing of what was not priced.
+        if off is not None:
+            more = _needed_together(said_of.known)
+        else:  # the model says nothing of what was not priced
             more = [*_native_with(said_of.known), *_generators_elsewhere(said_of.known)]
-            more = [fixes for fixes in more if fixes not in groups]
+        more = [fixes for fixes in more if fixes not in groups]
         groups += more
         rows += [predict(said_of.model, fixes) for fixes in more]
-    off = said_of.off if said_of is not None else "no cost of it is known"
     wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
     for fixes, row in zip(groups, rows, strict=True):
         yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, asked=asked)
@@ -155,7 +129,7 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
         return
     for spot in cache_places(infer_cardinality(evidence), evidence.environment):
         if spot.held_bytes is not None and spot.fits is None:
-            where = places((spot.op.name,), evidence.pipeline)
+            where = _places((spot.op.name,), evidence.pipeline)
             found = Proposal(spot.name, (spot.name,), None, said(FixSet.of((spot.name,))), where, False, spot.why_not)
             yield Option(found, 1.0)
             return
@@ -259,7 +233,7 @@ def option(
         fixes=tuple(fix.name for fix in fixes),
         predicted_speedup=speedup,
         what=said(FixSet.of(fix.name for fix in fixes)),
-        places=places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
+        places=_places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
         worth=why_not is None,
         why_not=why_not,
         first_pass_s=pass_s,

@@ -8,7 +8,7 @@ same input.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured
@@ -37,12 +37,10 @@ from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Prediction
 from xttsbench.throughput.pace import Consumer
 
-_WAITS: Final = 0.05
-"""Share of the step in which it waits for data, from which its input is worth changing."""
+_WAITS: Final = 0.05  # share of the step in which it waits for data, from which its input is worth changing
 _LOST: Final = 0.10
 """Share of the step that launching its ops one by one has to take for one graph to be tried unmeasured."""
-_COMPUTES: Final = 0.5
-"""Share that computing has to take for XLA to be tried unmeasured."""
+_COMPUTES: Final = 0.5  # share that computing has to take for XLA to be tried unmeasured
 
 
 def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Proposal, ...]:
@@ -52,18 +50,13 @@ def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Propo
         evidence: as a diagnosis makes it.
         asked: kinds of fix that change what the batches hold, and are asked for: ``any-order``, ``buckets``.
     """
-    said_of = model_of(evidence, asked=asked)
+    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), asked=asked)
     believed = said_of.model if said_of is not None and said_of.off is None else None
     idle = _does_not_wait(evidence)
     options = [*of_input(evidence, said_of, idle, asked=asked), *without_room(evidence)]
-    steps = [_of_step(evidence, fix) for fix in _step_fixes(evidence, believed)]
+    steps = list(_of_step(evidence, believed))
     both = _of_both(evidence, said_of, options, steps, asked=asked)
     return ranked([*options, *steps, *both])
-
-
-def model_of(evidence: Evidence, *, asked: Collection[str] = ()) -> Modelled | None:
-    """The model that proposals are made from; ``None`` where nothing was priced."""
-    return modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence), asked=asked)
 
 
 def predict_speedup(evidence: Evidence, fixes: FixSet) -> float | None:
@@ -104,7 +97,7 @@ def longer_buffer(evidence: Evidence, fixes: FixSet, steps: Steps) -> Fix | None
 
 def _known(evidence: Evidence, fixes: FixSet) -> tuple[Model, list[Candidate]] | None:
     """The model and the candidates of these names, where it knows and is believed."""
-    said_of = model_of(evidence)
+    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=_alone_s(evidence))
     if said_of is None or said_of.off is not None:
         return None
     by_name = {one.name: one for one in said_of.known}
@@ -130,18 +123,6 @@ def _alone_s(evidence: Evidence) -> float | None:
     alone = [steps for trial in evidence.ladder if (steps := measured(trial, "step_only")) is not None]
     times_s = [float(steps.working_s.mean()) for steps in alone if len(steps)]
     return sum(times_s) / len(times_s) if times_s else None
-
-
-def _of_step(evidence: Evidence, fix: _StepFix) -> Option:
-    why_not = fix.why_not
-    if why_not is None and fix.speedup is not None and fix.speedup < WORTH:
-        why_not = f"estimated {fix.speedup:.2f} times as fast: less than 5 %"
-    ceiling = evidence.max_speedups.get("dispatch")
-    where = (fix.place,) if fix.place.file else ()
-    return Option(
-        Proposal(fix.name, (fix.name,), fix.speedup, said((Fix.parse(fix.name),)), where, why_not is None, why_not),
-        fix.speedup or (ceiling.estimate if ceiling is not None else WORTH),
-    )
 
 
 def _of_both(
@@ -204,10 +185,11 @@ def _step_ratio(evidence: Evidence, name: str) -> float | None:
 
 def _joined(one: Option, step: Option, speedup: float | None, score: float) -> Option:
     first, second = one.proposal, step.proposal
+    fixes = (*first.fixes, *second.fixes)
     both = replace(
         first,
-        name=str(FixSet.of((*first.fixes, *second.fixes))),
-        fixes=(*first.fixes, *second.fixes),
+        name=str(FixSet.of(fixes)),
+        fixes=fixes,
         predicted_speedup=speedup,
         what=f"{first.what}, {second.what}",
         places=(*first.places, *second.places),
@@ -217,18 +199,8 @@ def _joined(one: Option, step: Option, speedup: float | None, score: float) -> O
     return Option(both, score, one.to_prove, one.held_bytes)
 
 
-@dataclass(frozen=True)
-class _StepFix:
-    """A fix of the step: what it gives the whole, as far as that is known, and what is against it."""
-
-    name: str
-    speedup: float | None
-    place: Location
-    why_not: str | None = None
-
-
-def _step_fixes(evidence: Evidence, model: Model | None) -> Iterator[_StepFix]:
-    """The fixes that apply to the step as it runs now.
+def _of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
+    """The fixes that apply to the step as it runs now: what each gives the whole, as far as that is known.
 
     Args:
         evidence: with the modes that were measured.
@@ -236,39 +208,44 @@ def _step_fixes(evidence: Evidence, model: Model | None) -> Iterator[_StepFix]:
     """
     if not evidence.has_step:
         return
-    wanted = {"eager": ("graph", "xla"), "graph": ("xla",)}.get(evidence.given_mode, ())
-    script = evidence.script
-    within = script is not None and script.step_function is None and "fit" not in script.iterations
+    script, steps = evidence.script, evidence.steps
+    own = script is not None and "fit" not in script.iterations  # a step whose source is the script's
     launched = place_of(heaviest_line(evidence, ("tensorflow", "function", "python")))
-    for mode in wanted:
-        name = (STEP_GRAPH if mode == "graph" else STEP_XLA).name
-        tried = evidence.modes.get(mode)
-        if within and script is not None and evidence.given_mode != "eager":
-            said_why = f"put the step into a function of its own first: {script.why_no_step or 'it has none'}"
-            yield _StepFix(name, None, launched, said_why)
+    for mode in {"eager": ("graph", "xla"), "graph": ("xla",)}.get(evidence.given_mode, ()):
+        part, least = ("dispatch", _LOST) if mode == "graph" else ("compute", _COMPUTES)
+        tried, speedup, why_not = evidence.modes.get(mode), None, None
+        if own and script is not None and script.step_function is None and evidence.given_mode != "eager":
+            why_not = f"put the step into a function of its own first: {script.why_no_step or 'it has none'}"
         elif tried is None:
-            part = "dispatch" if mode == "graph" else "compute"
-            spent = evidence.bottleneck == part or evidence.share(part) >= (_LOST if mode == "graph" else _COMPUTES)
-            why_not = None if spent else f"{part} takes {evidence.share(part):.0%} of the step"
-            yield _StepFix(name, None, launched, why_not)
+            if evidence.bottleneck != part and evidence.share(part) < least:
+                why_not = f"{part} takes {evidence.share(part):.0%} of the step"
         elif tried.speedup is None:
-            yield _StepFix(name, None, launched, tried.cause or f"the step did not run that way: {tried.status}")
+            why_not = tried.cause or f"the step did not run that way: {tried.status}"
         else:
-            ratio = tried.speedup.estimate
-            yield _StepFix(name, _whole(evidence, model, ratio), launched)
-    lost = evidence.share("compile")
-    steps = evidence.steps
-    shapes = {trace.reason for trace in evidence.traces} & {"shape"}
+            speedup = _whole(evidence, model, tried.speedup.estimate)
+        yield _step_option(evidence, (STEP_GRAPH if mode == "graph" else STEP_XLA).name, speedup, launched, why_not)
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
-    own = script is not None and "fit" not in script.iterations  # a step whose source is the script's
+    varied |= any(trace.reason == "shape" for trace in evidence.traces)
     traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None
-    if again and (traced is not None or (not own and (shapes or varied))):
+    if again and (traced is not None or (not own and varied)):
         ceiling = evidence.max_speedups.get("compile")
-        left = ceiling.estimate if ceiling is not None and lost > 0 else None
-        why = None if left is not None else "compiling again takes no time that was seen"
+        left = ceiling.estimate if ceiling is not None and evidence.share("compile") > 0 else None
+        why_not = None if left is not None else "compiling again takes no time that was seen"
         name = (STEP_TRACED_ONCE if traced is not None else STEP_BUCKETS).name
-        yield _StepFix(name, left, place_of(heaviest_line(evidence, ("function", "tensorflow"))), why)
+        where = place_of(heaviest_line(evidence, ("function", "tensorflow")))
+        yield _step_option(evidence, name, left, where, why_not)
+
+
+def _step_option(evidence: Evidence, name: str, speedup: float | None, place: Location, why_not: str | None) -> Option:
+    if why_not is None and speedup is not None and speedup < WORTH:
+        why_not = f"estimated {speedup:.2f} times as fast: less than 5 %"
+    ceiling = evidence.max_speedups.get("dispatch")
+    where = (place,) if place.file else ()
+    return Option(
+        Proposal(name, (name,), speedup, said((Fix.parse(name),)), where, why_not is None, why_not),
+        speedup or (ceiling.estimate if ceiling is not None else WORTH),
+    )
 
 
 def _whole(evidence: Evidence, model: Model | None, ratio: float) -> float | None:
@@ -288,7 +265,7 @@ def _faster_step(model: Model, ratio: float) -> Model:
     """The model with a step that runs so many times as fast; its Python goes with the ops that it launched."""
     step = model.step
     scaled = replace(step, alone_s=step.alone_s / ratio, lock_s=step.lock_s / ratio, cpu_s=step.cpu_s / ratio)
-    return model.with_step(scaled)
+    return replace(model, step=scaled)
 
 
 def _period_s(model: Model, ratio: float) -> float:

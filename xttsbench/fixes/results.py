@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from xttsbench.analysis.evidence import Evidence
 from xttsbench.fixes.cache import CACHE, TRAINING_EPOCHS
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
@@ -14,8 +15,7 @@ from xttsbench.records.base import FASTER, MARGIN, SLOWER
 from xttsbench.records.fix import Fix, FixResult, FixSet, Outcome, Patch
 from xttsbench.records.report import Finding
 
-_INPUT: Final = "input-bound"
-"""The rule whose finding every fix of the dataset mends."""
+_INPUT: Final = "input-bound"  # the rule whose finding every fix of the dataset mends
 
 
 def results(
@@ -35,35 +35,31 @@ def results(
         predicted: the speed-up that the model predicts of fixes that were put together of several proposals.
         why_stopped: why fixes that were worth it were not verified, where the run ended early.
     """
-    names = {one.name for one in proposed}
-    made = [name for name in found.measured if name not in names | {PATCHED}]
+    known = {one.name for one in proposed} | {PATCHED}
     what = {part: one.what for one in proposed for part in one.fixes if len(one.fixes) == 1}
-    extra = [_made_of(name, proposed, what, predicted(FixSet.parse(name))) for name in dict.fromkeys(made)]
+    made = [FixSet.parse(name) for name in found.measured if name not in known]
+    extra = [_made_of(fixes, proposed, what, predicted(fixes)) for fixes in made]
     every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
     order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
-    return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -_speed(one))))
+
+    def speed(one: FixResult) -> float:
+        return one.verified_speedup.estimate if one.verified_speedup is not None else one.predicted_speedup or 0.0
+
+    return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -speed(one))))
 
 
 def _made_of(
-    name: str, proposed: Sequence[Proposal], what: Mapping[str, str], predicted_speedup: float | None
+    fixes: FixSet, proposed: Sequence[Proposal], what: Mapping[str, str], predicted_speedup: float | None
 ) -> Proposal:
-    """What was put together of several proposals."""
-    fixes = FixSet.parse(name)
+    parts = [one for one in proposed if set(one.fixes) <= set(fixes.names)]
     return Proposal(
-        name=name,
+        name=str(fixes),
         fixes=fixes.names,
         predicted_speedup=predicted_speedup,
         what="; ".join(what.get(str(fix)) or said((fix,)) for fix in fixes),
-        places=tuple(dict.fromkeys(p for one in proposed if set(one.fixes) <= set(fixes.names) for p in one.places)),
+        places=tuple(dict.fromkeys(place for one in parts for place in one.places)),
         worth=True,
-        why_not=None,
     )
-
-
-def _speed(result: FixResult) -> float:
-    if result.verified_speedup is not None:
-        return result.verified_speedup.estimate
-    return result.predicted_speedup or 0.0
 
 
 def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: str | None) -> FixResult:
@@ -99,13 +95,16 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
         return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
         return "rejected", f"whether it leaves the data as they are is unknown: {data.sentence}"
-    if measured is not None and (measured.ended is not None or measured.evidence is not None):
-        outcome, why = _of_speed(measured, found.behind.get(one.name), checked=data is not None)
+    if measured is not None and measured.ended is not None:
+        return "rejected", f"its trial ended: {measured.ended}"
+    if measured is not None and measured.evidence is not None:
+        outcome, why = _of_speed(measured, measured.evidence, found.behind.get(one.name), checked=data is not None)
         part = found.parts.get(one.name)
-        return outcome, f"{why}{_on_part(one, found, part)}" if part and measured.ended is None else why
-    if found.unreadable is not None:
-        return "not verified", found.unreadable
-    return "not verified", one.why_not or why_stopped or f"there was no time for it within the budget{_filling(one)}"
+        return outcome, f"{why}{_on_part(one, found, part)}" if part else why
+    pass_s = one.first_pass_s or 0.0
+    filling = f": its cache takes {pass_s:.0f} s to fill" if pass_s >= 1.0 else ""
+    no_time = f"there was no time for it within the budget{filling}"
+    return "not verified", found.unreadable or one.why_not or why_stopped or no_time
 
 
 def _on_part(one: Proposal, found: Verified, count: int) -> str:
@@ -117,17 +116,8 @@ def _on_part(one: Proposal, found: Verified, count: int) -> str:
     return f", from the second epoch on, measured on {count:,} elements of each source{whole}"
 
 
-def _filling(one: Proposal) -> str:
-    """What takes the time of a fix with a cache."""
-    pass_s = one.first_pass_s or 0.0
-    return f": its cache takes {pass_s:.0f} s to fill" if pass_s >= 1.0 else ""
-
-
-def _of_speed(measured: Measured, behind: str | None, *, checked: bool) -> tuple[Outcome, str]:
-    found = measured.evidence
-    if measured.ended is not None or found is None:
-        return "rejected", f"its trial ended: {measured.ended}"
-    ratio = found.ratio
+def _of_speed(measured: Measured, found: Evidence, behind: str | None, *, checked: bool) -> tuple[Outcome, str]:
+    ratio, word = found.ratio, found.word.replace("_", " ")
     counts = f"{found.rounds} {'round' if found.rounds == 1 else 'rounds'}"
     said = f"{ratio.estimate:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {counts})"
     if measured.accepted:
@@ -135,13 +125,13 @@ def _of_speed(measured: Measured, behind: str | None, *, checked: bool) -> tuple
     if found.no_gain and measured.settled and found.word not in SLOWER:
         return "rejected", f"no faster by {MARGIN:.0%}: {said}"
     if found.decided and found.word not in FASTER:
-        return "rejected", f"{found.word.replace('_', ' ')}: {said}"
+        return "rejected", f"{word}: {said}"
     if behind is not None:
         return "not verified", f"slower than {behind}, so it was measured no further: {said}"
     why = f": {measured.effect.why}" if measured.effect and measured.effect.why else ""
     if found.decided:
         why = f": {found.processes} process, and it takes {LEAST_BLOCKS}"
-    return "not verified", f"{'undecided' if found.word == 'undecided' else found.word.replace('_', ' ')}: {said}{why}"
+    return "not verified", f"{word}: {said}{why}"
 
 
 def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tuple[Finding, ...]:
@@ -157,14 +147,16 @@ def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
 
     The last two tell by ``why`` what became of them; ``None`` where no fix is for the finding.
     """
-    own = [one for one in results if any(_mends(fix, finding.rule) for fix in FixSet.of(one.fixes))]
+
+    def mends(fix: Fix) -> bool:
+        if finding.rule == _INPUT:
+            return not fix.is_of_step
+        return fix.kind in SPECS and finding.rule in SPECS[fix.kind].mends
+
+    own = [one for one in results if any(mends(fix) for fix in FixSet.of(one.fixes))]
     accepted = [one for one in own if one.outcome == "accepted"]
     tried = [one for one in own if one.semantics is not None]
     return next(iter((*accepted, *tried, *own)), None)
-
-
-def _mends(fix: Fix, rule: str) -> bool:
-    return not fix.is_of_step if rule == _INPUT else fix.kind in SPECS and rule in SPECS[fix.kind].mends
 
 
 def _with(finding: Finding, fix: FixResult | None) -> Finding:

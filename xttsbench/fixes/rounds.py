@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from xttsbench.comparison.effects import MIN_PROCESSES
 from xttsbench.evidence.evidence import Evidence
@@ -32,16 +32,14 @@ LEAST_BLOCKS: Final = MIN_PROCESSES
 """Processes of each side that a fix is accepted with, unless it is clearly faster in one."""
 _ROWS: Final = 512
 """Samples that a pass over a shortened dataset should give: enough for a distribution, few enough for a minute."""
-_PASS_S: Final = 1.5
-"""Seconds that a pass of the original should take."""
+_PASS_S: Final = 1.5  # seconds that a pass of the original should take
 _LEAST_BATCHES: Final = 4
 _PASSES: Final = 2
 PART_S: Final = 4.0
 """Seconds that the original should take for the part of its data on which a fix with a cache is measured."""
 WHOLE_S: Final = 2 * PART_S
 """Seconds of a first pass over all of the data, above which a part of them is what a cache is measured on."""
-_GUARD_S: Final = 8.0
-"""Seconds that one trial of the guard may read."""
+_GUARD_S: Final = 8.0  # seconds that one trial of the guard may read
 
 
 @dataclass(frozen=True)
@@ -85,18 +83,10 @@ def guard_trial(
     cache_dir: str | None = None,
     again: int = 0,
 ) -> TrialSpec:
-    """The trial that takes the fingerprints of one configuration's elements.
+    """The trial that takes the fingerprints of the elements of ``original``, of a fix, or of the ``patched source``.
 
-    Args:
-        job: target, arguments and seed.
-        number: of the trial in its run.
-        size: how much is looked at; the same for all configurations.
-        block: of the trial.
-        arm: ``original``, a fix, or ``patched source``.
-        fix: of the configuration.
-        patched: files that are read in place of the user's.
-        cache_dir: for a fix that keeps elements on disk.
-        again: 0 and 1 run with the job's seed, 2 with another.
+    ``size`` is the same for all configurations. With ``again`` 0 and 1 the trial runs with the job's seed, with 2 with
+    another one; ``cache_dir`` is for a fix that keeps elements on disk.
     """
     spec = job.spec(number, "elements", block=block)
     return spec.model_copy(
@@ -175,13 +165,14 @@ def arm_of(job: Job, name: str, *, patched: Mapping[str, str] | None = None) -> 
 def planned(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparison | None:
     """The comparison of all fixes that were measured, read from the specifications of their trials."""
     own = [trial.spec for trial in trials if trial.spec.group in ROUNDS and trial.spec.kind == "arm"]
-    if not own:
-        return None
     first = {spec.arm or "": spec for spec in reversed(own)}
+    if ORIGINAL not in first:
+        return None
+    roles: dict[str, Literal["baseline", "aa", "candidate"]] = {ORIGINAL: "baseline", ORIGINAL + AGAIN: "aa"}
     arms = [
         PlannedVariant(
             id=name,
-            role="baseline" if name == ORIGINAL else "aa" if name == ORIGINAL + AGAIN else "candidate",
+            role=roles.get(name, "candidate"),
             config={"fix": spec.fix} if spec.fix else {"source": "patched"} if spec.patched else {},
             kwargs=spec.kwargs,
             fix=spec.fix,
@@ -189,18 +180,15 @@ def planned(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Comparis
         )
         for name, spec in first.items()
     ]
-    if ORIGINAL not in first:
-        return None
     arms.sort(key=lambda arm: (["baseline", "candidate", "aa"].index(arm.role), arm.id))
-    spec = own[0]
     return Comparison(
         name="fixes",
-        target=spec.target,
+        target=own[0].target,
         arms=tuple(arms),
         accelerators=(accelerator,),
         blocks=len({spec.block for spec in own}),
-        steps=spec.steps,
-        window_s=spec.window_s,
+        steps=own[0].steps,
+        window_s=own[0].window_s,
         trial_s=1.0,
         stall_s=1.0,
     )

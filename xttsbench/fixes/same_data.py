@@ -29,17 +29,14 @@ def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
 
 def originals_of(trials: Sequence[TrialRecord]) -> tuple[list[Elements], str | None]:
     """The original's runs, and why nothing can be compared with them, where one could not be read."""
-    originals = [trial for trial in trials if _guards(trial, ORIGINAL)]
-    read = [trial.elements for trial in originals if trial.elements is not None]
+    originals = [trial for trial in trials if _guards(trial) and trial.spec.arm == ORIGINAL]
     failed = next((trial for trial in originals if trial.elements is None), None)
-    unreadable = None
-    if failed is not None:
-        unreadable = f"the elements of the original could not be read: {failed.cause or failed.status}"
-    return read, unreadable
+    why = f"the elements of the original could not be read: {failed.cause or failed.status}" if failed else None
+    return [trial.elements for trial in originals if trial.elements is not None], why
 
 
-def _guards(trial: TrialRecord, arm: str | None = None) -> bool:
-    return trial.spec.kind == "elements" and trial.spec.group == GUARD and arm in (None, trial.spec.arm)
+def _guards(trial: TrialRecord) -> bool:
+    return trial.spec.kind == "elements" and trial.spec.group == GUARD
 
 
 def _judged(
@@ -88,8 +85,7 @@ def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, original
         if found.same is not True and found.compared:
             how: How = "unknown" if found.same is None else "different"
             return data.model_copy(update={"equivalent": found.same, "how": how, "sentence": f"{found.sentence}."})
-        if not found.same:
-            rest = f"; the batches of the timed runs were not compared: {found.sentence}"
+        rest = "" if found.same else f"; the batches of the timed runs were not compared: {found.sentence}"
     checked = f" {data.checked[:1].upper()}{data.checked[1:]}{rest}." if data.checked else ""
     return data.model_copy(update={"sentence": f"{data.sentence.rstrip('.')}.{checked}"})
 

@@ -6,13 +6,12 @@ here (``module:function``), so that the parent knows every fix without loading i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Final, Literal
 
 from xttsbench.records.fix import Fix
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.throughput.threads import inputs_of
 
 WORTH: Final = 1.05
@@ -27,27 +26,17 @@ Form = Literal["name", "name[:n]", "name:n", "name@op"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fix that would change a given pipeline, and what it does to the record.
+    """A fix that would change a given pipeline, and what it does to the record."""
 
-    Attributes:
-        name: as it is written.
-        edit: of the record; ``None`` where the model cannot judge it.
-        why_not: why it may not be relied on, or needs asking for, or cannot be judged.
-        proof: what must hold for it to leave the data alone, which running it beside the original shows.
-        ops: names of the ops that it changes.
-        alone: whether it can give anything without another fix.
-        held_bytes: memory that it takes, as far as it is known.
-        refused: why it cannot be made, which was found out already.
-    """
-
-    name: str
-    edit: Edit | None
-    why_not: str | None = None
+    name: str  # as it is written
+    edit: Edit | None  # of the record; `None` where the model cannot judge it
+    why_not: str | None = None  # why it may not be relied on, or needs asking for, or cannot be judged
     proof: str | None = None
-    ops: tuple[str, ...] = ()
-    alone: bool = True
-    held_bytes: float = 0.0
-    refused: str | None = None
+    """What must hold for it to leave the data alone, which running it beside the original shows."""
+    ops: tuple[str, ...] = ()  # names of the ops that it changes
+    alone: bool = True  # whether it can give anything without another fix
+    held_bytes: float = 0.0  # memory that it takes, as far as it is known
+    refused: str | None = None  # why it cannot be made, which was found out already
 
     @property
     def kind(self) -> str:
@@ -58,76 +47,53 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Setting:
-    """What candidates are found in.
+    """What candidates are found in."""
 
-    Attributes:
-        pipeline: with costs.
-        cpus: processors of the process.
-        environment: with the memory, and the disk's room where a cache on it is considered.
-        goal_s: seconds of a step, with which the input has to keep up; ``None`` where there is no step.
-        buffer: batches that are worth keeping ready, where the input comes in bursts that hold the step up.
-        padding_share: share of padding in the batches that were seen; ``None`` where nothing is padded.
-    """
-
-    pipeline: Pipeline
-    cpus: int
+    pipeline: Pipeline  # with costs
+    cpus: int  # processors of the process
     environment: Mapping[str, Any] = field(default_factory=dict)
-    goal_s: float | None = None
+    """With the memory, and the disk's room where a cache on it is considered."""
+    goal_s: float | None = None  # seconds of a step, with which the input has to keep up; `None` where there is no step
     buffer: int | None = None
-    padding_share: float | None = None
+    """Batches that are worth keeping ready, where the input comes in bursts that hold the step up."""
+    padding_share: float | None = None  # share of padding in the batches that were seen; `None` where nothing is padded
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A kind of fix.
+    """A kind of fix."""
 
-    Attributes:
-        name: as it is written, without what follows it.
-        words: what it does, in a few words of a sentence: ``maps in parallel``.
-        does: the same in a sentence or two, for the documentation; Markdown.
-        form: what may, or has to, follow the name: a positive whole number, or the name of a node.
-        unit: of the number, in words.
-        mends: rules whose findings it mends.
-        candidates: finds it in a pipeline; ``None`` for one of the step, which :mod:`xttsbench.fixes.proposals` finds.
-        rank: place among the kinds that are tried where nothing is predicted, the one that helps most often first;
-            ``None`` for one that is not tried then.
-        tried_unpriced: tried also where its candidate says that what it gives was not measured.
-        rewrite: ``module:function`` of the graph's edit: ``(graph, **number or op) -> graph``.
-        on_dataset: ``module:function`` for what needs no graph, or is no edit of one alone: ``(dataset, **number)``.
-        argument: name of the number in those functions.
-        prepares: kind of the fix that it comes before, and hands tensors to (``traceable=True``), where both are there.
-        needs_graph: whether the dataset's graph has to be readable.
-        hazards: ``module:function`` that says why it may change the data whatever a run shows:
-            ``(reader, fix, all) -> sentences``, see :mod:`xttsbench.fixes.graph.hazards`.
-        runs_ahead: whether it runs functions earlier than the step asks for their results.
-        helps_step: whether it may make the step itself faster, so that it is of use where nobody waits for data.
-        asked_for: what has to be asked for, in a sentence; ``None`` where nothing has.
-        patch: ``module:function`` of its edit of the user's source: from the pipeline's calls
-            (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none)
-            and the op (empty where there is none) to what was found, at least one entry.
-        by_hand: what to write where there is no such edit.
-    """
-
-    name: str
-    words: str
-    does: str
-    form: Form = "name"
-    unit: str = ""
-    mends: tuple[str, ...] = ()
+    name: str  # as it is written, without what follows it
+    words: str  # what it does, in a few words of a sentence: `maps in parallel`
+    does: str  # the same in a sentence or two, for the documentation; Markdown
+    form: Form = "name"  # what may, or has to, follow the name: a positive whole number, or the name of a node
+    unit: str = ""  # of the number, in words
+    mends: tuple[str, ...] = ()  # rules whose findings it mends
     candidates: Callable[[Setting], Iterator[Candidate]] | None = None
+    """Finds it in a pipeline; ``None`` for one of the step, which :mod:`xttsbench.fixes.proposals` finds."""
     rank: int | None = None
-    tried_unpriced: bool = False
-    rewrite: str | None = None
+    """Place among the kinds that are tried where nothing is predicted, the one that helps most often first; ``None``
+    for one that is not tried then."""
+    tried_unpriced: bool = False  # tried also where its candidate says that what it gives was not measured
+    rewrite: str | None = None  # `module:function` of the graph's edit: `(graph, **number or op) -> graph`
     on_dataset: str | None = None
-    argument: str = ""
+    """``module:function`` for what needs no graph, or is no edit of one alone: ``(dataset, **number)``."""
+    argument: str = ""  # name of the number in those functions
     prepares: str | None = None
-    needs_graph: bool = True
+    """Kind of the fix that it comes before, and hands tensors to (``traceable=True``), where both are there."""
+    needs_graph: bool = True  # whether the dataset's graph has to be readable
     hazards: str | None = None
-    runs_ahead: bool = False
+    """``module:function`` that says why it may change the data whatever a run shows: ``(reader, fix, all) ->
+    sentences``, see :mod:`xttsbench.fixes.graph.hazards`."""
+    runs_ahead: bool = False  # whether it runs functions earlier than the step asks for their results
     helps_step: bool = False
-    asked_for: str | None = None
+    """Whether it may make the step itself faster, so that it is of use where nobody waits for data."""
+    asked_for: str | None = None  # what has to be asked for, in a sentence; `None` where nothing has
     patch: str | None = None
-    by_hand: str | None = None
+    """``module:function`` of its edit of the user's source: from the pipeline's calls
+    (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none) and the op
+    (empty where there is none) to what was found, at least one entry."""
+    by_hand: str | None = None  # what to write where there is no such edit
 
     @property
     def usage(self) -> str:
@@ -141,14 +107,27 @@ class Spec:
         return self.words if fix.number is None else f"{self.words} ({f'{fix.number} {self.unit}'.rstrip()})"
 
 
-def each(pipeline: Pipeline, changes: Callable[[PipelineOp], Mapping[str, Any]]) -> Pipeline:
-    """The pipeline with every op updated by what ``changes`` says of it."""
-    return pipeline.model_copy(update={"ops": tuple(op.model_copy(update=dict(changes(op))) for op in pipeline.ops)})
+def each(
+    pipeline: Pipeline,
+    of_op: Callable[[PipelineOp], Mapping[str, Any]] = lambda _: {},
+    of_function: Callable[[PythonFunction], Mapping[str, Any]] = lambda _: {},
+) -> Pipeline:
+    """The pipeline with every op and every Python function updated by what is said of it."""
+    ops = tuple(op.model_copy(update=dict(of_op(op))) for op in pipeline.ops)
+    functions = tuple(one.model_copy(update=dict(of_function(one))) for one in pipeline.python_functions)
+    return pipeline.model_copy(update={"ops": ops, "python_functions": functions})
 
 
-def only(names: frozenset[str], changes: Mapping[str, Any]) -> Edit:
-    """An edit that updates the named ops alone."""
-    return lambda given: each(given, lambda op: changes if op.name in names else {})
+def changed(name: str, ops: Iterable[PipelineOp], changes: Mapping[str, Any], **more: Any) -> Candidate:
+    """The candidate of a fix that gives some ops other fields; ``more`` are further attributes of it."""
+    names = tuple(op.name for op in ops)
+    edit = lambda given: each(given, lambda op: changes if op.name in names else {})  # noqa: E731
+    return Candidate(name, edit, ops=names, **more)
+
+
+def linked(pipeline: Pipeline) -> Pipeline:
+    """The pipeline in which every op says what it reads."""
+    return each(pipeline, lambda op: {"inputs": inputs_of(op, pipeline)})
 
 
 def with_upstream(op: PipelineOp, pipeline: Pipeline) -> frozenset[str]:
@@ -164,7 +143,6 @@ def with_upstream(op: PipelineOp, pipeline: Pipeline) -> frozenset[str]:
     return frozenset(found)
 
 
-def loaded(place: str) -> Any:
-    """What a spec names as ``module:object``."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+def above(ops: Iterable[PipelineOp], pipeline: Pipeline) -> frozenset[str]:
+    """Names of all ops before some of them."""
+    return frozenset(name for op in ops for name in with_upstream(op, pipeline) - {op.name})

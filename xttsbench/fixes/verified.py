@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -58,38 +58,34 @@ class Measured:
 
 @dataclass(frozen=True)
 class Verified:
-    """All that was found out about fixes.
+    """All that was found out about fixes."""
 
-    Attributes:
-        semantics: configuration -> what it does to the data.
-        measured: configuration -> what it was measured at, in all rounds together.
-        last: configurations of the last group, in which what may be proposed is measured side by side.
-        behind: configuration -> the faster one that it is decided to be slower than, by more than the margin.
-        parts: configuration -> elements of each source, where it was measured on a part of the data.
-        noise_scale: what rounds of equal configurations differ by in this session.
-        noise_processes: processes of the original's second run.
-        identity: of the original's graph.
-        unreadable: why nothing can be compared, where the original itself could not be read.
-    """
-
-    semantics: Mapping[str, Semantics] = field(default_factory=dict)
+    semantics: Mapping[str, Semantics] = field(default_factory=dict)  # configuration -> what it does to the data
     measured: Mapping[str, Measured] = field(default_factory=dict)
+    """Configuration -> what it was measured at, in all rounds together."""
     last: frozenset[str] = frozenset()
+    """Configurations of the last group, in which what may be proposed is measured side by side."""
     behind: Mapping[str, str] = field(default_factory=dict)
+    """Configuration -> the faster one that it is decided to be slower than, by more than the margin."""
     parts: Mapping[str, int] = field(default_factory=dict)
-    noise_scale: float = LEAST_SCALE
-    noise_processes: int = 0
-    identity: GraphIdentity | None = None
-    unreadable: str | None = None
+    """Configuration -> elements of each source, where it was measured on a part of the data."""
+    noise_scale: float = LEAST_SCALE  # what rounds of equal configurations differ by in this session
+    noise_processes: int = 0  # processes of the original's second run
+    identity: GraphIdentity | None = None  # of the original's graph
+    unreadable: str | None = None  # why nothing can be compared, where the original itself could not be read
 
     def accepted(self, arm: str) -> bool:
         """Whether a configuration is faster with the same data."""
-        found, data = self.measured.get(arm), self.semantics.get(arm)
-        return found is not None and found.accepted and data is not None and data.equivalent is True
+        found = self.measured.get(arm)
+        return found is not None and found.accepted and self._same_data(arm)
+
+    def _same_data(self, arm: str) -> bool:
+        return arm in self.semantics and self.semantics[arm].equivalent is True
 
     def ratio(self, arm: str) -> float:
         """How many times as fast a configuration was measured to be; 0 where it was not."""
-        return _ratio(self.measured.get(arm)) or 0.0
+        found = self.measured.get(arm)
+        return found.evidence.ratio.estimate if found is not None and found.evidence is not None else 0.0
 
     def ended(self, arm: str) -> bool:
         """Whether a trial of a configuration did not end well."""
@@ -97,8 +93,7 @@ class Verified:
 
     def settled(self, arm: str) -> bool:
         """Whether more rounds of a configuration are needless."""
-        found = self.measured.get(arm)
-        return arm in self.behind or (found is not None and found.settled)
+        return arm in self.behind or ((found := self.measured.get(arm)) is not None and found.settled)
 
     def more_s(self, arm: str) -> float | None:
         """Seconds that would decide a configuration if its rounds were like those so far; endless for over a thousand.
@@ -108,8 +103,8 @@ class Verified:
         found = self.measured.get(arm)
         if found is None or found.evidence is None or found.evidence.decided or found.effect is None:
             return None
-        more, round_s = found.evidence.more_rounds, found.effect.round_s
-        return math.inf if more is None else more * (round_s or 0.0)
+        more = found.evidence.more_rounds
+        return math.inf if more is None else more * (found.effect.round_s or 0.0)
 
     def stays(self, arm: str, more: int) -> bool:
         """Whether an accepted configuration is still accepted where so many more are measured beside it."""
@@ -125,12 +120,9 @@ class Verified:
 
         One that is faster goes on, since it may be clearly so before another process has begun.
         """
-        return {
-            arm
-            for arm, one in self.measured.items()
-            if self.settled(arm)
-            or (one.evidence is not None and (one.evidence.no_gain or one.evidence.word in (*SLOWER, "no_difference")))
-        }
+        seen = {arm: one.evidence for arm, one in self.measured.items() if one.evidence is not None}
+        slow = {arm for arm, one in seen.items() if one.no_gain or one.word in (*SLOWER, "no_difference")}
+        return slow | {arm for arm in self.measured if self.settled(arm)}
 
     @property
     def best_first(self) -> list[str]:
@@ -152,16 +144,8 @@ class Verified:
     @property
     def promising(self) -> list[str]:
         """Fixes that leave the data alone and look faster, and are not decided; the fastest first."""
-        names = [
-            name
-            for name, one in self.measured.items()
-            if name != PATCHED
-            and not self.settled(name)
-            and self.ratio(name) > 1 + 2 * MARGIN
-            and (data := self.semantics.get(name)) is not None
-            and data.equivalent is True
-        ]
-        return sorted(names, key=self._rank)
+        names = (name for name in self.measured.keys() - {PATCHED} if self._same_data(name) and not self.settled(name))
+        return sorted((name for name in names if self.ratio(name) > 1 + 2 * MARGIN), key=self._rank)
 
     @property
     def contenders(self) -> list[str]:
@@ -209,42 +193,27 @@ class Verified:
 def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verified:
     """Everything that the trials of a verification say. The same trials give the same answer."""
     read, unreadable = originals_of(trials)
-    weighed = _weighed(trials, accelerator)
-    measured = {} if weighed is None else _measured(weighed)
-    again = weighed.group.again if weighed else None
     semantics = semantics_of(trials, read, unreadable)
-    sound = measured.keys() - {PATCHED} - {arm for arm, data in semantics.items() if data.equivalent is not True}
-    parts = {
-        t.spec.arm: t.spec.source_limit
-        for t in trials
-        if t.spec.group in ROUNDS and t.spec.kind == "arm" and t.spec.arm and t.spec.source_limit
-    }
-    return Verified(
+    timed = [trial.spec for trial in trials if trial.spec.group in ROUNDS and trial.spec.kind == "arm"]
+    found = Verified(
         semantics=semantics,
-        measured=measured,
-        behind={} if weighed is None else _behind(weighed, measured, sound, parts),
-        parts=parts,
-        noise_scale=LEAST_SCALE if weighed is None else weighed.noise_scale,
-        noise_processes=len(again.steps) if again else 0,
+        parts={spec.arm: spec.source_limit for spec in timed if spec.arm and spec.source_limit},
         last=frozenset(t.spec.arm for t in trials if t.spec.group == TOGETHER and t.spec.arm and t.status == "ok"),
         identity=next((one.identity for one in read if one.identity is not None), None),
         unreadable=unreadable,
     )
+    plan = planned(trials, accelerator)
+    if plan is None:
+        return found
+    weighed = weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
+    found = replace(found, measured=_measured(weighed), noise_scale=weighed.noise_scale)
+    again = weighed.group.again
+    return replace(found, behind=_behind(weighed, found), noise_processes=len(again.steps) if again else 0)
 
 
 def _filled_later(arm: str, parts: Collection[str]) -> bool:
     """Whether a cache of a configuration was measured on a part of the data: with all of it the gain comes late."""
     return arm in parts and CACHE.name in FixSet.parse(arm)
-
-
-def _ratio(measured: Measured | None) -> float | None:
-    found = measured.evidence if measured is not None else None
-    return found.ratio.estimate if found is not None else None
-
-
-def _weighed(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Weighed | None:
-    plan = planned(trials, accelerator)
-    return None if plan is None else weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
 
 
 def _measured(weighed: Weighed) -> dict[str, Measured]:
@@ -257,26 +226,25 @@ def _measured(weighed: Weighed) -> dict[str, Measured]:
     return found
 
 
-def _behind(
-    weighed: Weighed, measured: Mapping[str, Measured], sound: Collection[str], parts: Collection[str]
-) -> dict[str, str]:
+def _behind(weighed: Weighed, found: Verified) -> dict[str, str]:
     """Configurations slower than the fastest with the same data that was measured beside them.
 
     Being slower than a cache that takes long to fill says nothing of one that fills none.
     """
-    speeds = {
-        name: one.evidence.ratio.estimate
-        for name, one in measured.items()
-        if name in sound and one.ended is None and one.evidence is not None and one.evidence.word in FASTER
+    changed = {arm for arm, data in found.semantics.items() if data.equivalent is not True}
+    fast = {
+        name
+        for name, one in found.measured.items()
+        if name not in {PATCHED, *changed} and one.ended is None and one.evidence and one.evidence.word in FASTER
     }
-    found: dict[str, str] = {}
-    for best in sorted(speeds, key=lambda name: -speeds[name]):
-        for name in measured.keys() - {best, PATCHED, *found}:
-            if _filled_later(best, parts) and not _filled_later(name, parts):
+    behind: dict[str, str] = {}
+    for best in sorted(fast, key=lambda name: -found.ratio(name)):
+        for name in found.measured.keys() - {best, PATCHED, *behind}:
+            if _filled_later(best, found.parts) and not _filled_later(name, found.parts):
                 continue
             sample = weighed.pairs.sample(name, best)
             if sample is None or sample.mean > -math.log1p(MARGIN):
                 continue
-            if e_value(sample, weighed.noise_scale) >= DECIDES * len(measured):
-                found[name] = best
-    return found
+            if e_value(sample, weighed.noise_scale) >= DECIDES * len(found.measured):
+                behind[name] = best
+    return behind

@@ -16,8 +16,6 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.read import inspect, read_graph
 
-pytestmark = pytest.mark.tf
-
 
 def double(x):
     return x * 2

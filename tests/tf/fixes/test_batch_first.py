@@ -10,13 +10,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tf.fixes.datasets import elements, ops
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first.rewrite import batch_first
 from xttsbench.fixes.graph.edit import from_graph
-from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import inspect, read_graph
-
-pytestmark = pytest.mark.tf
 
 
 class Counted:
@@ -34,14 +32,6 @@ class Counted:
 
 def batched(dataset):
     return from_graph(batch_first(read_graph(dataset)), dataset.element_spec, source=dataset)
-
-
-def ops(dataset):
-    return [node.op for node in dataset_nodes(read_graph(dataset)) if node.op != "OptionsDataset"]
-
-
-def elements(dataset):
-    return [[np.asarray(part).tolist() for part in tf.nest.flatten(one)] for one in dataset.as_numpy_iterator()]
 
 
 def numbers(count=23):

@@ -12,8 +12,6 @@ from xttsbench.fixes.graph.apply import apply
 from xttsbench.pipeline.read import read_graph
 from xttsbench.worker.contents import compare_apart, padding_of
 
-pytestmark = pytest.mark.tf
-
 
 def speech(count=61, **batch):
     """Texts and frames of very different lengths, with a name each."""

@@ -17,8 +17,6 @@ from xttsbench.fixes.graph.edit import from_graph, redirect
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph
 
-pytestmark = pytest.mark.tf
-
 
 class Counted:
     """A Python function that counts its calls."""

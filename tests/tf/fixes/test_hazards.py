@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph
 from xttsbench.records.fix import FixSet
-
-pytestmark = pytest.mark.tf
 
 SEEN = []
 VARIABLE = tf.Variable(0, dtype=tf.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 import pytest
 import tensorflow as tf
 
@@ -10,7 +12,6 @@ from xttsbench.fixes.graph import apply as rewrite
 from xttsbench.fixes.graph.apply import apply
 from xttsbench.fixes.parallel.rewrite import parallel_map
 from xttsbench.fixes.registry import SPECS
-from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.read import inspect
 
 
@@ -36,7 +37,7 @@ def values(dataset):
     [place for spec in SPECS.values() for place in (spec.rewrite, spec.on_dataset, spec.hazards, spec.patch) if place],
 )
 def test_what_the_registry_names_is_there(place):
-    assert callable(loaded(place))
+    assert callable(resolve_name(place))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_a_refusal_says_what_was_wrong_and_received(name, message):
 
 def test_several_fixes_are_made_on_one_reading_of_the_graph(monkeypatch):
     dataset, reads, made = pipeline(), [], []
-    read, build = rewrite.read_graph, rewrite.from_graph
-    monkeypatch.setattr(rewrite, "read_graph", lambda dataset: reads.append(dataset) or read(dataset))
+    read, build = rewrite.graph_of, rewrite.from_graph
+    monkeypatch.setattr(rewrite, "graph_of", lambda *args: reads.append(args) or read(*args))
     monkeypatch.setattr(rewrite, "from_graph", lambda *args, **more: made.append(args) or build(*args, **more))
     name = (
         "parallel-map:3 + calls:5 + parallel-interleave:2 + parallel-batch:2 + drop-prefetch + buffer:6 + thread-pool:4"
@@ -145,7 +146,7 @@ def test_an_edit_that_tensorflow_refuses_is_told_in_its_first_line(monkeypatch):
                 node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-7, tf.int64))
         return edited
 
-    monkeypatch.setattr(rewrite, "loaded", lambda _place: broken)
+    monkeypatch.setattr(rewrite, "resolve_name", lambda _place: broken)
     with pytest.raises(
         InvalidInputError, match=r"TensorFlow refuses what the fix 'any-order' makes of the dataset: "
     ) as e:

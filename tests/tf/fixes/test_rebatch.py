@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tf.fixes.datasets import elements, ops
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.apply import apply
-from xttsbench.pipeline.nodes import dataset_nodes
-from xttsbench.pipeline.read import read_graph
-
-pytestmark = pytest.mark.tf
-
-
-def ops(dataset):
-    return [node.op for node in dataset_nodes(read_graph(dataset)) if node.op != "OptionsDataset"]
-
-
-def elements(dataset):
-    return [[np.asarray(part).tolist() for part in tf.nest.flatten(one)] for one in dataset.as_numpy_iterator()]
 
 
 def numbers(count=23):

@@ -72,6 +72,12 @@ def make():
 LAYOUTS = {"one line": ONE_LINE, "parentheses": IN_PARENTHESES, "backslashes": BACKSLASHES, "statements": STATEMENTS}
 LAYOUTS["hanging"] = HANGING
 NAMES = "f = g = None\n"
+HEAD = f"{NAMES}import tensorflow as tf\n"
+
+
+def returns(chain: str) -> str:
+    """A module whose ``make`` returns a chain of calls on a range."""
+    return f"{HEAD}def make():\n    return tf.data.Dataset.range(9){chain}\n"
 
 
 @pytest.fixture(params=sorted(LAYOUTS))
@@ -207,14 +213,14 @@ def test_line_ends_of_the_file_are_kept() -> None:
     ],
 )
 def test_the_argument_is_added_or_replaced_and_the_order_kept(call: str, expected: str) -> None:
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9){call}.batch(2)\n"
+    text = returns(f"{call}.batch(2)")
     done = patched(text, "parallel-map")
     assert ast.dump(ast.parse(done)) == ast.dump(ast.parse(text.replace(call, expected)))
 
 
 @pytest.mark.parametrize("call", ["map(*[f])", "map(f, **{})", "map(**{'map_func': f})"])
 def test_arguments_from_elsewhere_are_left_alone_and_the_line_is_named(call: str) -> None:
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return (tf.data.Dataset.range(9)\n        .{call})\n"
+    text = f"{HEAD}def make():\n    return (tf.data.Dataset.range(9)\n        .{call})\n"
     patch = patch_of(text, "parallel-map")
     assert patch.edits == ()
     assert patch.unpatched["parallel-map"].endswith(f"as an argument of .map(...) at {FILE}:5.")
@@ -222,7 +228,7 @@ def test_arguments_from_elsewhere_are_left_alone_and_the_line_is_named(call: str
 
 
 def test_an_order_that_the_options_give_up_is_kept_unless_any_order_is_asked_for() -> None:
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9).map(f)\n"
+    text = returns(".map(f)")
     kept = patch_of(text, "parallel-map:2", deterministic=False)
     assert ".map(f, num_parallel_calls=2, deterministic=True)" in kept.files[FILE]
     free = patch_of(text, "parallel-map:2", "any-order", deterministic=False)
@@ -250,7 +256,7 @@ def test_autotune_is_spelt_as_the_file_spells_it(header: str, expected: str) -> 
 
 def test_a_name_that_is_hidden_there_is_not_used() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef start():\n    return tf.data.Dataset.range(9)\n"
+        f"{HEAD}def start():\n    return tf.data.Dataset.range(9)\n"
         "def finish(ds, tf):\n    return ds.map(f)\ndef make():\n    return finish(start(), 1)\n"
     )
     patch = patch_of(text, "parallel-map")
@@ -261,7 +267,7 @@ def test_a_name_that_is_hidden_there_is_not_used() -> None:
 
 def test_a_call_that_made_two_ops_is_edited_only_where_both_are_meant() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef stage(ds):\n    return ds.map(f).prefetch(2)\n"
+        f"{HEAD}def stage(ds):\n    return ds.map(f).prefetch(2)\n"
         "def make():\n    return stage(stage(tf.data.Dataset.range(9)))\n"
     )
     assert kinds(patched(text, "parallel-map")) == ["range", "map*", "prefetch", "map*", "prefetch"]
@@ -273,7 +279,7 @@ def test_a_call_that_made_two_ops_is_edited_only_where_both_are_meant() -> None:
 
 def test_a_call_in_a_loop_is_edited_once() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef make():\n    ds = tf.data.Dataset.range(9)\n"
+        f"{HEAD}def make():\n    ds = tf.data.Dataset.range(9)\n"
         "    for _ in range(3):\n        ds = ds.map(f)\n    return ds\n"
     )
     assert kinds(patched(text, "parallel-map")) == ["range", "map*", "map*", "map*"]
@@ -281,7 +287,7 @@ def test_a_call_in_a_loop_is_edited_once() -> None:
 
 def test_a_call_inside_the_function_of_another_one_is_not_the_outer_one() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef make():\n"
+        f"{HEAD}def make():\n"
         "    return tf.data.Dataset.range(9).flat_map(lambda x: tf.data.Dataset.range(x).map(f)).map(f)\n"
     )
     assert patched(text, "parallel-map:2") == text.replace("map(f)).map(f)", "map(f)).map(f, num_parallel_calls=2)")
@@ -289,7 +295,7 @@ def test_a_call_inside_the_function_of_another_one_is_not_the_outer_one() -> Non
 
 def test_branches_that_are_zipped() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef make():\n    a, b = tf.data.Dataset.range(9), tf.data.Dataset.range(9)\n"
+        f"{HEAD}def make():\n    a, b = tf.data.Dataset.range(9), tf.data.Dataset.range(9)\n"
         "    return tf.data.Dataset.zip((a.map(f), b.map(f)))\n"
     )
     done = patched(text, "parallel-map", "prefetch:1")
@@ -332,21 +338,19 @@ def test_what_cannot_be_written_is_said(fix: str) -> None:
 
 
 def test_flat_map_is_left_to_the_saved_plan() -> None:
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9).flat_map(f)\n"
+    text = returns(".flat_map(f)")
     assert "apply the saved plan" in patch_of(text, "parallel-interleave").unpatched["parallel-interleave"]
 
 
 def test_caches_that_the_new_one_replaces_are_taken_out() -> None:
-    chain = "tf.data.Dataset.range(9).cache().map(f).cache('x').map(f).repeat()"
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return {chain}\n"
+    text = returns(".cache().map(f).cache('x').map(f).repeat()")
     done = patched(text, "cache@MapDataset/_4")
     assert kinds(done) == ["range", "map", "cache", "map", "cache", "repeat"]
     assert ".map(f).cache('x').map(f).cache()" in done  # what is kept on disk stays
 
 
 def test_interleave_calls_and_any_order() -> None:
-    chain = "tf.data.Dataset.range(9).interleave(f, cycle_length=4).map(f, num_parallel_calls=2)"
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return {chain}\n"
+    text = returns(".interleave(f, cycle_length=4).map(f, num_parallel_calls=2)")
     done = patched(text, "parallel-interleave:3", "calls:8", "any-order")
     assert ".interleave(f, cycle_length=4, num_parallel_calls=3, deterministic=False)" in done
     assert ".map(f, num_parallel_calls=8, deterministic=False)" in done
@@ -354,7 +358,7 @@ def test_interleave_calls_and_any_order() -> None:
 
 def test_the_pool_goes_into_options_that_are_applied_already() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef make():\n    options = tf.data.Options()\n"
+        f"{HEAD}def make():\n    options = tf.data.Options()\n"
         "    ds = tf.data.Dataset.range(9).map(f)\n    ds = ds.with_options(options)\n    return ds\n"
     )
     done = patched(text, "thread-pool:5", "prefetch:1")
@@ -366,7 +370,7 @@ def test_the_pool_goes_into_options_that_are_applied_already() -> None:
 
 def test_the_pool_of_a_dataset_that_is_looped_over() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef make():\n    keep = []\n    options = 3\n"
+        f"{HEAD}def make():\n    keep = []\n    options = 3\n"
         "    for one in [tf.data.Dataset.range(9).map(f)]:\n        keep.append(one)\n    return keep[options - 3]\n"
     )
     done = patched(text, "thread-pool:5")
@@ -375,14 +379,14 @@ def test_the_pool_of_a_dataset_that_is_looped_over() -> None:
 
 
 def test_there_is_no_place_for_options_before_a_part_of_a_line() -> None:
-    text = f"{NAMES}import tensorflow as tf\ndef make(): return tf.data.Dataset.range(9).map(f)\n"
+    text = f"{HEAD}def make(): return tf.data.Dataset.range(9).map(f)\n"
     patch = patch_of(text, "thread-pool:5")
     assert patch.edits == ()
     assert "options.threading.private_threadpool_size = 5" in patch.unpatched["thread-pool:5"]
 
 
 def test_an_op_that_another_call_makes_is_left_to_the_saved_plan() -> None:
-    text = f"{NAMES}import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9).map(f)\n"
+    text = returns(".map(f)")
     renamed = text.replace(".map(f)", ".unbatch()")
     patch = propose(FixSet.of(["parallel-map"]), pipeline_of(text), lambda _: renamed, own=lambda _: True)
     assert patch.unpatched["parallel-map"].endswith(
@@ -417,7 +421,7 @@ def test_calls_are_found_wherever_they_are(where: str) -> None:
 
 def test_of_two_calls_on_one_line_the_one_that_ran_is_meant() -> None:
     text = (
-        f"{NAMES}import tensorflow as tf\ndef make(fast=True):\n    ds = tf.data.Dataset.range(9)\n"
+        f"{HEAD}def make(fast=True):\n    ds = tf.data.Dataset.range(9)\n"
         "    return ds.map(f).batch(2) if fast else ds.map(g).batch(4)\n"
     )
     assert patched(text, "parallel-map:3", "prefetch:1") == text.replace(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.evidence.made import make_evidence
+from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.before_maps import filled_s, shuffle_moved
@@ -13,30 +14,10 @@ from xttsbench.fixes.model import as_measured, predictions, unmeasured
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.throughput.pace import Consumer
 
-ENVIRONMENT = {"cpu": {"allowed_cpus": 2.0}, "memory": {"total_bytes": 8e9, "limit_bytes": None}}
 STEP = Estimate(estimate=0.02, low=0.019, high=0.021)
-
-
-def python(gil, *, cpu_s, wall_s=0.01, calls=8, token="t", kind="numpy_function"):
-    return PythonFunction(
-        token=token, kind=kind, name="f", gil=gil, call_time_s=wall_s, call_cpu_s=cpu_s, calls_per_batch=calls
-    )
-
-
-def pipeline(*ops, **fields):
-    made = [
-        PipelineOp(**({"name": str(number), "inputs": (str(number - 1),) if number else ()} | given))
-        for number, given in enumerate(ops)
-    ]
-    return Pipeline(ops=tuple(made), **fields)
-
-
 RANGE = {"op": "RangeDataset", "elements_per_batch": 8.0, "cost_s": 0.0}
-PYTHON = {"op": "MapDataset", "stateful": True, "python_functions": ("t",), "side_effects": True, "cost_s": 0.08}
-BATCH = {"op": "BatchDatasetV2", "batch_size": 8, "cost_s": 0.0}
 WAITING = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("blocks", cpu_s=0.0),))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
@@ -12,8 +14,10 @@ from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.evidence import Compared
 from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
+from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import ScriptData, ScriptRun
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.trial import Batches, Trace
 
@@ -50,8 +54,8 @@ def test_the_best_comes_first_and_what_helps_only_together_says_so():
 
 
 def test_each_that_is_not_worth_it_has_a_reason_and_those_that_are_come_first():
-    for given in (WAITING, HOLDING, pipeline(RANGE, DECODE, BATCH)):
-        found = told(given)
+    for one in (WAITING, HOLDING, pipeline(RANGE, DECODE, BATCH)):
+        found = told(one)
         assert [one.worth for one in found] == sorted((one.worth for one in found), reverse=True)
         assert all((one.why_not is None) == one.worth for one in found)
         assert sum(one.worth for one in found) <= 6
@@ -287,3 +291,64 @@ def test_python_as_ops_is_tried_unpriced_alone_and_with_parallel_calls_unless_it
     assert any(name.startswith("native + parallel-map") for name in rows)
     waiting = by_name(told(pipeline(RANGE, PYTHON, BATCH, python_functions=(python("blocks"),))))
     assert not [name for name in waiting if "native" in name]
+
+
+NUMBERS = st.none() | st.sampled_from([0.0, 1e-6, 1e-3, 0.05, 2.0])
+OPS = st.fixed_dictionaries(
+    {
+        "op": st.sampled_from(
+            ["RangeDataset", "MapDataset", "ParallelMapDatasetV2", "InterleaveDataset", "ParallelInterleaveDatasetV4",
+             "FlatMapDataset", "FilterDataset", "ShuffleDatasetV3", "RepeatDataset", "BatchDatasetV2", "TakeDataset",
+             "PaddedBatchDatasetV2", "UnbatchDataset", "CacheDatasetV2", "PrefetchDataset", "OptionsDataset"]
+        ),
+        "parallelism": st.none() | st.sampled_from([-1, 1, 4, 64]),
+        "chosen_parallelism": st.none() | st.sampled_from([1, 2]),
+        "buffer_size": st.none() | st.sampled_from([-1, 0, 1, 8]),
+        "batch_size": st.none() | st.sampled_from([1, 8]),
+        "cycle_length": st.none() | st.sampled_from([-1, 1, 4]),
+        "cardinality": st.none() | st.sampled_from([-2, -1, 0, 1, 1000]),
+        "elements_per_batch": NUMBERS,
+        "element_bytes": st.none() | st.sampled_from([0.0, 8.0, 1e8]),
+        "cost_s": NUMBERS,
+        "cpu_s": NUMBERS,
+        "random": st.booleans(),
+        "side_effects": st.booleans(),
+        "cached": st.booleans(),
+        "python_functions": st.sampled_from([(), ("t",)]),
+        "reads": st.none() | st.just((0,)),
+        "passes": st.sampled_from([{}, {0: 0}]),
+    }
+)  # fmt: skip
+RATIO = Estimate(estimate=2.0, low=1.9, high=2.1)
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(
+    ops=st.lists(OPS, min_size=1, max_size=6),
+    gil=st.sampled_from(["holds", "blocks", "releases", "unknown"]),
+    bottleneck=st.sampled_from(["input", "compute", "dispatch", "contention", "compile", "inconclusive"]),
+    has_step=st.booleans(),
+    modes=st.sampled_from([{}, {"xla": Compared("xla", "ok", speedup=RATIO)}, {"xla": Compared("xla", "raised")}]),
+    any_order=st.booleans(),
+    environment=st.sampled_from([{}, ENVIRONMENT, ENVIRONMENT | {"storage": {"free_bytes": 1e12}}]),
+)
+def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, any_order, environment):
+    evidence = make_evidence(
+        bottleneck,
+        pipeline=pipeline(*ops, python_functions=(python(gil, cpu_s=0.005),)),
+        environment=environment,
+        has_step=has_step,
+        facts=StepFacts(has_step=has_step),
+        modes=modes,
+    )
+    found = proposals(evidence, asked=frozenset({"any-order"} if any_order else ()))
+    names = [one.name for one in found]
+    assert len(names) == len(set(names))
+    assert all(one.name == " + ".join(one.fixes) and one.what for one in found)
+    assert {fix.kind for one in found for fix in FixSet.of(one.fixes)} <= set(SPECS)
+    assert all((one.why_not is None) == one.worth for one in found)
+    worth = [one.worth for one in found]
+    assert worth == sorted(worth, reverse=True)
+    assert sum(worth) <= 6
+    assert any_order or not [one for one in found if one.worth and "any-order" in one.fixes]
+    assert has_step or not [name for name in names if "step:" in name]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from xttsbench.fixes.spec import Candidate, Setting, Spec, each
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each, linked
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
-_TINY_S: Final = 100e-6
-"""An element that takes less is mostly the cost of calling a function for it."""
-_TINY_PYTHON_S: Final = 300e-6
-"""The same for a Python function, which costs more to call."""
-_COPIED_BYTES_PER_S: Final = 2e9
-"""Bytes of a batch that are cut to size, of any machine of today or less."""
+_TINY_S: Final = 100e-6  # an element that takes less is mostly the cost of calling a function for it
+_TINY_PYTHON_S: Final = 300e-6  # the same for a Python function, which costs more to call
+_COPIED_BYTES_PER_S: Final = 2e9  # bytes of a batch that are cut to size, of any machine of today or less
 _MANY: Final = 8
-_TIMES: Final = ("call_time_s", "call_cpu_s")
 _SHARE: Final = 0.1
 """Share of the pipeline's cost from which calls for single elements, or taking batches apart, are worth another way."""
 
@@ -28,31 +24,32 @@ def cut_anew(setting: Setting) -> Iterator[Candidate]:
     by_name = {op.name: op for op in pipeline.ops}
     whole = sum(op.cost_s or 0.0 for op in pipeline.ops)
     for op in pipeline.ops:
-        before = [by_name[name] for name in inputs_of(op, pipeline) if name in by_name]
-        if not op.op.startswith(("BatchDataset", "ParallelBatchDataset")) or len(before) != 1:
+        names = inputs_of(op, pipeline)
+        apart = by_name.get(names[0]) if len(names) == 1 else None
+        is_batch = op.op.startswith(("BatchDataset", "ParallelBatchDataset"))
+        if not is_batch or apart is None or not apart.op.startswith("Unbatch"):
             continue
-        apart = before[0]
-        spent = (op.cost_s or 0.0) + (apart.cost_s or 0.0)
-        if apart.op.startswith("Unbatch") and spent >= _SHARE * whole:
-            why = "what cutting whole batches to another size costs was not measured"
+        if (op.cost_s or 0.0) + (apart.cost_s or 0.0) >= _SHARE * whole:
             known = op.element_bytes is not None
             edit = partial(_cut, apart=apart.name, batch=op.name) if known else None
-            yield Candidate("rebatch", edit, None if known else why, ops=(apart.name, op.name))
+            why_not = None if known else "what cutting whole batches to another size costs was not measured"
+            yield Candidate("rebatch", edit, why_not, ops=(apart.name, op.name))
             return
 
 
 def _cut(given: Pipeline, *, apart: str, batch: str) -> Pipeline:
     """The record with one op in the place of the two, which copies its bytes once and calls nothing for an element."""
-    source = next(inputs_of(op, given) for op in given.ops if op.name == apart)
+    given = linked(given)
+    source = next(op.inputs for op in given.ops if op.name == apart)
 
-    def edited(op: PipelineOp) -> PipelineOp:
+    def changes(op: PipelineOp) -> dict[str, Any]:
         if op.name != batch:
-            return op.model_copy(update={"inputs": inputs_of(op, given)})
+            return {}
         copied_s = (op.element_bytes or 0.0) / _COPIED_BYTES_PER_S * (op.elements_per_batch or 1.0)
-        told = {"op": "RebatchDatasetV2", "inputs": source, "cost_s": copied_s, "cpu_s": copied_s, "parallelism": None}
-        return op.model_copy(update=told)
+        return {"op": "RebatchDatasetV2", "inputs": source, "cost_s": copied_s, "cpu_s": copied_s, "parallelism": None}
 
-    return given.model_copy(update={"ops": tuple(edited(op) for op in given.ops if op.name != apart)})
+    left = tuple(op for op in given.ops if op.name != apart)
+    return each(given.model_copy(update={"ops": left}), changes)
 
 
 def whole_batches(setting: Setting) -> Iterator[Candidate]:
@@ -62,25 +59,23 @@ def whole_batches(setting: Setting) -> Iterator[Candidate]:
     kinds = {one.token: one.kind for one in pipeline.python_functions}
 
     def is_tiny(op: PipelineOp) -> bool:
-        python = [kinds.get(token) for token in op.python_functions]
-        limit_s = _TINY_PYTHON_S if python else _TINY_S
-        small = op.cost_s is not None and op.cost_s / max(taken[op.name], 1.0) < limit_s
-        whole_batches = not op.random and all(kind == "numpy_function" for kind in python)
-        return small and whole_batches and taken[op.name] >= _MANY and op.op.startswith(("Map", "ParallelMap"))
+        if op.random or op.cost_s is None or taken[op.name] < _MANY or not op.op.startswith(("Map", "ParallelMap")):
+            return False
+        limit_s = _TINY_PYTHON_S if op.python_functions else _TINY_S
+        arrays = all(kinds.get(token) == "numpy_function" for token in op.python_functions)
+        return arrays and op.cost_s / taken[op.name] < limit_s
 
     tiny = [op for op in pipeline.ops if is_tiny(op)]
-    spent = sum(op.cost_s or 0.0 for op in tiny)
-    ends = [op for op in tiny if any("Batch" in reader.op for reader in readers[op.name])]
-    if ends and spent >= _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops):
+    batched = any("Batch" in reader.op for op in tiny for reader in readers[op.name])
+    least_s = _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops)
+    if batched and sum(op.cost_s or 0.0 for op in tiny) >= least_s:
         names = tuple(op.name for op in tiny)
-        if all(not op.python_functions or around_s(op, pipeline) is not None for op in tiny):
-            yield Candidate("batch-first", partial(_called_once, names=names), ops=names)
-            return
-        why = "how much of the time for an element is the call itself was not measured"
-        yield Candidate("batch-first", None, why, ops=names)
+        known = all(not op.python_functions or _around_s(op, pipeline) is not None for op in tiny)
+        why_not = None if known else "how much of the time for an element is the call itself was not measured"
+        yield Candidate("batch-first", partial(_called_once, names=names) if known else None, why_not, ops=names)
 
 
-def around_s(op: PipelineOp, pipeline: Pipeline) -> float | None:
+def _around_s(op: PipelineOp, pipeline: Pipeline) -> float | None:
     """Seconds of an element that go to calling the op's Python functions; ``None`` where it has none, or not known."""
     own = [one.around_call_s for one in pipeline.python_functions if one.token in op.python_functions]
     return sum(one for one in own if one is not None) if own and None not in own else None
@@ -93,38 +88,29 @@ def _called_once(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
     time is that of calling them.
     """
     readers, taken = consumers(given), elements_per_batch(given)
-    sizes = {
-        op.name: max(
-            next((one.batch_size for one in readers[op.name] if one.batch_size), None) or round(taken[op.name]), 1
-        )
-        for op in given.ops
-    }
     rows: dict[str, int] = {}
 
-    def changed(op: PipelineOp) -> dict[str, float]:
+    def changes(op: PipelineOp) -> dict[str, float]:
         if op.name not in names or not op.cost_s:
             return {}
-        call_s, count = around_s(op, given), taken[op.name]
+        count, read = taken[op.name], next((one.batch_size for one in readers[op.name] if one.batch_size), None)
+        size = max(read or round(count), 1)
+        rows.update(dict.fromkeys(op.python_functions, size))
         if op.python_functions:
-            rows.update(dict.fromkeys(op.python_functions, sizes[op.name]))
-            spared_s = (call_s or 0.0) * count * (1 - 1 / sizes[op.name])
+            spared_s = (_around_s(op, given) or 0.0) * count * (1 - 1 / size)
         else:
             copied_s = (op.element_bytes or 0.0) * count / _COPIED_BYTES_PER_S
-            spared_s = op.cost_s * (1 - 1 / sizes[op.name]) - copied_s
+            spared_s = op.cost_s * (1 - 1 / size) - copied_s
         left = min(max(1 - spared_s / op.cost_s, 0.0), 1.0)
         # What TensorFlow's threads spend around the calls goes with them, so processor time shrinks by the same share.
         return {"cost_s": op.cost_s * left} | ({} if op.cpu_s is None else {"cpu_s": op.cpu_s * left})
 
-    edited = each(given, changed)
-    functions = tuple(_of_rows(one, rows.get(one.token, 1)) for one in given.python_functions)
-    return edited.model_copy(update={"python_functions": functions})
+    def longer(one: PythonFunction) -> dict[str, float]:
+        times, count = {"call_time_s": one.call_time_s, "call_cpu_s": one.call_cpu_s}, rows.get(one.token, 1)
+        fewer = {} if one.calls_per_batch is None else {"calls_per_batch": one.calls_per_batch / count}
+        return fewer | {name: value * count for name, value in times.items() if value is not None}
 
-
-def _of_rows(function: PythonFunction, rows: int) -> PythonFunction:
-    """A function one of whose calls goes through so many rows."""
-    longer = {name: value * rows for name in _TIMES if (value := getattr(function, name)) is not None}
-    calls = function.calls_per_batch
-    return function.model_copy(update=longer | {"calls_per_batch": calls / rows if calls is not None else None})
+    return each(given, changes, longer)
 
 
 REBATCH: Final = Spec(

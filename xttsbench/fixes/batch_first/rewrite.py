@@ -17,13 +17,23 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.fixes.batch_first.by_row import NotVectorisedError, by_row
-from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
+from xttsbench.fixes.graph.edit import (
+    add_functions,
+    does_not_apply,
+    ending_at,
+    flat_spec,
+    readers,
+    redirect,
+    set_spec,
+    source_of,
+)
 from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
 from xttsbench.pipeline.functions import is_random
 from xttsbench.pipeline.nodes import (
     FunctionLibrary,
+    add_constant,
     captured_inputs,
     constant_input,
     copied,
@@ -61,19 +71,15 @@ def batch_first(graph: Any) -> Any:
     Raises:
         InvalidInputError: nothing can be moved, and why for the op where the attempt ended.
     """
-    edited, why = copied(graph), list[str]()
-    done = 0
+    edited, why = graph, list[str]()
     for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
-        while True:
-            try:
-                again = rebatched(edited, name)
-                done, edited = done + 1, again if again is not None else _swapped(edited, name)
-            except NotVectorisedError as error:
-                why.append(str(error))
-                break
-            if again is not None:
-                break
-    if not done:
+        try:
+            while (again := _rebatched(edited, name)) is None:
+                edited = _swapped(edited, name)
+            edited = again
+        except NotVectorisedError as error:
+            why.append(str(error))
+    if edited is graph:
         raise does_not_apply(_FIX, "; ".join(why) if why else "the dataset makes no batches")
     return edited
 
@@ -84,15 +90,14 @@ def rebatch(graph: Any) -> Any:
     Raises:
         InvalidInputError: there is no such pair, or none that can be one op, and why.
     """
-    edited, why, done = graph, list[str](), False
+    edited, why = graph, list[str]()
     for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
         try:
-            again = rebatched(edited, name)
+            again = _rebatched(edited, name)
+            edited = edited if again is None else again
         except NotVectorisedError as error:
             why.append(str(error))
-            continue
-        done, edited = done or again is not None, edited if again is None else again
-    if not done:
+    if edited is graph:
         raise does_not_apply("rebatch", "; ".join(why) if why else "no batch comes right after an unbatch")
     return edited
 
@@ -105,12 +110,8 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
 
 
 def _swapped(graph: Any, name: str) -> Any:
-    """The graph with a batch before the map above it.
-
-    Raises:
-        NotVectorisedError: it reads no map, or one that cannot work on batches.
-    """
-    beside = sunk(graph, name)
+    """The graph with a batch before the map above it."""
+    beside = _sunk(graph, name)
     if beside is None:
         raise NotVectorisedError(f"no map comes right before {name}, or others read it as well")
     graph = beside
@@ -132,7 +133,7 @@ def _swapped(graph: Any, name: str) -> Any:
     edited = _with_batch_before(graph, mapped.name, name, definition, others)
     if not FunctionLibrary(edited.library.function).all_tokens():
         try:
-            same = agree(graph, edited, above.name, mapped.name, name)
+            same = _agree(graph, edited, above.name, mapped.name, name)
         except (tf.errors.OpError, ValueError) as error:
             raise NotVectorisedError(f"{mapped.name} cannot work on batches: {error}") from error
         if not same:
@@ -160,31 +161,22 @@ def _with_batch_before(graph: Any, mapped_name: str, batch_name: str, definition
     by_name = {node.name: node for node in edited.node}
     mapped, batch = by_name[mapped_name], by_name[batch_name]
     above = by_name[node_inputs(mapped)[0]]
-    known = {function.signature.name for function in edited.library.function}
-    for function in (definition, *others):
-        if function.signature.name not in known:
-            edited.library.function.add().CopyFrom(function)
+    add_functions(edited, (definition, *others))
     result = flat_spec(batch, _FIX)
     redirect(edited, batch_name, mapped_name)
     set_inputs(batch, [above.name, *data_inputs(batch)[1:]])
     set_inputs(mapped, [batch_name, *data_inputs(mapped)[1:]])
     mapped.attr["f"].func.name = definition.signature.name
     set_spec(mapped, result)
-    size = result[0].shape[0] if result and result[0].shape.rank else None
-    set_spec(
-        batch,
-        [tf.TensorSpec(tf.TensorShape([size]).concatenate(one.shape), one.dtype) for one in flat_spec(above, _FIX)],
-    )
+    size = tf.TensorShape([result[0].shape[0] if result and result[0].shape.rank else None])
+    set_spec(batch, [tf.TensorSpec(size.concatenate(one.shape), one.dtype) for one in flat_spec(above, _FIX)])
     return edited
 
 
-def rebatched(graph: Any, name: str) -> Any | None:
+def _rebatched(graph: Any, name: str) -> Any | None:
     """The graph with ``unbatch`` and the batch after it as one op; ``None`` where the named batch reads none.
 
     Where the batches before have the same size already, as their static shapes say, both ops are left out.
-
-    Raises:
-        NotVectorisedError: the pair is there and cannot be one op.
     """
     by_name = {node.name: node for node in graph.node}
     batch = by_name[name]
@@ -206,74 +198,55 @@ def rebatched(graph: Any, name: str) -> Any | None:
     node = next(one for one in edited.node if one.name == name)
     inputs = data_inputs(node)
     options = inputs[3] if node.op == "ParallelBatchDataset" else inputs[2]
-    sizes_name = free_name(edited, f"{name}/batch_sizes")
-    _add_vector_of(edited, sizes_name, inputs[1])
     node.op = "RebatchDatasetV2"
-    set_inputs(node, [whole.name, sizes_name, options])
+    set_inputs(node, [whole.name, _add_vector_of(edited, f"{name}/batch_sizes", inputs[1]), options])
     for key in ("parallel_copy", "deterministic"):
         node.attr.pop(key, None)
     return edited
 
 
-def _add_vector_of(graph: Any, name: str, scalar: str) -> None:
-    """A vector of one entry, the value of a scalar node."""
-    axis = graph.node.add(name=free_name(graph, f"{name}/axis"), op="Const")
-    axis.attr["dtype"].type = tf.int32.as_datatype_enum
-    axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
-    node = graph.node.add(name=name, op="ExpandDims", input=[scalar, axis.name])
-    node.attr["T"].type = tf.int64.as_datatype_enum
-    node.attr["Tdim"].type = tf.int32.as_datatype_enum
+def _add_vector_of(graph: Any, name: str, scalar: str) -> str:
+    """A vector of one entry, the value of a scalar node; its name."""
+    axis = add_constant(graph, f"{name}/axis", 0)
+    node = graph.node.add(name=free_name(graph, name), op="ExpandDims", input=[scalar, axis])
+    node.attr["T"].type = node.attr["Tdim"].type = tf.int64.as_datatype_enum
+    return str(node.name)
 
 
-def sunk(graph: Any, name: str) -> Any | None:
+def _sunk(graph: Any, name: str) -> Any | None:
     """The graph with the nearest map above the named op right before it; the same where it stands there.
 
     ``None`` where something else comes in between, or where an op on the way is read by others too. The map's function
     must hold no state: it is called as often as before, on the same elements.
     """
     by_name = {node.name: node for node in graph.node}
-    between: list[str] = []
+    between: list[Any] = []
     here = source_of(by_name[name], by_name)
     while here is not None and here.op in (*_HANDING_ON, *_SHUFFLES) and len(readers(graph, here.name)) == 1:
-        between.append(here.name)
+        between.append(here)
         here = source_of(here, by_name)
     if here is None or here.op not in MAPS or source_of(here, by_name) is None or len(readers(graph, here.name)) != 1:
         return None
     if not between:
         return graph
     tokens = FunctionLibrary(graph.library.function).python_tokens([here.attr["f"].func.name])
-    if tokens and any(by_name[one].op in _SHUFFLES for one in between):
+    if tokens and any(one.op in _SHUFFLES for one in between):
         return None
     edited = copied(graph)
     new = {node.name: node for node in edited.node}
-    above, result = new[node_inputs(here)[0]], flat_spec(here, _FIX)
-    redirect(edited, here.name, above.name)
-    redirect(edited, between[0], here.name)
-    mapped = new[here.name]
-    set_inputs(mapped, [between[0], *data_inputs(mapped)[1:]])
+    mapped, above = new[here.name], new[node_inputs(here)[0]]
+    redirect(edited, mapped.name, above.name)
+    redirect(edited, between[0].name, mapped.name)
+    set_inputs(mapped, [between[0].name, *data_inputs(mapped)[1:]])
     for one in between:
-        set_spec(new[one], flat_spec(above, _FIX))
-    set_spec(mapped, result)
+        set_spec(new[one.name], flat_spec(above, _FIX))
     return edited
 
 
-def agree(graph: Any, edited: Any, source: str, mapped: str, batch: str) -> bool:
-    """Whether map and batch yield the same in both orders, on the first elements that come to them.
+def _agree(graph: Any, edited: Any, source: str, mapped: str, batch: str) -> bool:
+    """Whether map and batch yield the same in both orders, on the first elements that come to them, if some do.
 
     Caches, shuffles and the like before them are left out, so that none is filled by this.
-
-    Args:
-        graph: with the map before the batch.
-        edited: the same with the batch before the map.
-        source: name of the op that the first of the two reads.
-        mapped: name of the map.
-        batch: name of the batch.
-
-    Returns:
-        ``True`` also where no elements come, so that there is nothing to compare.
-
-    Raises:
-        tf.errors.OpError, ValueError: the pipeline fails on these elements, or cannot be taken apart.
     """
     before = Cut(sequential(bypassed(ending_at(graph, mapped), _LEFT_OUT)))
     (reached,) = before.inputs(mapped)
@@ -299,24 +272,13 @@ def _batches(graph: Any, source: str, order: Sequence[str], batch: str, held: An
 
 def _in_threes(graph: Any, name: str) -> Any:
     """The graph, edited in place, in which the named batch has three elements and the last may have fewer."""
-    node = next(one for one in graph.node if one.name == name)
-    spec = [
-        tf.TensorSpec(tf.TensorShape([None]).concatenate(tf.TensorShape(shape)[1:]), tf.as_dtype(kind))
-        for kind, shape in zip(node.attr["output_types"].list.type, node.attr["output_shapes"].list.shape, strict=True)
-    ]
-    set_spec(node, spec)
+    node, any_size = next(one for one in graph.node if one.name == name), tf.TensorShape([None])
+    set_spec(node, [tf.TensorSpec(any_size.concatenate(one.shape[1:]), one.dtype) for one in flat_spec(node, _FIX)])
     inputs = data_inputs(node)
-    inputs[1] = _constant(graph, f"{name}/three", _BATCH, tf.int64)
-    inputs[3 if node.op == "ParallelBatchDataset" else 2] = _constant(graph, f"{name}/whole", False, tf.bool)
+    inputs[1] = add_constant(graph, f"{name}/three", _BATCH)
+    inputs[3 if node.op == "ParallelBatchDataset" else 2] = add_constant(graph, f"{name}/whole", False)
     set_inputs(node, inputs)
     return graph
-
-
-def _constant(graph: Any, name: str, value: Any, kind: tf.DType) -> str:
-    node = graph.node.add(name=free_name(graph, name), op="Const")
-    node.attr["dtype"].type = kind.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, kind))
-    return str(node.name)
 
 
 def _close(old: Any, new: Any) -> bool:

@@ -11,84 +11,115 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.fixes.spec import Candidate, Setting, Spec, with_upstream
+from xttsbench.fixes.spec import Candidate, Setting, Spec, above, each, linked
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
+_SHUFFLE: Final = "ShuffleDataset"
 
 
 def filter_moves(setting: Setting) -> Iterator[Candidate]:
     """The first filter that can be moved and drops something."""
-    pipeline = setting.pipeline
-    if filter_moved(pipeline) is not None:
-        moved = next(op for op in pipeline.ops if op.op.startswith(_FILTERS) and filter_passes(op, pipeline))
-        yield Candidate("filter-first", lambda given: filter_moved(given) or given, ops=(moved.name,))
+    found = first_movable(setting.pipeline, _FILTERS)
+    if found is not None and _kept_share(setting.pipeline, *found) < 1:
+        yield Candidate("filter-first", filter_moved, ops=(found[0].name,))
 
 
-def filter_moved(pipeline: Pipeline) -> Pipeline | None:
-    """The pipeline with its first such filter moved; ``None`` where none can be, or none drops anything."""
-    taken = elements_per_batch(pipeline)
-    for op in pipeline.ops:
-        if op.op.startswith(_FILTERS):
-            passed = filter_passes(op, pipeline)
-            if passed:
-                kept = taken[op.name] / max(taken[passed[0].name], 1e-9)
-                return _filter_moved(pipeline, op, passed, kept) if kept < 1 else None
-    return None
+def shuffle_moves(setting: Setting) -> Iterator[Candidate]:
+    """The first shuffle right behind a map."""
+    found = first_movable(setting.pipeline, _SHUFFLE)
+    if found is not None:
+        yield Candidate("shuffle-first", shuffle_moved, ops=(found[0].name, *(one.name for one in found[1])))
 
 
-def filter_passes(op: PipelineOp, pipeline: Pipeline) -> list[PipelineOp]:
-    """Maps right before a filter that it does not need, the nearest first."""
-    by_name = {one.name: one for one in pipeline.ops}
-    readers = consumers(pipeline)
-    components, found, here = op.reads, list[PipelineOp](), op
-    while components is not None:
-        names = inputs_of(here, pipeline)
-        before = by_name.get(names[0]) if len(names) == 1 else None
-        if before is None or not before.op.startswith(("MapDataset", "ParallelMapDataset")):
+def first_movable(pipeline: Pipeline, kinds: str | tuple[str, ...]) -> tuple[PipelineOp, list[PipelineOp]] | None:
+    """The first op of a kind that can go before maps, and these, the nearest first; ``None`` where there is none."""
+    found = ((op, passed_maps(op, pipeline)[0]) for op in pipeline.ops if op.op.startswith(kinds))
+    return next((one for one in found if one[1]), None)
+
+
+def passed_maps(op: PipelineOp, pipeline: Pipeline) -> tuple[list[PipelineOp], dict[int, int]]:
+    """Maps right before an op that nothing else reads, the nearest first; of a filter those that it does not need.
+
+    Also where a filter then finds what it looks at: number of its component -> of theirs.
+    """
+    by_name, readers = {one.name: one for one in pipeline.ops}, consumers(pipeline)
+    read = op.reads if op.op.startswith(_FILTERS) else ()
+    found, components = list[PipelineOp](), {number: number for number in read or ()}
+    names = inputs_of(op, pipeline)
+    while read is not None and len(names) == 1 and (before := by_name.get(names[0])) is not None:
+        names = inputs_of(before, pipeline)
+        is_map = before.op.startswith(("MapDataset", "ParallelMapDataset"))
+        hands_through = before.passes.keys() >= set(components.values())
+        if not is_map or not names or len(readers[before.name]) != 1 or not hands_through:
             break
-        if len(readers[before.name]) != 1 or any(component not in before.passes for component in components):
-            break
-        components = tuple(before.passes[component] for component in components)
+        components = {number: before.passes[at] for number, at in components.items()}
         found.append(before)
-        here = before
-    return found
+    return found, components
 
 
-def _filter_moved(pipeline: Pipeline, op: PipelineOp, passed: list[PipelineOp], kept: float) -> Pipeline:
-    names = {one.name for one in passed}
-    source = inputs_of(passed[-1], pipeline)
+def filter_moved(pipeline: Pipeline) -> Pipeline:
+    """The record with its first such filter moved; itself where there is none, or it drops nothing."""
+    found = first_movable(pipeline, _FILTERS)
+    if found is None or (kept := _kept_share(pipeline, *found)) >= 1:
+        return pipeline
+    op, passed = found
     taken = elements_per_batch(pipeline)
+    names, tokens = {one.name for one in passed}, {token for one in passed for token in one.python_functions}
 
-    def edited(one: PipelineOp) -> PipelineOp:
-        inputs = inputs_of(one, pipeline)
-        update: dict[str, object] = {"inputs": inputs, "elements_per_batch": taken[one.name]}
-        if one.name == op.name:
-            update["inputs"] = source
-        elif one.name == passed[-1].name:
-            update["inputs"] = (op.name,)
-        elif op.name in inputs:
-            update["inputs"] = tuple(passed[0].name if name == op.name else name for name in inputs)
-        if one.name in names:
-            update["elements_per_batch"] = taken[one.name] * kept
-            update["cost_s"] = None if one.cost_s is None else one.cost_s * kept
-            update["cpu_s"] = None if one.cpu_s is None else one.cpu_s * kept
-        return one.model_copy(update=update)
+    def times(value: float | None) -> float | None:
+        return None if value is None else value * kept
 
-    tokens = {token for one in passed for token in one.python_functions}
-    functions = tuple(
-        one.model_copy(update={"calls_per_batch": one.calls_per_batch * kept})
-        if one.token in tokens and one.calls_per_batch is not None
-        else one
-        for one in pipeline.python_functions
+    def of_op(one: PipelineOp) -> dict[str, float | None]:
+        if one.name not in names:
+            return {"elements_per_batch": taken[one.name]}
+        return {"elements_per_batch": taken[one.name] * kept, "cost_s": times(one.cost_s), "cpu_s": times(one.cpu_s)}
+
+    moved = _before(pipeline, op, passed)
+    return each(
+        moved, of_op, lambda one: {"calls_per_batch": times(one.calls_per_batch)} if one.token in tokens else {}
     )
-    ops = [edited(one) for one in pipeline.ops]
-    moved = next(one for one in ops if one.name == op.name)
-    ops.remove(moved)
-    first = min(number for number, one in enumerate(ops) if one.name in names)
-    ops.insert(first, moved)
-    return pipeline.model_copy(update={"ops": tuple(ops), "python_functions": functions})
+
+
+def shuffle_moved(pipeline: Pipeline) -> Pipeline:
+    """The record with its first such shuffle moved; itself where there is none."""
+    found = first_movable(pipeline, _SHUFFLE)
+    if found is None:
+        return pipeline
+    source = inputs_of(found[1][-1], pipeline)[0]
+    element_bytes = next(one.element_bytes for one in pipeline.ops if one.name == source)
+    return each(
+        _before(pipeline, *found), lambda one: {"element_bytes": element_bytes} if one.name == found[0].name else {}
+    )
+
+
+def filled_s(pipeline: Pipeline) -> float:
+    """What filling the buffers of all shuffles costs for a batch: of the ops in front of them, each once."""
+    shuffles = [op for op in pipeline.ops if op.op.startswith(_SHUFFLE)]
+    filling = above(shuffles, pipeline)
+    return sum(op.cost_s or 0.0 for op in pipeline.ops if op.name in filling)
+
+
+def _kept_share(pipeline: Pipeline, op: PipelineOp, passed: list[PipelineOp]) -> float:
+    taken = elements_per_batch(pipeline)
+    return taken[op.name] / max(taken[passed[0].name], 1e-9)
+
+
+def _before(pipeline: Pipeline, op: PipelineOp, passed: list[PipelineOp]) -> Pipeline:
+    nearest, farthest = passed[0].name, passed[-1].name
+    source = inputs_of(passed[-1], pipeline)
+
+    def inputs(one: PipelineOp) -> tuple[str, ...]:
+        if one.name in (op.name, farthest):
+            return source if one.name == op.name else (op.name,)
+        return tuple(nearest if name == op.name else name for name in one.inputs)
+
+    given = linked(pipeline)
+    ops = [one for one in each(given, lambda one: {"inputs": inputs(one)}).ops if one.name != op.name]
+    moved = next(one for one in given.ops if one.name == op.name).model_copy(update={"inputs": source})
+    ops.insert(next(number for number, one in enumerate(ops) if one.name == farthest), moved)
+    return given.model_copy(update={"ops": tuple(ops)})
 
 
 FILTER_FIRST: Final = Spec(
@@ -102,65 +133,6 @@ FILTER_FIRST: Final = Spec(
     hazards="xttsbench.fixes.before_maps.rewrite:filter_hazards",
     patch="xttsbench.fixes.before_maps.patch:filter_first",
 )
-
-
-def shuffle_moves(setting: Setting) -> Iterator[Candidate]:
-    """The first shuffle right behind a map."""
-    pipeline = setting.pipeline
-    for op in pipeline.ops:
-        if passed := shuffle_passes(op, pipeline):
-            names = (op.name, *(one.name for one in passed))
-            yield Candidate("shuffle-first", shuffle_moved, ops=names)
-            return
-
-
-def shuffle_passes(op: PipelineOp, pipeline: Pipeline) -> list[PipelineOp]:
-    """The maps right before a shuffle that nothing else reads, the nearest first; none before another op."""
-    by_name, readers = {one.name: one for one in pipeline.ops}, consumers(pipeline)
-    found, here = list[PipelineOp](), op
-    while here is not op or op.op.startswith("ShuffleDataset"):
-        names = inputs_of(here, pipeline)
-        before = by_name.get(names[0]) if len(names) == 1 else None
-        if before is None or not before.op.startswith(("MapDataset", "ParallelMapDataset")):
-            break
-        if len(readers[before.name]) != 1 or not inputs_of(before, pipeline):
-            break
-        found.append(before)
-        here = before
-    return found
-
-
-def shuffle_moved(pipeline: Pipeline) -> Pipeline:
-    """The record with its first such shuffle moved; itself where there is none."""
-    op = next((one for one in pipeline.ops if shuffle_passes(one, pipeline)), None)
-    if op is None:
-        return pipeline
-    passed = shuffle_passes(op, pipeline)
-    source = inputs_of(passed[-1], pipeline)
-    element_bytes = next(one.element_bytes for one in pipeline.ops if one.name == source[0])
-
-    def edited(one: PipelineOp) -> PipelineOp:
-        inputs = inputs_of(one, pipeline)
-        if one.name == op.name:
-            return one.model_copy(update={"inputs": source, "element_bytes": element_bytes})
-        if one.name == passed[-1].name:
-            return one.model_copy(update={"inputs": (op.name,)})
-        return one.model_copy(update={"inputs": tuple(passed[0].name if name == op.name else name for name in inputs)})
-
-    ops = [edited(one) for one in pipeline.ops]
-    moved = next(one for one in ops if one.name == op.name)
-    ops.remove(moved)
-    ops.insert(next(number for number, one in enumerate(ops) if one.name == passed[-1].name), moved)
-    return pipeline.model_copy(update={"ops": tuple(ops)})
-
-
-def filled_s(pipeline: Pipeline) -> float:
-    """What filling the buffers of all shuffles costs for a batch: of the ops in front of them, each once."""
-    shuffles = [op for op in pipeline.ops if op.op.startswith("ShuffleDataset")]
-    above = {name for op in shuffles for name in with_upstream(op, pipeline) - {op.name}}
-    return sum(op.cost_s or 0.0 for op in pipeline.ops if op.name in above)
-
-
 SHUFFLE_FIRST: Final = Spec(
     name="shuffle-first",
     words="the shuffle before the maps",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import libcst as cst
 
-from xttsbench.fixes.batch_first.patch import maps_before
-from xttsbench.records.pipeline import PipelineOp
-from xttsbench.targets.source.calls import Calls, attempt, place, rearranged
-from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, argument
+from xttsbench.fixes.batch_first.patch import before_maps, maps_before
+from xttsbench.fixes.before_maps import passed_maps
+from xttsbench.targets.source.calls import Calls
+from xttsbench.targets.source.edits import Found, NoEditError, Replacement, argument
 from xttsbench.targets.source.module import Link, Module
 
 
@@ -17,42 +18,27 @@ def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """The first filter that looks only at what maps hand through, before those maps."""
     found = Found(why_not="no .filter(...) comes behind a .map(...) that hands through all that it looks at")
     for one in calls.of_kind("filter"):
-        maps, seen = _passed_maps(calls, one)
-
-        def edit(ops: Sequence[PipelineOp] = (*maps, one), seen: dict[int, int] = seen) -> Sequence[Change]:
-            def predicate(module: Module, links: Sequence[Link]) -> Sequence[Replacement]:
-                return _predicate(module, links[-1], links[0], seen)
-
-            return [rearranged(calls, ops, {other.name for other in ops[:-1]}, extra=predicate)]
-
-        if maps and not found.changes:
-            by_hand = f"write the .filter(...) of {place(one)} before the .map(...) of {place(maps[0])}"
-            found = attempt(edit, by_hand)
+        maps, seen = passed_maps(one, calls.pipeline)
+        if maps and seen and not found.changes:
+            found = before_maps(calls, one, maps[::-1], extra=partial(_predicate, seen))
     return [found]
 
 
-def _passed_maps(calls: Calls, op: PipelineOp) -> tuple[list[PipelineOp], dict[int, int]]:
-    """The maps that a filter can go before, and where it then finds what it looks at: its component -> theirs."""
-    passed: list[PipelineOp] = []
-    seen = {number: number for number in op.reads or ()}
-    for above in reversed(maps_before(calls, op) if seen else []):
-        if not all(number in above.passes for number in seen.values()):
-            break
-        seen = {number: above.passes[component] for number, component in seen.items()}
-        passed.insert(0, above)
-    return passed, seen
+def shuffle_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """The first shuffle right behind a map, before all maps in a row."""
+    for one in calls.of_kind("shuffle"):
+        if maps := maps_before(calls, one):
+            return [before_maps(calls, one, maps)]
+    return [Found(why_not="no .shuffle(...) comes right behind a .map(...)")]
 
 
-def _predicate(module: Module, moved: Link, first: Link, seen: dict[int, int]) -> tuple[Replacement, ...]:
+def _predicate(seen: dict[int, int], module: Module, links: Sequence[Link]) -> Sequence[Replacement]:
     """What to change in the filter's function so that it takes what the first of the maps takes.
 
     A function of one parameter before and after is left as it is: its element may be a dict, which it knows by its
     keys. Otherwise components are parameters, by position.
-
-    Raises:
-        NoEditError: its parameters do not fit, and it is not a lambda whose parameters can be written anew.
     """
-    predicate, function = _function(module, moved, "predicate"), _function(module, first, "map_func")
+    predicate, function = _function(module, links[-1], "predicate"), _function(module, links[0], "map_func")
     taken = None if function is None else _plain_count(function.params)
     if predicate is None or (taken is None and _plain_count(predicate.params) != 1):
         raise NoEditError("the parameters of the functions are not known from the source")
@@ -93,17 +79,3 @@ def _plain_count(given: cst.Parameters) -> int | None:
     named = (*given.posonly_params, *given.params)
     several = isinstance(given.star_arg, cst.Param) or given.star_kwarg or given.kwonly_params
     return None if several or any(one.default for one in named) else len(named)
-
-
-def shuffle_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """The first shuffle right behind a map, before all maps in a row."""
-    for one in calls.of_kind("shuffle"):
-        maps = maps_before(calls, one)
-        if maps:
-
-            def edit() -> Sequence[Change]:
-                return [rearranged(calls, (*maps, one), {other.name for other in maps})]  # noqa: B023 - called here
-
-            by_hand = f"write the .shuffle(...) of {place(one)} before the .map(...) of {place(maps[0])}"
-            return [attempt(edit, by_hand)]
-    return [Found(why_not="no .shuffle(...) comes right behind a .map(...)")]

@@ -14,17 +14,17 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
-from xttsbench.fixes.graph.functions import inlined, needed_nodes, state
+from xttsbench.fixes.graph.functions import inlined, needed_nodes, node_of, state
 from xttsbench.fixes.graph.hazards import MAPS, Reader
 from xttsbench.pipeline.functions import is_random, passes, reads
 from xttsbench.pipeline.nodes import FunctionLibrary, copied, data_inputs, dataset_nodes, node_inputs, set_inputs
 from xttsbench.records.fix import Fix, FixSet
 
 _FILTER_FIRST: Final = "filter-first"
+_SHUFFLE_FIRST: Final = "shuffle-first"
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
-_MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
-_copies = itertools.count()
-"""Numbers the functions written in this process."""
+_PLAIN_MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
+_copies = itertools.count()  # numbers the functions written in this process
 
 
 def filter_first(graph: Any) -> Any:
@@ -41,139 +41,17 @@ def filter_first(graph: Any) -> Any:
     for node in dataset_nodes(graph):
         if node.op not in _FILTERS:
             continue
-        passed, components, why_not = _filter_passes(graph, library, node)
+        passed, components, why = _maps_not_needed(graph, library, node)
         if passed:
-            return _moved(graph, library, node, passed, components)
-        why = why_not
+            edited, moved = _put_before(graph, node, passed, _FILTER_FIRST)
+            old = inlined(library, library.get(node.attr["predicate"].func.name))
+            taken, takes = len(flat_spec(node, _FILTER_FIRST)), flat_spec(moved, _FILTER_FIRST)
+            new = edited.library.function.add()
+            new.CopyFrom(_predicate(old, components, taken, takes))
+            new.signature.name = f"{old.signature.name}_before_the_map_{next(_copies)}"
+            moved.attr["predicate"].func.name = new.signature.name
+            return edited
     raise does_not_apply(_FILTER_FIRST, why)
-
-
-def filter_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """State of the filters and of the maps that they would go before."""
-    filters = [name for name, node in reader.nodes.items() if node.op.endswith("FilterDataset")]
-    for node in (*filters, *reader.maps_above(filters)):
-        for told in reader.state(node):
-            yield f"fewer calls, in another order would change its state: {told}"
-
-
-def _filter_passes(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:
-    """The maps that a filter can go before, the nearest first; what it reads -> what that is before them; why none."""
-    by_name = {one.name: one for one in graph.node}
-    predicate = node.attr["predicate"].func.name
-    read = reads(library, predicate, len(flat_spec(node, _FILTER_FIRST)))
-    if read is None:
-        return [], {}, f"the function of {node.name} is not in the graph"
-    held = state(library, [predicate], python=False)
-    if held is not None:
-        return [], {}, f"the function of {node.name} runs {held}, which may depend on what ran before it"
-    passed: list[Any] = []
-    components = {number: number for number in read}
-    why = f"no map comes right before {node.name}"
-    here = node
-    while True:
-        before = source_of(here, by_name)
-        above = source_of(before, by_name) if before is not None and before.op in _MAPS else None
-        if before is None or above is None:
-            return passed, components, why
-        function = before.attr["f"].func.name
-        handed = passes(library, function, len(flat_spec(above, _FILTER_FIRST)))
-        held = state(library, [function], python=True)
-        if len(readers(graph, before.name)) != 1:
-            why = f"{before.name} is read by other ops as well"
-        elif held is not None or is_random(library, [function]):
-            why = f"{before.name} runs {held or 'random ops'}, which would yield something else for fewer elements"
-        elif any(number not in handed for number in components.values()):
-            why = f"{node.name} looks at what {before.name} computes"
-        else:
-            components = {number: handed[at] for number, at in components.items()}
-            passed.append(before)
-            here = before
-            continue
-        return passed, components, why
-
-
-def _moved(
-    graph: Any, library: FunctionLibrary, node: Any, passed: Sequence[Any], components: Mapping[int, int]
-) -> Any:
-    edited = copied(graph)
-    by_name = {one.name: one for one in edited.node}
-    moved, nearest, farthest = by_name[node.name], by_name[passed[0].name], by_name[passed[-1].name]
-    above = by_name[node_inputs(farthest)[0]]
-    spec = flat_spec(above, _FILTER_FIRST)
-    old = library.get(moved.attr["predicate"].func.name)
-    new = _predicate(inlined(library, old), components, len(flat_spec(moved, _FILTER_FIRST)), spec)
-    new.signature.name = f"{new.signature.name}_before_the_map_{next(_copies)}"
-    edited.library.function.add().CopyFrom(new)
-    redirect(edited, moved.name, nearest.name)
-    set_inputs(moved, [above.name, *data_inputs(moved)[1:]])
-    set_inputs(farthest, [moved.name, *data_inputs(farthest)[1:]])
-    moved.attr["predicate"].func.name = new.signature.name
-    set_spec(moved, spec)
-    return edited
-
-
-def _predicate(old: Any, components: Mapping[int, int], count: int, spec: Sequence[tf.TensorSpec]) -> Any:
-    """The filter's function for the elements before the maps: ``components`` says where what it reads is there.
-
-    Args:
-        old: its definition, calls written out; it takes ``count`` components and what it captures.
-        components: number of each component that it reads -> number of that component before the maps.
-        count: components of the elements that it took.
-        spec: components of the elements that it takes now.
-
-    Raises:
-        InvalidInputError: a node that the result needs is given a component that is not there before the maps.
-    """
-    taken, captured = list(old.signature.input_arg[:count]), list(old.signature.input_arg[count:])
-    new = type(old)()
-    new.CopyFrom(old)
-    del new.signature.input_arg[:]
-    new.arg_attr.clear()
-    used = {argument.name for argument in captured} | {node.name for node in old.node_def}
-    names = [_unused(f"component_{number}", used) for number in range(len(spec))]
-    for name, one in zip(names, spec, strict=True):
-        new.signature.input_arg.add(name=name, type=one.dtype.as_datatype_enum)
-    new.signature.input_arg.extend(captured)
-    for number in range(len(captured)):
-        if count + number in old.arg_attr:
-            new.arg_attr[len(spec) + number].CopyFrom(old.arg_attr[count + number])
-    renamed = {taken[number].name: names[before] for number, before in components.items()}
-    gone = {argument.name for argument in taken} - set(renamed)
-    needed = needed_nodes(old)
-    del new.node_def[:]
-    for node in old.node_def:
-        if node.name not in needed:
-            continue
-        if any(_name(reference) in gone and not reference.startswith("^") for reference in node.input):
-            raise does_not_apply(_FILTER_FIRST, f"{node.name} in the filter's function is given what the map computes")
-        kept = [one for one in node.input if _name(one) not in gone]
-        written = new.node_def.add()
-        written.CopyFrom(node)
-        del written.input[:]
-        written.input.extend(_renamed(reference, renamed) for reference in kept)
-    for key, reference in old.ret.items():
-        new.ret[key] = _renamed(reference, renamed)
-    return new
-
-
-def _renamed(reference: str, names: Mapping[str, str]) -> str:
-    mark = "^" if reference.startswith("^") else ""
-    name, colon, rest = reference.removeprefix("^").partition(":")
-    return f"{mark}{names.get(name, name)}{colon}{rest}"
-
-
-def _name(reference: str) -> str:
-    return reference.removeprefix("^").split(":")[0]
-
-
-def _unused(wanted: str, used: set[str]) -> str:
-    while wanted in used:
-        wanted += "_"
-    used.add(wanted)
-    return wanted
-
-
-_SHUFFLE_FIRST: Final = "shuffle-first"
 
 
 def shuffle_first(graph: Any) -> Any:
@@ -184,21 +62,18 @@ def shuffle_first(graph: Any) -> Any:
     Raises:
         InvalidInputError: no shuffle is right behind a map that nothing else reads.
     """
-    by_name = {node.name: node for node in graph.node}
     for node in _shuffles(graph):
-        passed = _shuffle_passes(graph, node, by_name)
-        if not passed:
-            continue
-        edited = copied(graph)
-        by_name = {one.name: one for one in edited.node}
-        moved, nearest, farthest = by_name[node.name], by_name[passed[0].name], by_name[passed[-1].name]
-        above = by_name[node_inputs(farthest)[0]]
-        redirect(edited, moved.name, nearest.name)
-        set_inputs(moved, [above.name, *data_inputs(moved)[1:]])
-        set_inputs(farthest, [moved.name, *data_inputs(farthest)[1:]])
-        set_spec(moved, flat_spec(above, _SHUFFLE_FIRST))
-        return edited
+        if passed := _maps_in_front(graph, node):
+            return _put_before(graph, node, passed, _SHUFFLE_FIRST)[0]
     raise does_not_apply(_SHUFFLE_FIRST, "no shuffle of the dataset is right behind a map that nothing else reads")
+
+
+def filter_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the filters and of the maps that they would go before."""
+    filters = [name for name, node in reader.nodes.items() if node.op.endswith("FilterDataset")]
+    for node in (*filters, *reader.maps_above(filters)):
+        for told in reader.state(node):
+            yield f"fewer calls, in another order would change its state: {told}"
 
 
 def shuffle_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
@@ -214,11 +89,104 @@ def _shuffles(graph: Any) -> list[Any]:
     return [node for node in dataset_nodes(graph) if node.op.startswith("ShuffleDataset")]
 
 
-def _shuffle_passes(graph: Any, shuffle: Any, by_name: Any) -> list[Any]:
+def _maps_in_front(graph: Any, shuffle: Any) -> list[Any]:
+    """The maps right before a shuffle that nothing else reads, the nearest first."""
+    by_name = {node.name: node for node in graph.node}
     found, here = list[Any](), shuffle
-    while (before := source_of(here, by_name)) is not None and MAPS.fullmatch(before.op) and "Batch" not in before.op:
-        if len(readers(graph, before.name)) != 1 or source_of(before, by_name) is None:
+    while (here := source_of(here, by_name)) is not None and MAPS.fullmatch(here.op) and "Batch" not in here.op:
+        if len(readers(graph, here.name)) != 1 or source_of(here, by_name) is None:
             break
-        found.append(before)
-        here = before
+        found.append(here)
     return found
+
+
+def _maps_not_needed(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:
+    """The maps that a filter can go before, the nearest first; what it reads -> what that is before them; why no more.
+
+    Each map is one that nothing else reads, holds no state, and hands through what the filter looks at.
+    """
+    by_name = {one.name: one for one in graph.node}
+    predicate = node.attr["predicate"].func.name
+    read = reads(library, predicate, len(flat_spec(node, _FILTER_FIRST)))
+    if read is None:
+        return [], {}, f"the function of {node.name} is not in the graph"
+    held = state(library, [predicate], python=False)
+    if held is not None:
+        return [], {}, f"the function of {node.name} runs {held}, which may depend on what ran before it"
+    passed, components, here = list[Any](), {number: number for number in read}, node
+    while True:
+        here = source_of(here, by_name)
+        above = source_of(here, by_name) if here is not None and here.op in _PLAIN_MAPS else None
+        if here is None or above is None:
+            return passed, components, f"no map comes right before {node.name}"
+        function = here.attr["f"].func.name
+        handed = passes(library, function, len(flat_spec(above, _FILTER_FIRST)))
+        held = state(library, [function], python=True)
+        if len(readers(graph, here.name)) != 1:
+            return passed, components, f"{here.name} is read by other ops as well"
+        if held is not None or is_random(library, [function]):
+            why = f"{here.name} runs {held or 'random ops'}, which would yield something else for fewer elements"
+            return passed, components, why
+        if not handed.keys() >= set(components.values()):
+            return passed, components, f"{node.name} looks at what {here.name} computes"
+        components = {number: handed[at] for number, at in components.items()}
+        passed.append(here)
+
+
+def _put_before(graph: Any, node: Any, passed: Sequence[Any], fix: str) -> tuple[Any, Any]:
+    """A copy of the graph with a node before the maps that it passes, the nearest first; and the node in it."""
+    edited = copied(graph)
+    by_name = {one.name: one for one in edited.node}
+    moved, farthest = by_name[node.name], by_name[passed[-1].name]
+    above = by_name[node_inputs(farthest)[0]]
+    redirect(edited, moved.name, passed[0].name)
+    set_inputs(moved, [above.name, *data_inputs(moved)[1:]])
+    set_inputs(farthest, [moved.name, *data_inputs(farthest)[1:]])
+    set_spec(moved, flat_spec(above, fix))
+    return edited, moved
+
+
+def _predicate(old: Any, components: Mapping[int, int], count: int, spec: Sequence[tf.TensorSpec]) -> Any:
+    """The filter's function for the elements before the maps.
+
+    Args:
+        old: its definition, calls written out; it takes ``count`` components and what it captures.
+        components: number of each component that it reads -> number of that component before the maps.
+        count: components of the elements that it took.
+        spec: components of the elements that it takes now.
+    """
+    taken, captured = list(old.signature.input_arg[:count]), list(old.signature.input_arg[count:])
+    new = type(old)()
+    new.CopyFrom(old)
+    del new.signature.input_arg[:]
+    new.arg_attr.clear()
+    prefix = "component_"
+    while any(one.name.startswith(prefix) for one in (*captured, *old.node_def)):
+        prefix += "_"
+    for number, one in enumerate(spec):
+        new.signature.input_arg.add(name=f"{prefix}{number}", type=one.dtype.as_datatype_enum)
+    new.signature.input_arg.extend(captured)
+    for number in range(len(captured)):
+        if count + number in old.arg_attr:
+            new.arg_attr[len(spec) + number].CopyFrom(old.arg_attr[count + number])
+    renamed = {taken[number].name: f"{prefix}{before}" for number, before in components.items()}
+    gone = {argument.name for argument in taken} - set(renamed)
+    needed = needed_nodes(old)
+    del new.node_def[:]
+    for node in old.node_def:
+        if node.name not in needed:
+            continue
+        if any(one in gone for one in node_inputs(node)):
+            raise does_not_apply(_FILTER_FIRST, f"{node.name} in the filter's function is given what the map computes")
+        written = new.node_def.add()
+        written.CopyFrom(node)
+        del written.input[:]
+        written.input.extend(_renamed(one, renamed) for one in node.input if node_of(one) not in gone)
+    for key, reference in old.ret.items():
+        new.ret[key] = _renamed(reference, renamed)
+    return new
+
+
+def _renamed(reference: str, names: Mapping[str, str]) -> str:
+    name = node_of(reference)
+    return reference.replace(name, names.get(name, name), 1)

@@ -7,8 +7,7 @@ from typing import Final
 
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 
-_WASTE: Final = 0.2
-"""Share of padding in the batches from which other batches are worth offering."""
+_WASTE: Final = 0.2  # share of padding in the batches from which other batches are worth offering
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:

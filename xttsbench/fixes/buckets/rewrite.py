@@ -7,7 +7,17 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, from_graph, redirect, set_spec, source_of
+from xttsbench.fixes.graph.edit import (
+    add_functions,
+    does_not_apply,
+    ending_at,
+    flat_spec,
+    from_graph,
+    is_endless,
+    redirect,
+    set_spec,
+    source_of,
+)
 from xttsbench.pipeline.nodes import (
     constant,
     constant_input,
@@ -56,7 +66,7 @@ def buckets(graph: Any) -> Any:
     if not varied:
         raise does_not_apply(_FIX, f"{batch.name} pads no first dimension to the longest of its batch")
     drops = bool(constant_input(batch, "drop_remainder", by_name))
-    if drops and not _is_endless(graph, batch.name):
+    if drops and not is_endless(graph, batch.name):
         raise does_not_apply(_FIX, f"{batch.name} drops a last, smaller batch, which would be one of each bucket")
     made = from_graph(ending_at(graph, above.name), spec).bucket_by_sequence_length(
         lambda *parts: tf.reduce_max([tf.shape(parts[number])[0] for number in varied]),
@@ -70,7 +80,6 @@ def buckets(graph: Any) -> Any:
 
 
 def _constants(node: Any, argument: str, by_name: Mapping[str, Any]) -> list[Any]:
-    """The values of the inputs of that name that are constants."""
     found = [constant(reference, by_name) for name, reference in named_inputs(node) if name == argument]
     return [one for one in found if one is not None]
 
@@ -79,8 +88,7 @@ def _in_place_of(graph: Any, batch: Any, above: Any, made: Any) -> Any:
     """The graph with the buckets of another one, their functions and what these capture, where a batch was."""
     edited = copied(graph)
     others = {node.name: node for node in made.node}
-    known = {function.signature.name for function in edited.library.function}
-    edited.library.function.extend(one for one in made.library.function if one.signature.name not in known)
+    add_functions(edited, made.library.function)
     group = next(node for node in made.node if node.op.startswith("GroupByWindow"))
     node = edited.node.add()
     node.CopyFrom(group)
@@ -97,8 +105,3 @@ def _in_place_of(graph: Any, batch: Any, above: Any, made: Any) -> Any:
     set_spec(node, flat_spec(batch, _FIX))
     redirect(edited, batch.name, node.name)
     return edited
-
-
-def _is_endless(graph: Any, op: str) -> bool:
-    variant = tf.raw_ops.DatasetFromGraph(graph_def=ending_at(graph, op).SerializeToString())
-    return int(tf.raw_ops.DatasetCardinality(input_dataset=variant)) == tf.data.INFINITE_CARDINALITY

@@ -10,50 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
-from xttsbench.fixes.spec import Candidate, Setting, Spec, each, with_upstream
+from xttsbench.fixes.spec import Candidate, Setting, Spec, above, each, with_upstream
 from xttsbench.records.fix import Fix
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.throughput.threads import chain_before, consumers, elements_per_batch, inputs_of
 
-_SHARE: Final = 0.5
-"""Share of the memory, or of what is free on the disk, that a cache may take."""
-_WORTH: Final = 0.02
-"""Share of the pipeline's cost that a cache has to spare, and to spare more than one that holds less."""
-_SMALLER: Final = 0.95
-"""A place holds less than another where it holds this share of it at most."""
-_MOST: Final = 4
-"""Places that are looked at."""
+_SHARE: Final = 0.5  # share of the memory, or of what is free on the disk, that a cache may take
+_WORTH: Final = 0.02  # share of the pipeline's cost that a cache has to spare, also beside one that holds less
+_SMALLER: Final = 0.95  # a place holds less than another where it holds this share of it at most
+_MOST: Final = 4  # places that are looked at
 _NO_PLACE: Final = ("Prefetch", "Repeat", "ForeverRepeat", "Cache", "Options", "Model", "Shuffle", "CopyToDevice")
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
-_IN_MEMORY: Final = ("Range", "Tensor")
-"""Sources whose elements are counted or lie in memory: a cache would hold them once more."""
+_IN_MEMORY: Final = ("Range", "Tensor")  # sources that are counted or lie in memory: a cache would hold them once more
 TRAINING_EPOCHS: Final = 10
 """Epochs that a training is taken to have, of which the first one fills a cache: few speech models have fewer."""
 
 
 @dataclass(frozen=True)
 class CachePlace:
-    """A place for a cache.
+    """A place for a cache."""
 
-    Attributes:
-        op: the one that it goes after.
-        spared_s: cost of the ops before it, per batch of the pipeline, that no other cache spares already.
-        held_bytes: what it would hold; ``None`` where that is not known.
-        fits: where there is room for it; ``None`` where nowhere, or not known.
-        why_not: why it has no room, or what would happen once only.
-        proof: what must hold of the functions before it.
-        above: names of the ops before it, its own among them; without those that come after it.
-    """
-
-    op: PipelineOp
-    spared_s: float
-    held_bytes: float | None
-    fits: Literal["memory", "disk"] | None
-    why_not: str | None
-    proof: str | None
-    above: frozenset[str]
+    op: PipelineOp  # the one that it goes after
+    spared_s: float  # cost of the ops before it, per batch of the pipeline, that no other cache spares already
+    held_bytes: float | None  # what it would hold; `None` where that is not known
+    fits: Literal["memory", "disk"] | None  # where there is room for it; `None` where nowhere, or not known
+    why_not: str | None  # why it has no room, or what would happen once only
+    proof: str | None  # what must hold of the functions before it
+    above: frozenset[str]  # names of the ops before it, its own among them; without those that come after it
 
     @property
     def name(self) -> str:
@@ -64,56 +50,54 @@ class CachePlace:
 def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[CachePlace, ...]:
     """All places that spare something, the last of the pipeline first."""
     same, by_name = _same_every_pass(pipeline), {op.name: op for op in pipeline.ops}
-    kept = _kept_already(pipeline)
-    whole = sum(0.0 if op.name in kept else op.cost_s or 0.0 for op in pipeline.ops)
+    costs_s = _left_to_spare_s(pipeline)
     found = []
     for op in reversed(pipeline.ops):
         if not same[op.name] or op.op.startswith(_NO_PLACE) or not is_read_to_its_end(op, pipeline):
             continue
-        above = with_upstream(op, pipeline) - set(chain_before(op, pipeline).orderings)
-        if all(by_name[name].op.startswith(_IN_MEMORY) for name in above):
+        before = with_upstream(op, pipeline) - set(chain_before(op, pipeline).orderings)
+        spared_s = sum(costs_s[name] for name in before)
+        if all(by_name[name].op.startswith(_IN_MEMORY) for name in before) or _is_kept_later(op, pipeline):
             continue
-        spared_s = sum(0.0 if name in kept else by_name[name].cost_s or 0.0 for name in above)
-        if spared_s <= 0 or spared_s < _WORTH * whole or _is_kept_later(op, pipeline):
+        if spared_s <= 0 or spared_s < _WORTH * sum(costs_s.values()):
             continue
         elements = elements_in_a_pass(op, pipeline)
         held = elements * op.element_bytes if elements and op.element_bytes else None
         fits, why_not = _room(held, shuffled_bytes(op, pipeline), environment)
-        effects = [own for name in above for own in every_op((by_name[name],)) if own.side_effects]
-        python = any(own.python_functions for name in above for own in every_op((by_name[name],)))
-        other = next((own for own in effects if not own.python_functions), None)
+        inside = list(every_op([one for one in pipeline.ops if one.name in before]))
+        python = any(own.python_functions for own in inside)
         proof = "it changes the data if a Python function before it does not always give the same" if python else None
+        other = next((own for own in inside if own.side_effects and not own.python_functions), None)
         if other is not None and fits is not None:
             why_not = f"what {other.name} does besides its result would happen once"
-        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, above))
+        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, before))
     return tuple(found)
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """A candidate for each place that is worth comparing and has room."""
-    pipeline, environment = setting.pipeline, setting.environment
-    kept = _kept_already(pipeline)
-    whole = sum(0.0 if op.name in kept else op.cost_s or 0.0 for op in pipeline.ops)
-    known = [place for place in cache_places(pipeline, environment) if place.held_bytes is None or place.fits]
+    pipeline = setting.pipeline
+    known = [place for place in cache_places(pipeline, setting.environment) if place.held_bytes is None or place.fits]
     if known and known[0].held_bytes is None and not any(place.fits for place in known):
         yield Candidate(known[0].name, None, known[0].why_not, ops=(known[0].op.name,))
         return
+    little_s = _WORTH * sum(_left_to_spare_s(pipeline).values())
     left: list[CachePlace] = []
     for place in known:  # from the last on, each spares at most what the one before it does
         if place.held_bytes is None:
             continue
         later = left[-1] if left else None
-        smaller = later is None or later.held_bytes is None or place.held_bytes <= _SMALLER * later.held_bytes
-        if later is not None and later.spared_s - place.spared_s < _WORTH * whole and smaller:
-            left[-1] = place
-        elif later is None or smaller:
-            left.append(place)
+        if later is not None and place.held_bytes > _SMALLER * (later.held_bytes or 0.0):
+            continue
+        if later is not None and later.spared_s - place.spared_s < little_s:
+            left.pop()
+        left.append(place)
     for place in left[:_MOST]:
         on_disk = place.fits == "disk"
         why_not = "how fast the disk gives its elements back was not measured" if on_disk else None
         yield Candidate(
             place.name,
-            None if on_disk else (lambda given, place=place: _free(given, place.above)),  # type: ignore[misc]
+            None if on_disk else partial(_free, names=place.above),
             place.why_not or why_not,
             place.proof,
             ops=(place.op.name,),
@@ -171,25 +155,17 @@ def _is_random(op: PipelineOp) -> bool:
     return any(own.random for own in every_op((op,)))
 
 
-def _kept_already(pipeline: Pipeline) -> frozenset[str]:
-    """Ops whose elements come from a cache, now or once it was filled."""
+def _left_to_spare_s(pipeline: Pipeline) -> dict[str, float]:
+    """Cost of each op by its name; nothing where its elements come from a cache, now or once it was filled."""
     full = [op for op in pipeline.ops if op.op.startswith("Cache") and is_read_to_its_end(op, pipeline)]
-    behind = {name for op in full for name in with_upstream(op, pipeline) - {op.name}}
-    return frozenset(behind | {op.name for op in pipeline.ops if op.cached})
+    kept = above(full, pipeline)
+    return {op.name: 0.0 if op.cached or op.name in kept else op.cost_s or 0.0 for op in pipeline.ops}
 
 
 def _is_kept_later(op: PipelineOp, pipeline: Pipeline) -> bool:
     """Whether a cache after the op is filled already, or would be."""
-    readers, waiting, seen = consumers(pipeline), [op.name], set[str]()
-    while waiting:
-        for reader in readers.get(waiting.pop(), ()):
-            if reader.name in seen:
-                continue
-            if reader.op.startswith(("Cache", "Snapshot")) and is_read_to_its_end(reader, pipeline):
-                return True
-            seen.add(reader.name)
-            waiting.append(reader.name)
-    return False
+    later = [one for one in pipeline.ops if one.op.startswith(("Cache", "Snapshot")) and one.name != op.name]
+    return any(op.name in with_upstream(one, pipeline) and is_read_to_its_end(one, pipeline) for one in later)
 
 
 def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:
@@ -206,7 +182,8 @@ def _room(
     """Where so many bytes have room, or why nowhere; what a shuffle holds of them is shared with a cache in memory."""
     if held is None:
         return None, "how large what it would hold is was not worked out"
-    memory, disk = _memory_bytes(environment), _disk_bytes(environment)
+    memory = _bytes_of(environment.get("memory"), "total_bytes", "limit_bytes")
+    disk = _bytes_of(environment.get("storage"), "free_bytes")
     if memory is None:
         return None, "how large the memory is was not read"
     if held <= _SHARE * memory:
@@ -219,6 +196,11 @@ def _room(
     if held <= _SHARE * disk:
         return None, f"{needs}, of which the shuffle that would come after it takes {size(shuffled)}"
     return None, f"{needs} and has {size(disk)} free on the disk, of which a cache may take half"
+
+
+def _bytes_of(part: Any, *names: str) -> float | None:
+    known = [float(number) for name in names if isinstance(part, Mapping) and (number := part.get(name))]
+    return min(known, default=None)
 
 
 def _free(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
@@ -268,24 +250,9 @@ def first_pass_batches(op: PipelineOp, pipeline: Pipeline) -> float | None:
     return elements / taken if taken and elements else None
 
 
-def _memory_bytes(environment: Mapping[str, Any]) -> float | None:
-    memory = environment.get("memory")
-    if not isinstance(memory, Mapping):
-        return None
-    known = [float(number) for name in ("total_bytes", "limit_bytes") if (number := memory.get(name))]
-    return min(known, default=None)
-
-
-def _disk_bytes(environment: Mapping[str, Any]) -> float | None:
-    storage = environment.get("storage")
-    free = storage.get("free_bytes") if isinstance(storage, Mapping) else None
-    return float(free) if free else None
-
-
 def behind_cache(pipeline: Pipeline) -> Pipeline:
     """The pipeline with every op marked whose elements came from a cache as the steps were measured; not the cache."""
-    caches = [op for op in pipeline.ops if op.op.startswith("CacheDataset")]
-    behind = {name for op in caches for name in with_upstream(op, pipeline) - {op.name}}
+    behind = above([op for op in pipeline.ops if op.op.startswith("CacheDataset")], pipeline)
     return each(pipeline, lambda op: {"cached": True} if op.name in behind else {})
 
 

@@ -33,7 +33,11 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
     chain = chain_before(op, calls.pipeline)
 
     def edit() -> Sequence[Change]:
-        first = _before(calls, chain, text) if chain.orderings else appended(*calls.maker(op), text)
+        between = [one for one in calls.pipeline.ops if one.name in (*chain.orderings, *chain.between)]
+        if chain.orderings:
+            first = rearranged(calls, between, chain.orderings, text)
+        else:
+            first = appended(*calls.maker(op), text)
         above = _redundant(calls, op, chain)
         return [first, *(removed(*calls.call(one, {other.name for other in above})) for one in above)]
 
@@ -42,12 +46,6 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
         moved = " and ".join(f"{kind(ops[one])} at {place(ops[one])}" for one in chain.orderings)
         by_hand += f", and what is done by {moved} behind that"
     return attempt(edit, by_hand)
-
-
-def _before(calls: Calls, chain: Chain, text: str) -> Change:
-    """A link behind the last op of a chain, and the chain's shuffles and repeats behind that."""
-    ops = [one for one in calls.pipeline.ops if one.name in (*chain.orderings, *chain.between)]
-    return rearranged(calls, ops, chain.orderings, text)
 
 
 def _redundant(calls: Calls, op: PipelineOp, chain: Chain) -> list[PipelineOp]:

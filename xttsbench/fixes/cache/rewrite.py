@@ -13,13 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import tensorflow as tf
-
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, readers, redirect, set_spec, source_of
+from xttsbench.fixes.graph.edit import (
+    does_not_apply,
+    ending_at,
+    flat_spec,
+    is_endless,
+    readers,
+    redirect,
+    set_spec,
+    source_of,
+)
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.identity import digest, identity
 from xttsbench.pipeline.nodes import (
+    add_constant,
     copied,
     data_inputs,
     dataset_inputs,
@@ -68,7 +76,7 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     spec = flat_spec(by_name[op], fix)
     edited = copied(graph)
     orderings = _orderings_taken_out(edited, op)
-    if _is_endless(edited, op):
+    if is_endless(edited, op):
         raise does_not_apply(fix, f"{op} never ends, so that the cache would never be full")
     for name in _redundant(edited, op):
         redirect(edited, name, node_inputs(by_name[name])[0])
@@ -78,11 +86,9 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     for before, ordering in zip((node, *orderings), orderings, strict=False):
         set_inputs(ordering, [before.name, *data_inputs(ordering)[1:]])
         set_spec(ordering, spec)
-    text = edited.node.add(name=free_name(edited, f"{node.name}/filename"), op="Const")
-    text.attr["dtype"].type = tf.string.as_datatype_enum
-    text.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(filename, tf.string))
+    text = add_constant(edited, f"{node.name}/filename", filename)
     store = edited.node.add(name=free_name(edited, f"{node.name}/store"), op="DummyMemoryCache")
-    node.input.extend([op, text.name, store.name])
+    node.input.extend([op, text, store.name])
     set_spec(node, spec)
     return edited
 
@@ -108,7 +114,7 @@ def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
     """What differs from pass to pass before the cache, or would no longer happen, in words."""
     op = fix.op or ""
     # A filter that is moved before the map stands between it and what orders its elements.
-    moved = () if "filter-first" in every else orderings_before(reader.graph, op)
+    moved = () if "filter-first" in every else _orderings_before(reader.graph, op)
     for name in reader.above(op) if op in reader.nodes else list(reader.nodes):
         if name in moved:
             continue
@@ -123,7 +129,7 @@ def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
             yield f"a cache would keep what {name} read of a variable in the first pass"
 
 
-def orderings_before(graph: Any, op: str) -> tuple[str, ...]:
+def _orderings_before(graph: Any, op: str) -> tuple[str, ...]:
     """Names of the shuffles and repeats that a cache after an op moves behind it, sources first."""
     by_name = {node.name: node for node in graph.node}
     nodes = dataset_nodes(graph)
@@ -134,15 +140,10 @@ def orderings_before(graph: Any, op: str) -> tuple[str, ...]:
 def _orderings_taken_out(graph: Any, op: str) -> list[Any]:
     """Take the shuffles and repeats before a map out of a graph, in place; they are read by nobody then."""
     by_name = {node.name: node for node in graph.node}
-    taken = [by_name[name] for name in orderings_before(graph, op)]
+    taken = [by_name[name] for name in _orderings_before(graph, op)]
     for node in taken:
         redirect(graph, node.name, node_inputs(node)[0])
     return taken
-
-
-def _is_endless(graph: Any, op: str) -> bool:
-    variant = tf.raw_ops.DatasetFromGraph(graph_def=ending_at(graph, op).SerializeToString())
-    return int(tf.raw_ops.DatasetCardinality(input_dataset=variant)) == tf.data.INFINITE_CARDINALITY
 
 
 def _redundant(graph: Any, op: str) -> list[str]:
@@ -160,7 +161,6 @@ def _redundant(graph: Any, op: str) -> list[str]:
 
 
 def _file(directory: Path, graph: Any, fix: str) -> str:
-    """The file for the elements of a graph: a full one of an earlier run, or a new one in a folder of its own."""
     try:
         return str(_folder(directory, key_of(graph)) / _FILE)
     except OSError as error:

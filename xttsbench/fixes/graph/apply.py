@@ -9,15 +9,15 @@ they have, tables with their contents.
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import Any
 
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.graph.edit import first_sentence, from_graph, graph_of
 from xttsbench.fixes.registry import SPECS, checked
-from xttsbench.fixes.spec import Spec, loaded
-from xttsbench.pipeline.read import read_graph
+from xttsbench.fixes.spec import Spec
 from xttsbench.records.fix import Fix, FixSet
 
 
@@ -50,41 +50,26 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
     others = [step for step in steps if step not in edits and step not in first]
     try:
         for spec, fix in first:
-            dataset = loaded(spec.on_dataset or "")(dataset, **_number(spec, fix), traceable=True)
+            dataset = resolve_name(spec.on_dataset or "")(dataset, **_number(spec, fix), traceable=True)
         if edits:
-            graph = _graph(dataset, name)
+            graph = graph_of(dataset, name)
             for spec, fix in edits:
                 graph = _edited(spec, fix, graph, cache_dir)
             dataset = from_graph(graph, dataset.element_spec, source=dataset)
         for spec, fix in others:
-            dataset = loaded(spec.on_dataset or "")(dataset, **_number(spec, fix))
+            dataset = resolve_name(spec.on_dataset or "")(dataset, **_number(spec, fix))
         return dataset
     except tf.errors.OpError as error:
         raise InvalidInputError(
-            f"TensorFlow refuses what the fix {name!r} makes of the dataset: {_first_line(error)} Leave the fix out."
+            f"TensorFlow refuses what the fix {name!r} makes of the dataset: {first_sentence(error)} Leave the fix out."
         ) from error
 
 
 def _edited(spec: Spec, fix: Fix, graph: Any, directory: str | None) -> Any:
-    edit = loaded(spec.rewrite or "")
+    edit = resolve_name(spec.rewrite or "")
     return edit(graph, fix.op, directory=directory) if fix.op else edit(graph, **_number(spec, fix))
 
 
 def _number(spec: Spec, fix: Fix) -> dict[str, int]:
     """The number as an argument; without one the function takes its own, AUTOTUNE."""
     return {} if fix.number is None else {spec.argument: fix.number}
-
-
-def _graph(dataset: Any, fixes: str) -> Any:
-    try:
-        return read_graph(dataset)
-    except tf.errors.OpError as error:
-        raise InvalidInputError(
-            f"The fix {fixes!r} does not apply: the dataset's graph cannot be read ({_first_line(error)})"
-        ) from error
-
-
-def _first_line(error: Any) -> str:
-    """TensorFlow's first line without the place in its own graph, as a sentence."""
-    text = error.message.strip().partition("\n")[0].rpartition("}} ")[2]
-    return text if text.endswith(".") else f"{text}."

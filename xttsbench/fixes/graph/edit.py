@@ -6,6 +6,7 @@ process, so that an edited one would need another name wherever it is called.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,7 +19,6 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.pipeline.nodes import (
     add_constant,
     copied,
-    dataset_inputs,
     dataset_nodes,
     free_name,
     graph_options,
@@ -27,14 +27,10 @@ from xttsbench.pipeline.nodes import (
     set_inputs,
 )
 from xttsbench.pipeline.places import SOURCE
+from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import Registered, display_name, locate
 
-_LINES: Final = (
-    "TFRecordDataset",
-    "TFRecordDatasetV2",
-    "TextLineDataset",
-    "FixedLengthRecordDataset",
-    "FixedLengthRecordDatasetV2",
-)
+_LINES: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord)Dataset(V2)?")
 """Ops whose elements are scalar strings, and that therefore say nothing of their type in an attribute."""
 
 
@@ -56,6 +52,31 @@ def from_graph(graph: Any, element_spec: Any, *, source: Any = None) -> Any:
     return dataset
 
 
+def graph_of(dataset: Any, fix: str) -> Any:
+    """The dataset's graph.
+
+    Raises:
+        InvalidInputError: it cannot be read, so that the fix does not apply.
+    """
+    try:
+        return read_graph(dataset)
+    except tf.errors.OpError as error:
+        why = f"the dataset's graph cannot be read ({first_sentence(error)})"
+        raise InvalidInputError(f"The fix {fix!r} does not apply: {why}") from error
+
+
+def first_sentence(error: Any) -> str:
+    """The first line of an error of TensorFlow's, without the place in its own graph, as a sentence."""
+    text = error.message.strip().partition("\n")[0].rpartition("}} ")[2]
+    return text if text.endswith(".") else f"{text}."
+
+
+def named(registered: Registered, what: str) -> str:
+    """A Python function of a dataset in a message, by what it is, its name, file and line."""
+    place, name = locate(registered.user), f"{what} {display_name(registered.user)}"
+    return name if place.file is None else f"{name} ({place.file}:{place.line})"
+
+
 def does_not_apply(fix: str, why: str) -> InvalidInputError:
     """The error of a fix that fits nothing in the dataset, or would change nothing; ``why`` ends the sentence."""
     return InvalidInputError(f"The fix {fix!r} does not apply: {why}. Leave it out, or name another one.")
@@ -67,7 +88,7 @@ def flat_spec(node: Any, fix: str) -> tuple[tf.TensorSpec, ...]:
     Raises:
         InvalidInputError: the graph does not say what the node's elements are; ``fix`` is named in the message.
     """
-    if node.op in _LINES:
+    if _LINES.fullmatch(node.op):
         return (tf.TensorSpec([], tf.string),)
     types = next((node.attr[key].list.type for key in ("output_types", "Toutput_types") if key in node.attr), None)
     if types is None or "output_shapes" not in node.attr:
@@ -82,20 +103,15 @@ def set_spec(node: Any, spec: Sequence[tf.TensorSpec]) -> None:
     """Say of a dataset node that its elements are of that specification, in place."""
     for key in ("output_types", "output_shapes"):
         node.attr[key].list.Clear()
-    node.attr["output_types"].list.SetInParent()
-    node.attr["output_shapes"].list.SetInParent()
+        node.attr[key].list.SetInParent()
     node.attr["output_types"].list.type.extend(one.dtype.as_datatype_enum for one in spec)
     node.attr["output_shapes"].list.shape.extend(one.shape.as_proto() for one in spec)
 
 
 def readers(graph: Any, name: str) -> list[Any]:
     """The nodes that read the named one, among those that lead to the result; one that reads twice is there twice."""
-    leading = {node.name for node in dataset_nodes(graph)}
-    found = []
-    for node in graph.node:
-        if node.name in leading or node.op == "_Retval":
-            found.extend([node] * node_inputs(node).count(name))
-    return found
+    ends = [node for node in graph.node if node.op == "_Retval"]
+    return [node for node in (*dataset_nodes(graph), *ends) for one in node_inputs(node) if one == name]
 
 
 def redirect(graph: Any, old: str, new: str, *, but: str | None = None) -> None:
@@ -108,18 +124,27 @@ def redirect(graph: Any, old: str, new: str, *, but: str | None = None) -> None:
 
 def source_of(node: Any, by_name: Mapping[str, Any]) -> Any | None:
     """The dataset node that a node reads first; ``None`` where its first input is no dataset."""
-    inputs = node_inputs(node)
-    source = by_name.get(inputs[0]) if inputs else None
+    source = by_name.get(next(iter(node_inputs(node)), ""))
     return source if source is not None and is_dataset(source) else None
 
 
 def ending_at(graph: Any, name: str) -> Any:
     """A copy of a graph whose result is the dataset that ends at the named node."""
     edited = copied(graph)
-    for node in edited.node:
-        if node.op == "_Retval":
-            node.input[0] = name
+    _result(edited).input[0] = name
     return edited
+
+
+def is_endless(graph: Any, name: str) -> bool:
+    """Whether the dataset that ends at the named node never does, as far as TensorFlow knows."""
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=ending_at(graph, name).SerializeToString())
+    return int(tf.raw_ops.DatasetCardinality(input_dataset=variant)) == tf.data.INFINITE_CARDINALITY
+
+
+def add_functions(graph: Any, functions: Iterable[Any]) -> None:
+    """Put functions into a graph's library, in place, but for those of whose names it has one."""
+    known = {function.signature.name for function in graph.library.function}
+    graph.library.function.extend(one for one in functions if one.signature.name not in known)
 
 
 def end(graph: Any) -> Any:
@@ -175,14 +200,6 @@ def without_nodes(graph: Any, names: Iterable[str]) -> Any:
     """A graph without the named dataset nodes; what read them reads their input instead."""
     edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
-    bypass = {name: dataset_inputs(by_name[name], by_name)[0] for name in names}
-    for node in edited.node:
-        for number, name in enumerate(node.input):
-            node.input[number] = _past(name, bypass)
+    for name in names:
+        redirect(edited, name, node_inputs(by_name[name])[0])
     return edited
-
-
-def _past(name: str, bypass: Mapping[str, str]) -> str:
-    while name in bypass:
-        name = bypass[name]
-    return name

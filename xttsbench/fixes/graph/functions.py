@@ -15,7 +15,7 @@ from typing import Any, Final
 from tensorflow.python.framework import op_def_registry
 
 from xttsbench.pipeline.functions import callee, returned
-from xttsbench.pipeline.nodes import FunctionLibrary
+from xttsbench.pipeline.nodes import FunctionLibrary, data_inputs
 from xttsbench.pipeline.source import PYTHON_OPS
 
 _READS: Final = re.compile(
@@ -23,8 +23,7 @@ _READS: Final = re.compile(
     r"|(Stateful)?PartitionedCall|(Stateless)?(If|While|Case)|Assert|ReadFile|MatchingFiles"
 )
 """Ops that are marked stateful, or call others, and change nothing."""
-_DEEPEST: Final = 30
-"""Calls inside calls that are written out; one that is deeper stays a call."""
+_DEEPEST: Final = 30  # calls inside calls that are written out; one that is deeper stays a call
 
 
 def state(library: FunctionLibrary, names: Iterable[str], *, python: bool) -> str | None:
@@ -63,22 +62,18 @@ def inlined(library: FunctionLibrary, function: Any, depth: int = 0) -> Any:
             written.node_def.add().CopyFrom(node)
             continue
         body = inlined(library, target, depth + 1)
-        data = [one for one in node.input if not one.startswith("^")]
         control = [one for one in node.input if one.startswith("^")]
-        given = {argument.name: one for argument, one in zip(body.signature.input_arg, data, strict=True)}
+        arguments = zip(body.signature.input_arg, data_inputs(node), strict=True)
+        given = {argument.name: one for argument, one in arguments}
         for inner in body.node_def:
             copy = written.node_def.add()
             copy.CopyFrom(inner)
             copy.name = f"{node.name}/{inner.name}"
-            del copy.input[:]
-            copy.input.extend([*(_inside(one, node.name, given) for one in inner.input), *control])
-            _data_first(copy)
+            _set_inputs(copy, [*(_inside(one, node.name, given) for one in inner.input), *control])
         results[node.name] = _result(body, node.name, given)
         waits[node.name] = [f"^{node.name}/{name}" for name in body.control_ret.values()]
     for node in written.node_def:
-        inputs = [one for reference in node.input for one in _outside(reference, results, waits)]
-        del node.input[:]
-        node.input.extend(dict.fromkeys(inputs) if all(one.startswith("^") for one in inputs) else inputs)
+        _set_inputs(node, [one for reference in node.input for one in _outside(reference, results, waits)])
     for key, reference in function.ret.items():
         (written.ret[key],) = _outside(reference, results, waits)
     for key, name in function.control_ret.items():
@@ -91,18 +86,21 @@ def inlined(library: FunctionLibrary, function: Any, depth: int = 0) -> Any:
     return written
 
 
+def node_of(reference: str) -> str:
+    """The name of the node that a reference is to: ``map`` of ``map:output:1`` and of ``^map``."""
+    return reference.removeprefix("^").split(":")[0]
+
+
 def needed_nodes(function: Any, *, control: bool = True) -> set[str]:
     """Names of the nodes that lead to a function's results; with ``control``, also of those that these wait for."""
     nodes = {node.name: node for node in function.node_def}
-    ends = [*function.ret.values(), *(function.control_ret.values() if control else ())]
-    waiting = [one.split(":")[0] for one in ends]
+    waiting = [*function.ret.values(), *(function.control_ret.values() if control else ())]
     found: set[str] = set()
     while waiting:
-        name = waiting.pop()
+        name = node_of(waiting.pop())
         if name in nodes and name not in found:
             found.add(name)
-            inputs = [one for one in nodes[name].input if control or not one.startswith("^")]
-            waiting.extend(one.removeprefix("^").split(":")[0] for one in inputs)
+            waiting.extend(nodes[name].input if control else data_inputs(nodes[name]))
     return found
 
 
@@ -116,29 +114,27 @@ def _result(body: Any, call: str, given: Mapping[str, str]) -> Callable[[str], s
 
 def _inside(reference: str, call: str, given: Mapping[str, str]) -> str:
     """A reference of a called function as one of its caller."""
-    mark = "^" if reference.startswith("^") else ""
-    name, colon, rest = reference.removeprefix("^").partition(":")
+    name, mark = node_of(reference), "^" if reference.startswith("^") else ""
     if name in given:
-        return f"^{given[name].split(':')[0]}" if mark else given[name]
-    return f"{mark}{call}/{name}{colon}{rest}"
+        return f"^{node_of(given[name])}" if mark else given[name]
+    return f"{mark}{call}/{reference.removeprefix('^')}"
 
 
 def _outside(
     reference: str, results: Mapping[str, Callable[[str], str | None]], waits: Mapping[str, list[str]]
 ) -> list[str]:
     """A reference to a call as references to what stands for it; again, where that is the result of another call."""
-    name = reference.removeprefix("^").split(":")[0]
+    name = node_of(reference)
     if reference.startswith("^"):
         return waits.get(name, [reference])
-    if name not in results:
-        return [reference]
-    behind = results[name](reference)
+    behind = results[name](reference) if name in results else None
     return [reference] if behind is None else _outside(behind, results, waits)
 
 
-def _data_first(node: Any) -> None:
-    """Control inputs after the others, each once, as TensorFlow wants them."""
-    data = [one for one in node.input if not one.startswith("^")]
-    control = dict.fromkeys(one for one in node.input if one.startswith("^"))
+def _set_inputs(node: Any, references: Iterable[str]) -> None:
+    """Inputs as TensorFlow wants them: data first, then control inputs, each of these once."""
+    given = list(references)
+    data = [one for one in given if not one.startswith("^")]
+    control = dict.fromkeys(one for one in given if one.startswith("^"))
     del node.input[:]
     node.input.extend([*data, *control])

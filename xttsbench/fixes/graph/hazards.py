@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from xttsbench.fixes.registry import SPECS
-from xttsbench.fixes.spec import loaded
 from xttsbench.pipeline.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
 from xttsbench.pipeline.python.opened import compiled
 from xttsbench.pipeline.python.split import CannotSplitError
@@ -23,7 +23,7 @@ from xttsbench.pipeline.python.state import PythonState, python_state
 from xttsbench.pipeline.read import inspect
 from xttsbench.pipeline.source import lookup
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.pipeline import PipelineOp, every_op
 
 _STATE: Final = re.compile(
     r"Assign\w*|Resource(Scatter|Apply|SparseApply|Count)\w*|Scatter\w+Ref|LookupTable(Insert|Import|Remove)\w*"
@@ -90,33 +90,28 @@ class Reader:
             waiting.extend((input_, whole) for input_ in inputs)
         return list(found)
 
-    def python(self, name: str, kinds: Sequence[str]) -> Iterator[PythonState]:
-        """What the Python functions of one node do; ``kinds`` are ``function`` and ``generator``."""
+    def python(self, name: str, kinds: Sequence[str] = ("function", "generator")) -> Iterator[PythonState]:
+        """What the Python functions of one node do, of these kinds."""
         node = self.nodes.get(name)
         for token in self.library.python_tokens(called(node)) if node is not None else ():
             found = lookup(token)
-            if found is None:
-                continue
-            if found.kind == "generator":
-                if "generator" in kinds:
-                    yield self._of_generator(found.generator_state._generator)
-            elif "function" in kinds:
+            if found is not None and found.kind == "generator" and "generator" in kinds:
+                yield self._of_generator(found.generator_state._generator)
+            elif found is not None and found.kind != "generator" and "function" in kinds:
                 yield self.state_of(found.called)
 
     def _of_generator(self, generator: Callable[..., Any]) -> PythonState:
         """Also what the loop of a library's generator, such as Keras's of a ``PyDataset``, calls of the user's."""
         found = self.state_of(generator)
-        if found.reads is None:
-            with suppress(CannotSplitError):
+        with suppress(CannotSplitError):
+            if found.reads is None:
                 cut = compiled(generator)
-                return replace(found, reads=cut.reads, reads_within_epoch=cut.reads_within_epoch)
+                found = replace(found, reads=cut.reads, reads_within_epoch=cut.reads_within_epoch)
         return found
 
     def state(self, name: str, kinds: Sequence[str] = ("function",)) -> Iterator[str]:
         """The state that the functions of a node keep, in words."""
-        for one in self.python(name, kinds):
-            if one.state is not None:
-                yield one.state
+        yield from (one.state for one in self.python(name, kinds) if one.state is not None)
         node = self.nodes.get(name)
         ops = {one.op for one in self.library.reach(called(node))} if node is not None else set[str]()
         for op in sorted(ops):
@@ -125,21 +120,15 @@ class Reader:
 
     def reads(self, name: str) -> Iterator[str]:
         """What Python functions of a node read and others change, in words."""
-        for one in self.python(name, ("function", "generator")):
-            if one.reads is not None:
-                yield one.reads
+        yield from (one.reads for one in self.python(name) if one.reads is not None)
 
     def random(self, name: str) -> Iterator[str]:
         """What differs from pass to pass in a node, in words."""
         op = self.ops.get(name)
-        if op is not None:
-            for one in (op, *_inside(op)):
-                if one.random and not any(inner.random for inner in one.inner):
-                    what = "shuffles" if "Shuffle" in one.op else "draws random numbers"
-                    yield f"{one.name} {what}"
-        for state in self.python(name, ("function", "generator")):
-            if state.random is not None:
-                yield state.random
+        for one in every_op((op,)) if op is not None else ():
+            if one.random and not any(inner.random for inner in one.inner):
+                yield f"{one.name} {'shuffles' if 'Shuffle' in one.op else 'draws random numbers'}"
+        yield from (one.random for one in self.python(name) if one.random is not None)
 
     def changed_meanwhile(self) -> Iterator[str]:
         """What functions read that a step may change, so that running ahead of it finds something else, in words."""
@@ -147,7 +136,7 @@ class Reader:
             if "variable" in op.captures:
                 yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
         for name in self.nodes:
-            for one in self.python(name, ("function", "generator")):
+            for one in self.python(name):
                 told = one.reads_within_epoch if self.ends_with_epoch else one.reads
                 if told is not None:
                     yield f"running ahead of the step changes what is found there: {told}"
@@ -190,28 +179,19 @@ def hazards(
         state_of: what a Python function does; exchanged in tests.
     """
     reader = Reader(dataset, graph, state_of)
-    found: dict[str, None] = {}
-    for fix in fixes:
-        spec = SPECS.get(fix.kind)
-        if spec is None:
-            continue
-        reasons = [*(loaded(spec.hazards)(reader, fix, fixes) if spec.hazards else ())]
-        if spec.runs_ahead:
-            reasons += reader.changed_meanwhile()
-        found |= dict.fromkeys(f"{fix}: {reason}" for reason in reasons)
-    return tuple(found)
+    found: list[str] = []
+    for fix in (fix for fix in fixes if fix.kind in SPECS):
+        spec = SPECS[fix.kind]
+        reasons = [*(resolve_name(spec.hazards)(reader, fix, fixes) if spec.hazards else ())]
+        reasons += reader.changed_meanwhile() if spec.runs_ahead else ()
+        found += [f"{fix}: {reason}" for reason in reasons]
+    return tuple(dict.fromkeys(found))
 
 
 def random_ops(dataset: Any, graph: Any, *, state_of: Callable[[Any], PythonState] = python_state) -> tuple[str, ...]:
     """What shuffles or draws random numbers in a pipeline, Python functions among it, in words."""
     reader = Reader(dataset, graph, state_of)
     return tuple(dict.fromkeys(told for name in reader.nodes for told in reader.random(name)))
-
-
-def _inside(op: PipelineOp) -> Iterator[PipelineOp]:
-    for one in op.inner:
-        yield one
-        yield from _inside(one)
 
 
 def _is_endless_range(node: Any, by_name: Mapping[str, Any]) -> bool:

@@ -8,14 +8,14 @@ function that is written beside it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from xttsbench.fixes.native.written import defined
 from xttsbench.fixes.open_generator import OPEN_GENERATOR, openable
 from xttsbench.fixes.open_generator.loop import Loop
-from xttsbench.records.pipeline import GeneratorParts, NativeFunction, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import GeneratorParts, PipelineOp, PythonFunction
 from xttsbench.targets.source.calls import Call, Calls, attempt
 from xttsbench.targets.source.edits import (
     Change,
@@ -24,66 +24,17 @@ from xttsbench.targets.source.edits import (
     Replacement,
     argument,
     autotune_or,
+    change,
     spelled,
     with_argument,
 )
 from xttsbench.targets.source.module import Link, Module
 
-
-def call_of(calls: Calls, op: PipelineOp) -> Call:
-    """The call that made a generator's data set.
-
-    Raises:
-        NoEditError: it is not found, or its arguments are not those of the function that takes its place.
-    """
-    module, link = calls.call(op, (), "from_generator")
-    if argument(link, "output_signature", None) is None or len([a for a in link.node.args if a.keyword is None]) > 1:
-        raise NoEditError("from_generator(...) is not given output_signature by its name")
-    return module, link
-
-
-def of_helper(
-    call: Call, name: str, text: str, number: int | None, helped: set[tuple[str, str]], *more: str
-) -> tuple[Replacement, ...]:
-    """The steps that call another function, which is written in front where the file does not have it yet.
-
-    Args:
-        call: of ``from_generator``.
-        name: of the function.
-        text: of the function, with ``{name}``, ``{tf}`` and ``{autotune}`` in it.
-        number: of calls at a time; ``None`` is AUTOTUNE.
-        helped: files and functions that are written already; the file's is put in.
-        more: arguments that it is given beside the number.
-    """
-    module, link = call
-    tf, autotune = spelled(module, link.node, "data").removesuffix("data"), autotune_or(module, link.node, None)
-    given = ", ".join([autotune_or(module, link.node, number), *more])
-    steps = [Replacement(*module.span(link.node.func), name), with_argument(module, link, "calls", None, given)]
-    if (module.file, name) not in helped:
-        written = text.format(name=name, tf=tf, autotune=autotune).replace("\n", module.line_end)
-        steps.append(Replacement(_top(module, link), _top(module, link), written))
-    helped.add((module.file, name))
-    return tuple(one for one in steps if one is not None)
-
-
-def _top(module: Module, link: Link) -> int:
-    """Offset in front of the outermost statement that a call is in, its decorators and comments included."""
-    around = [one for one in module.ancestors(link.node) if one in module.tree.body]
-    statement: Any = around[0]
-    place = module.start(statement)
-    for decorator in getattr(statement, "decorators", ()):
-        place = min(place, module.start(decorator))
-    place = module.line_start(place)
-    for line in reversed(getattr(statement, "leading_lines", ())):
-        if line.comment is None:
-            break
-        place = module.line_start(place - 1)
-    return place
-
-
-_HELPER: Final = "parallel_generator"
+_CALLS_HELPER: Final = "parallel_generator"
+_ITEMS_HELPER: Final = "parallel_elements"
 _WORKERS: Final = "give the PyDataset workers={}, by super().__init__(...), so that Keras makes its batches in threads"
-_WRITTEN: Final = '''\
+_BY_HAND: Final = "apply the saved plan, which makes the ops each time"
+_OF_CALLS: Final = '''\
 def {name}(generator, output_signature, args=None, calls={autotune}):
     """Like from_generator, for a generator of calls ``(function, *arguments)``: makes several at a time, in order."""
     import itertools
@@ -120,38 +71,7 @@ def {name}(generator, output_signature, args=None, calls={autotune}):
 
 
 '''
-
-
-def open_generator(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """Every generator that can be opened, each with the call that makes a data set of it."""
-    found, helped = list[Found](), set[tuple[str, str]]()
-    for one in calls.pipeline.ops:
-        function = openable(one, calls.pipeline)
-        if function is not None and function.parts is not None:
-            traced = traced_loop(calls, one, function, number, helped)
-            if traced is not None and traced.why_not is None:
-                found.append(traced)
-                continue
-            edit = functools.partial(_changes, calls, one, function.parts, number, helped)
-            of_keras = (function.parts.file or "").endswith("py_dataset_adapter.py")
-            found.append(attempt(edit, _WORKERS.format(number or 8) if of_keras else OPEN_GENERATOR.by_hand or ""))
-    return found or [Found(why_not="the pipeline has no generator that can be opened")]
-
-
-def _changes(
-    calls: Calls, op: PipelineOp, parts: GeneratorParts, number: int | None, helped: set[tuple[str, str]]
-) -> Sequence[Change]:
-    module, link = call_of(calls, op)
-    loop = Loop(calls.module(parts.file), parts)
-    loop.check_uses(module)
-    made = loop.change()
-    steps = of_helper((module, link), _HELPER, _WRITTEN, number, helped)
-    return [made, Change(module, link.line, (link.start, link.end), steps)]
-
-
-_OF_ITEMS: Final = "parallel_elements"
-_BY_HAND: Final = "apply the saved plan, which makes the ops each time"
-_WRITTEN_OF_ITEMS: Final = '''\
+_OF_ITEMS: Final = '''\
 def {name}(generator, output_signature, items, element, args=None, calls={autotune}):
     """Like from_generator, for a generator of items: makes an element of each, several at a time, in order."""
     specs = {tf}nest.flatten(output_signature)
@@ -169,6 +89,22 @@ def {name}(generator, output_signature, items, element, args=None, calls={autotu
 '''
 
 
+def open_generator(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """Every generator that can be opened, each with the call that makes a data set of it."""
+    found, helped = list[Found](), set[tuple[str, str]]()
+    for one in calls.pipeline.ops:
+        function = openable(one, calls.pipeline)
+        if function is not None and function.parts is not None:
+            traced = traced_loop(calls, one, function, number, helped)
+            if traced is not None and traced.why_not is None:
+                found.append(traced)
+                continue
+            of_keras = (function.parts.file or "").endswith("py_dataset_adapter.py")
+            by_hand = _WORKERS.format(number or 8) if of_keras else OPEN_GENERATOR.by_hand or ""
+            found.append(attempt(partial(_yielding_calls, calls, one, function.parts, number, helped), by_hand))
+    return found or [Found(why_not="the pipeline has no generator that can be opened")]
+
+
 def traced_loop(
     calls: Calls, op: PipelineOp, function: PythonFunction, number: int | None, helped: set[tuple[str, str]]
 ) -> Found | None:
@@ -181,34 +117,76 @@ def traced_loop(
         number: of calls at a time; ``None`` is AUTOTUNE.
         helped: files and functions that are written in them already.
     """
-    native = function.native
-    if "native" not in calls.together or native is None or native.call_time_s is None or function.parts is None:
+    native, parts = function.native, function.parts
+    if "native" not in calls.together or native is None or native.call_time_s is None or parts is None:
         return None
-    return attempt(
-        functools.partial(_traced_changes, calls, op, function.name, function.parts, native, number, helped), _BY_HAND
-    )
+
+    def edit() -> Sequence[Change]:
+        if native.text is None:
+            raise NoEditError(f"the loop of {function.name}() has no text that can be read: {native.why_no_text}")
+        loop, (module, link) = _loop_and_call(calls, op, parts)
+        tf = spelled(module, link.node, "data").removesuffix("data")
+        specs = [f"{tf}TensorSpec({[None] * one.rank}, {tf}{one.dtype})" for one in native.items]
+        items = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
+        made = loop.of_items([one.value for one in native.items])
+        written, element = defined(module, link.node, native)
+        more = f"items={items}", f"element={element}"
+        return [made, _helped((module, link), _ITEMS_HELPER, _OF_ITEMS, number, helped, *more, step=written)]
+
+    return attempt(edit, _BY_HAND)
 
 
-def _traced_changes(
-    calls: Calls,
-    op: PipelineOp,
-    name: str,
-    parts: GeneratorParts,
-    native: NativeFunction,
-    number: int | None,
-    helped: set[tuple[str, str]],
+def _yielding_calls(
+    calls: Calls, op: PipelineOp, parts: GeneratorParts, number: int | None, helped: set[tuple[str, str]]
 ) -> Sequence[Change]:
-    if native.text is None:
-        raise NoEditError(f"the loop of {name}() has no text that can be read: {native.why_no_text}")
-    module, link = call_of(calls, op)
+    loop, call = _loop_and_call(calls, op, parts)
+    return [loop.change(), _helped(call, _CALLS_HELPER, _OF_CALLS, number, helped)]
+
+
+def _loop_and_call(calls: Calls, op: PipelineOp, parts: GeneratorParts) -> tuple[Loop, Call]:
+    """A generator's loop, and the call that makes a data set of it, if its arguments can be given to a helper."""
+    module, link = calls.call(op, (), "from_generator")
+    if argument(link, "output_signature", None) is None or len([a for a in link.node.args if a.keyword is None]) > 1:
+        raise NoEditError("from_generator(...) is not given output_signature by its name")
     loop = Loop(calls.module(parts.file), parts)
     loop.check_uses(module)
-    tf = spelled(module, link.node, "data").removesuffix("data")
-    specs = [f"{tf}TensorSpec({[None] * one.rank}, {tf}{one.dtype})" for one in native.items]
-    items = specs[0] if len(specs) == 1 else f"({', '.join(specs)})"
-    made = loop.of_items([one.value for one in native.items])
-    written, element = defined(module, link.node, native)
-    steps = of_helper(
-        (module, link), _OF_ITEMS, _WRITTEN_OF_ITEMS, number, helped, f"items={items}", f"element={element}"
-    )
-    return [made, Change(module, link.line, (link.start, link.end), (*steps, written))]
+    return loop, (module, link)
+
+
+def _helped(
+    call: Call,
+    name: str,
+    text: str,
+    number: int | None,
+    helped: set[tuple[str, str]],
+    *more: str,
+    step: Replacement | None = None,
+) -> Change:
+    """The call as one of a helper, which is written in front where the file does not have it yet.
+
+    ``more`` are arguments beside the number of calls; ``helped`` has the files and helpers that are written already.
+    """
+    module, link = call
+    tf, autotune = spelled(module, link.node, "data").removesuffix("data"), autotune_or(module, link.node, None)
+    given = ", ".join([autotune_or(module, link.node, number), *more])
+    steps = [Replacement(*module.span(link.node.func), name), with_argument(module, link, "calls", None, given)]
+    if (module.file, name) not in helped:
+        written = text.format(name=name, tf=tf, autotune=autotune).replace("\n", module.line_end)
+        steps.append(Replacement(_top(module, link), _top(module, link), written))
+    helped.add((module.file, name))
+    return change(module, link, *(one for one in (*steps, step) if one is not None))
+
+
+def _top(module: Module, link: Link) -> int:
+    """Offset in front of the outermost statement that a call is in, its decorators and comments included."""
+    around = [one for one in module.ancestors(link.node) if one in module.tree.body]
+    statement: Any = around[0]
+    place = module.start(statement)
+    for decorator in getattr(statement, "decorators", ()):
+        place = min(place, module.start(decorator))
+    place = module.line_start(place)
+    for line in reversed(getattr(statement, "leading_lines", ())):
+        if line.comment is None:
+            break
+        place = module.line_start(place - 1)
+    return place

@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
-from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, from_graph
+from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of
+from xttsbench.fixes.graph.functions import node_of
 from xttsbench.fixes.graph.hazards import STOPS, Reader
 from xttsbench.pipeline.nodes import (
     FunctionLibrary,
@@ -38,8 +39,9 @@ from xttsbench.pipeline.read import read_graph
 from xttsbench.pipeline.source import Registered, cells, display_name, locate, lookup, unwrap
 from xttsbench.records.fix import Fix, FixSet
 
-_MOST_WAITING: Final = 4096
-"""Items whose elements wait to be fetched; more are left of epochs that were given up."""
+_FIX: Final = "open-generator"
+_finished: Final[deque[Any]] = deque(maxlen=32)  # what datasets that are gone referred to
+_MOST_WAITING: Final = 4096  # items whose elements wait to be fetched; more are left of epochs that were given up
 
 
 class ElementOfItem:
@@ -53,12 +55,11 @@ class ElementOfItem:
     """
 
     def __init__(
-        self, items: Items, convert: Callable[[Any], Any], user: Any, structure: Any, reads: str | None, of: Any
+        self, items: Items, convert: Callable[[Any], Any], state: Any, structure: Any, reads: str | None
     ) -> None:
-        self.items, self.structure, self.reads, self.of = items, structure, reads, of
+        self.items, self.structure, self.reads, self.of = items, structure, reads, state
         self._convert = convert
-        self.__wrapped__ = user
-        """For those who look for the user's function behind a token."""
+        self.__wrapped__ = state._generator  # for those who look for the user's function behind a token
 
     def __call__(self, *parts: Any) -> Any:
         """The element as flat arrays."""
@@ -69,19 +70,19 @@ class ElementOfItem:
 
 
 class Body:
-    """Makes the elements of items, in this process unless ``made`` is exchanged."""
+    """Makes the elements of items, in this process unless ``made`` is exchanged.
 
-    def __init__(self, opened: Opened, convert: Callable[[Any], Any], user: Any) -> None:
-        """Take the generator's table of items, the check and conversion of an element, and the user's function."""
-        self.opened = opened
-        self.convert = convert
+    Attributes:
+        opened: the generator's table of items.
+        convert: the check and conversion of an element.
+        of: TensorFlow's table of the generator's iterators, by which the generator is known.
+        in_python: why its items are no tensors, where they were to be, as a phrase after "it".
+    """
+
+    def __init__(self, opened: Opened, convert: Callable[[Any], Any], state: Any, in_python: str | None = None) -> None:
+        self.opened, self.convert, self.of, self.in_python = opened, convert, state, in_python
         self.made: Callable[[Shared, tuple[Any, ...]], list[Any]] = self._made
-        self.__wrapped__ = user
-        """For those who look for the user's function behind a token."""
-        self.in_python: str | None = None
-        """Why its items are no tensors, where they were to be, as a phrase after "it"."""
-        self.of: Any = None
-        """TensorFlow's table of the generator's iterators, by which the generator is known."""
+        self.__wrapped__ = state._generator  # for those who look for the user's function behind a token
 
     def elements(self, number: Any) -> list[Any]:
         """All elements of an item, converted; what came from a generator that was not read is an element itself."""
@@ -103,8 +104,8 @@ class OneElement(Body):
 class AllElements(Body):
     """For bodies that give several: the elements wait here until they are fetched one by one."""
 
-    def __init__(self, opened: Opened, convert: Callable[[Any], Any], user: Any) -> None:
-        super().__init__(opened, convert, user)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._lock = threading.Lock()
         self._waiting: dict[int, list[Any]] = {}
 
@@ -126,11 +127,6 @@ class AllElements(Body):
             if not waiting:
                 del self._waiting[int(number)]
         return element
-
-
-_finished: Final[deque[Any]] = deque(maxlen=32)
-"""What datasets that are gone referred to."""
-_FIX: Final = "open-generator"
 
 
 def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: bool = False) -> Any:
@@ -222,18 +218,6 @@ def arguments(graph: Any, node: Any) -> list[Any]:
     return found
 
 
-def graph_of(dataset: Any, fix: str) -> Any:
-    """The dataset's graph.
-
-    Raises:
-        InvalidInputError: it cannot be read.
-    """
-    try:
-        return read_graph(dataset)
-    except tf.errors.OpError as error:
-        raise does_not_apply(fix, f"the dataset's graph cannot be read ({error.message})") from error
-
-
 def made_of_graph(graph: Any, dataset: Any, held: Any) -> Any:
     """A dataset of an edited graph that keeps ``held`` alive as long as itself, and for a while longer.
 
@@ -247,67 +231,46 @@ def made_of_graph(graph: Any, dataset: Any, held: Any) -> Any:
 def grafted(graph: Any, name: str, other: Any) -> Any:
     """The graph with another dataset in a node's place, whose last op gets the node's name, so that fixes find it."""
     edited, graft = copied(graph), read_graph(other)
-    last = next(node.input[0].split(":")[0] for node in graft.node if node.op == "_Retval")
-    known = {function.signature.name for function in edited.library.function}
-    edited.library.function.extend(one for one in graft.library.function if one.signature.name not in known)
-    names = {node.name: free_name(edited, f"{name}/opened/{node.name}") for node in graft.node}
-    names[last] = name
-    kept = [node for node in edited.node if node.name != name]
-    del edited.node[:]
-    edited.node.extend(kept)
-    for node in graft.node:
-        if node.op == "_Retval":
-            continue
+    add_functions(edited, graft.library.function)
+    edited.node.remove(next(node for node in edited.node if node.name == name))
+    nodes = [node for node in graft.node if node.op != "_Retval"]
+    names = {node.name: free_name(edited, f"{name}/opened/{node.name}") for node in nodes}
+    names[end(graft).name] = name
+    for node in nodes:
         made = edited.node.add()
         made.CopyFrom(node)
         made.name = names[node.name]
         for number, given in enumerate(node.input):
-            control = "^" if given.startswith("^") else ""
-            source, colon, output = given.removeprefix("^").partition(":")
-            made.input[number] = f"{control}{names[source]}{colon}{output}"
+            made.input[number] = given.replace(node_of(given), names[node_of(given)], 1)
     return edited
 
 
-def converter(registered: Registered) -> Any:
-    """TensorFlow's own check and conversion of one element of a generator: a function of the element."""
+def converter(registered: Registered) -> Callable[[Any], Any]:
+    """TensorFlow's own check and conversion of one element of a generator: a function of the element.
+
+    It is the function that ``from_generator`` calls with an iterator's number, given an element in place of the number
+    and, in place of the table of iterators, one that makes an iterator over that element.
+    """
     function = unwrap(registered.called)
-    held = cells(function) | {"generator_state": _OneElement()}
+    table = types.SimpleNamespace(get_iterator=lambda given: iter((given.element,)))
+    held = cells(function) | {"generator_state": table}
     closure = tuple(types.CellType(held[name]) for name in function.__code__.co_freevars)
     checked = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, closure)
-    return lambda element: checked(_Element(element))
+    return lambda element: checked(_InPlaceOfNumber(element))
 
 
-class _Element:
-    """Stands for an iterator's number."""
-
+class _InPlaceOfNumber:
     def __init__(self, element: Any) -> None:
-        self._element = element
+        self.element = element
 
-    def numpy(self) -> _Element:
-        """As a tensor's number is read."""
+    def numpy(self) -> _InPlaceOfNumber:
         return self
-
-    def next(self) -> Any:
-        """The element."""
-        return self._element
-
-
-class _OneElement:
-    """Stands for TensorFlow's table of iterators."""
-
-    def get_iterator(self, number: _Element) -> Any:
-        """An iterator over one element."""
-        return iter((number.next(),))
 
 
 def _opened(graph: Any, node: Any, registered: Registered, calls: int, traceable: bool) -> tuple[Any, Any]:
-    """The dataset in a generator's place, and what it keeps alive.
-
-    Raises:
-        CannotSplitError: it cannot be opened.
-    """
+    """The dataset in a generator's place, and what it keeps alive."""
     user = registered.generator_state._generator
-    cut, given = compiled(user), arguments(graph, node)
+    cut, given = compiled(user), arguments(graph, node) or None
     spec, convert = flat_spec(node, _FIX), converter(registered)
     eager = isinstance(registered.entry, script_ops.EagerFunc)
     in_python: str | None = None
@@ -319,60 +282,47 @@ def _opened(graph: Any, node: Any, registered: Registered, calls: int, traceable
         except NotAlikeError as error:
             in_python = str(error)
     opened = Opened(user, cut)
-    groups = tf.data.Dataset.from_generator(
-        opened.groups, output_signature=tf.TensorSpec([None], tf.int64), args=given or None
-    )
-    numbers = groups.unbatch()
+    signature = tf.TensorSpec([None], tf.int64)
+    numbers = tf.data.Dataset.from_generator(opened.groups, output_signature=signature, args=given).unbatch()
 
     def call(function: Any, number: Any) -> Any:
         return _called(tf.py_function if eager else tf.numpy_function, function, [number], spec)
 
     if opened.compiled.split.once:
-        body: Any = OneElement(opened, convert, user)
+        body: Any = OneElement(opened, convert, registered.generator_state, in_python)
         made = _mapped(numbers, lambda number: call(body, number), calls)
     else:
-        body = AllElements(opened, convert, user)
-        counted = _mapped(numbers, lambda n: (n, _count(body, n)), calls)
+        body = AllElements(opened, convert, registered.generator_state, in_python)
+        count = [tf.TensorSpec([], tf.int64)]
+        counted = _mapped(numbers, lambda n: (n, _called(tf.numpy_function, body, [n], count)), calls)
         each = tf.autograph.experimental.do_not_convert(lambda n, count: tf.data.Dataset.from_tensors(n).repeat(count))
         fetch = tf.autograph.experimental.do_not_convert(lambda number: call(body.fetched, number))
         made = counted.flat_map(each).map(fetch)
-    body.in_python, body.of = in_python, registered.generator_state
     return made, (numbers, made, body)
 
 
 def _of_tensors(
-    registered: Registered, cut: Compiled, given: list[Any], spec: Sequence[tf.TensorSpec], calls: int
+    registered: Registered, cut: Compiled, given: list[Any] | None, spec: Sequence[tf.TensorSpec], calls: int
 ) -> tuple[Any, Any]:
-    """The same with items that are tensors.
-
-    Raises:
-        NotAlikeError: they cannot be.
-    """
+    """The same with items that are tensors."""
     user = registered.generator_state._generator
-    items = items_of(cut, user, given)
+    items = items_of(cut, user, given or [])
     handed = ItemSource(items, cut, user)
     signature = tuple(tf.TensorSpec(shape, tf.as_dtype(dtype)) for dtype, shape in handed.specs)
-    source = tf.data.Dataset.from_generator(handed.handed_on, output_signature=signature, args=given or None)
+    source = tf.data.Dataset.from_generator(handed.handed_on, output_signature=signature, args=given)
     source = source.unbatch() if handed.in_groups else source
     structure = cells(unwrap(registered.called))["output_types"]
-    body = ElementOfItem(items, converter(registered), user, structure, cut.reads, registered.generator_state)
+    body = ElementOfItem(items, converter(registered), registered.generator_state, structure, cut.reads)
     made = _mapped(source, lambda *parts: _called(tf.numpy_function, body, parts, spec), calls)
     return made, (source, made, body)
 
 
 def _called(how: Any, function: Any, given: Sequence[Any], spec: Sequence[tf.TensorSpec]) -> Any:
-    """The elements that a function gives, in a graph."""
     made = how(function, given, [one.dtype for one in spec])
     flat = list(made) if isinstance(made, list | tuple) else [made]
     for one, wanted in zip(flat, spec, strict=True):
         one.set_shape(wanted.shape)
     return tuple(flat) if len(flat) > 1 else flat[0]
-
-
-def _count(body: Any, number: Any) -> Any:
-    found = tf.numpy_function(body, [number], tf.int64)
-    found.set_shape([])
-    return found
 
 
 def _mapped(numbers: Any, function: Any, calls: int) -> Any:

@@ -8,6 +8,7 @@ predicates (for which ``Dataset.filter`` has no argument), ``parallel-batch`` of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from xttsbench.fixes.calls import (
@@ -21,25 +22,26 @@ from xttsbench.fixes.calls import (
     stays_at_one_call,
     waits,
 )
-from xttsbench.fixes.spec import Candidate, Setting, Spec, each, only
+from xttsbench.fixes.spec import Candidate, Setting, Spec, changed, each
 from xttsbench.records.pipeline import AUTOTUNE, PipelineOp
+
+_CALLS_OF_NO_CYCLE: Final = 2  # calls at once of an interleave whose cycle is not known
+_TESTS: Final = 0.1  # share of the pipeline's cost from which predicates are worth running at once
+_COPIES: Final = 0.02  # share of the pipeline's cost from which a batch's copying is worth running beside others
 
 
 def maps_made_parallel(setting: Setting) -> Iterator[Candidate]:
     """Sequential maps made parallel: as many calls as wait, one a processor for other processes, else AUTOTUNE."""
     pipeline, cpus = setting.pipeline, setting.cpus
     maps = sequential_maps(pipeline)
-    if not maps:
-        return
     calls = AUTOTUNE
     if any(waits(op, pipeline, cpus) for op in maps):
         calls = calls_wanted(pipeline, cpus, setting.goal_s) or AUTOTUNE
     elif any(holds_lock(op, pipeline) for op in maps):
         calls = max(cpus, 2)
-    names = tuple(op.name for op in maps)
-    made = {"op": "ParallelMapDatasetV2", "parallelism": calls, "chosen_parallelism": None}
-    name = numbered("parallel-map", calls)
-    yield Candidate(name, only(frozenset(names), made), ops=names, held_bytes=held_bytes(maps, calls))
+    if maps:
+        made = _made("ParallelMapDatasetV2", calls)
+        yield changed(numbered("parallel-map", calls), maps, made, held_bytes=held_bytes(maps, calls))
 
 
 def more_calls(setting: Setting) -> Iterator[Candidate]:
@@ -57,12 +59,82 @@ def more_calls(setting: Setting) -> Iterator[Candidate]:
     few = few or [op for op in parallel if 0 < (op.parallelism or 0) < calls]
     if few:
         made = {"parallelism": calls, "chosen_parallelism": None}
-        yield Candidate(
-            numbered("calls", calls),
-            only(frozenset(op.name for op in parallel), made),
-            ops=tuple(op.name for op in few),
-            held_bytes=held_bytes(few, calls),
-        )
+        found = changed(numbered("calls", calls), parallel, made, held_bytes=held_bytes(few, calls))
+        yield replace(found, ops=tuple(op.name for op in few))
+
+
+def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Sources that are read one at a time read ahead: as many calls as a cycle takes, or as there are files."""
+    pipeline, cpus = setting.pipeline, setting.cpus
+    cycles = {
+        op.name: op.cycle_length if op.cycle_length and op.cycle_length > 0 else None
+        for op in pipeline.ops
+        if op.op == "InterleaveDataset" and op.cycle_length != 1
+    }
+    stuck = {op.name: max(op.cycle_length or 0, _CALLS_OF_NO_CYCLE) for op in pipeline.ops if stays_at_one_call(op)}
+    sources = {op.name: min(files, MOST_FILES) for op in pipeline.ops if (files := sources_of(op, pipeline, cpus))}
+    if not (cycles or stuck or sources):
+        return
+    # AUTOTUNE reaches a cycle that is known by itself; the others have to be told.
+    blocked = [number for op in pipeline.ops if (number := cycles.get(op.name)) and waits(op, pipeline, cpus)]
+    calls = max([*stuck.values(), *sources.values(), *blocked], default=AUTOTUNE)
+
+    def made(op: PipelineOp) -> dict[str, Any]:
+        if op.name in sources:
+            return {"op": "ParallelInterleaveDatasetV4", "parallelism": sources[op.name], "cycle_length": calls}
+        if op.name in stuck:
+            own = stuck[op.name]
+            return {"parallelism": own if own > _CALLS_OF_NO_CYCLE else max(own, calls), "chosen_parallelism": None}
+        return _made("ParallelInterleaveDatasetV4", calls) if op.name in cycles else {}
+
+    mixed = any(op.name in stuck and (op.cycle_length or 0) < 1 for op in pipeline.ops)
+    why_not = "how many sources take turns is left to AUTOTUNE there, so that the elements come in another order"
+    yield Candidate(
+        numbered("parallel-interleave", calls),
+        lambda given: each(given, made),
+        why_not if mixed else None,
+        ops=tuple(op.name for op in pipeline.ops if op.name in {*cycles, *stuck, *sources}),
+    )
+
+
+def filters_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Filters whose predicate costs something and holds no state: TensorFlow leaves the others sequential."""
+    found = [op for op in _costly(setting, _TESTS) if op.op == "FilterDataset"]
+    found = [op for op in found if not (op.stateful or op.python_functions)]
+    if found:
+        yield changed("parallel-filter", found, _made("ParallelFilterDataset", AUTOTUNE))
+
+
+def batches_made_parallel(setting: Setting) -> Iterator[Candidate]:
+    """Batches whose copying takes time, several at once."""
+    found = [op for op in _costly(setting, _COPIES) if op.op.startswith("BatchDataset") and op.parallelism is None]
+    if found:
+        made, held = _made("ParallelBatchDataset", AUTOTUNE), held_bytes(found, setting.cpus)
+        yield changed("parallel-batch", found, made, held_bytes=held)
+
+
+def order_given_up(setting: Setting) -> Iterator[Candidate]:
+    """Whatever runs in parallel and keeps an order."""
+    pipeline = setting.pipeline
+    ordered = [op for op in pipeline.ops if op.op.startswith("Parallel")]
+    ordered = [op for op in ordered if (op.deterministic or "default").lower() != "false"]
+    timed = {one.token for one in pipeline.python_functions if one.call_times_s}
+    if any(timed & set(op.python_functions) for op in ordered):
+        why_not = "the elements come in another order, which differs from run to run"
+        yield changed("any-order", ordered, {"deterministic": "false"}, why_not=why_not)
+    elif ordered:
+        why_not = "what keeping the order costs depends on how calls vary, which is not known"
+        yield Candidate("any-order", None, why_not, ops=tuple(op.name for op in ordered))
+
+
+def _made(op: str, calls: int) -> dict[str, Any]:
+    return {"op": op, "parallelism": calls, "chosen_parallelism": None}
+
+
+def _costly(setting: Setting, share: float) -> list[PipelineOp]:
+    """Ops that take more than this share of the pipeline's cost, where there are several processors for them."""
+    least_s = share * sum(op.cost_s or 0.0 for op in setting.pipeline.ops)
+    return [op for op in setting.pipeline.ops if setting.cpus > 1 and (op.cost_s or 0.0) > least_s]
 
 
 PARALLEL_MAP: Final = Spec(
@@ -94,50 +166,6 @@ CALLS: Final = Spec(
     runs_ahead=True,
     patch="xttsbench.fixes.parallel.patch:parallel_calls",
 )
-
-_CALLS_OF_NO_CYCLE: Final = 2
-"""Calls at once of an interleave whose cycle is not known."""
-
-
-def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
-    """Sources that are read one at a time read ahead: as many calls as a cycle takes, or as there are files."""
-    pipeline, cpus = setting.pipeline, setting.cpus
-    cycles = {
-        op.name: op.cycle_length if op.cycle_length and op.cycle_length > 0 else None
-        for op in pipeline.ops
-        if op.op == "InterleaveDataset" and op.cycle_length != 1
-    }
-    stuck = {op.name: max(op.cycle_length or 0, _CALLS_OF_NO_CYCLE) for op in pipeline.ops if stays_at_one_call(op)}
-    sources = {op.name: min(files, MOST_FILES) for op in pipeline.ops if (files := sources_of(op, pipeline, cpus))}
-    if not (cycles or stuck or sources):
-        return
-    # AUTOTUNE reaches a cycle that is known by itself; the others have to be told.
-    blocked = [number for op in pipeline.ops if (number := cycles.get(op.name)) and waits(op, pipeline, cpus)]
-    told = [*stuck.values(), *sources.values(), *blocked]
-    calls = max(told) if told else AUTOTUNE
-
-    def made(op: PipelineOp) -> dict[str, Any]:
-        if op.name in sources:
-            return {"op": "ParallelInterleaveDatasetV4", "parallelism": sources[op.name], "cycle_length": calls}
-        if op.name in stuck:
-            own = max(stuck[op.name], calls) if stuck[op.name] <= _CALLS_OF_NO_CYCLE else stuck[op.name]
-            return {"parallelism": own, "chosen_parallelism": None}
-        if op.name in cycles:
-            return {"op": "ParallelInterleaveDatasetV4", "parallelism": calls, "chosen_parallelism": None}
-        return {}
-
-    names = (*cycles, *stuck, *sources)
-    mixed = any(op.name in stuck and (op.cycle_length or 0) < 1 for op in pipeline.ops)
-    yield Candidate(
-        numbered("parallel-interleave", calls),
-        lambda given: each(given, made),
-        "how many sources take turns is left to AUTOTUNE there, so that the elements come in another order"
-        if mixed
-        else None,
-        ops=tuple(op.name for op in pipeline.ops if op.name in names),
-    )
-
-
 PARALLEL_INTERLEAVE: Final = Spec(
     name="parallel-interleave",
     form="name[:n]",
@@ -153,25 +181,6 @@ PARALLEL_INTERLEAVE: Final = Spec(
     runs_ahead=True,
     patch="xttsbench.fixes.parallel.patch:parallel_interleave",
 )
-
-_TESTS: Final = 0.1
-"""Share of the pipeline's cost from which predicates are worth running at once."""
-
-
-def filters_made_parallel(setting: Setting) -> Iterator[Candidate]:
-    """Filters whose predicate costs something and holds no state: TensorFlow leaves the others sequential."""
-    pipeline = setting.pipeline
-    least_s = _TESTS * sum(op.cost_s or 0.0 for op in pipeline.ops)
-    names = tuple(
-        op.name
-        for op in pipeline.ops
-        if op.op == "FilterDataset" and not (op.stateful or op.python_functions) and (op.cost_s or 0.0) > least_s
-    )
-    if names and setting.cpus > 1:
-        made = {"op": "ParallelFilterDataset", "parallelism": AUTOTUNE, "chosen_parallelism": None}
-        yield Candidate("parallel-filter", only(frozenset(names), made), ops=names)
-
-
 PARALLEL_FILTER: Final = Spec(
     name="parallel-filter",
     words="filters in parallel",
@@ -186,27 +195,6 @@ PARALLEL_FILTER: Final = Spec(
     runs_ahead=True,
     by_hand="set options.experimental_optimization.filter_parallelization = True in the pipeline's tf.data.Options",
 )
-
-_COPIES: Final = 0.02
-"""Share of the pipeline's cost from which a batch's copying is worth running beside others."""
-
-
-def batches_made_parallel(setting: Setting) -> Iterator[Candidate]:
-    """Batches whose copying takes time, several at once."""
-    pipeline = setting.pipeline
-    whole = sum(op.cost_s or 0.0 for op in pipeline.ops)
-    ops = [
-        op
-        for op in pipeline.ops
-        if op.op.startswith("BatchDataset") and op.parallelism is None and (op.cost_s or 0.0) > _COPIES * whole
-    ]
-    if ops and setting.cpus > 1:
-        names = tuple(op.name for op in ops)
-        made = {"op": "ParallelBatchDataset", "parallelism": AUTOTUNE, "chosen_parallelism": None}
-        held = held_bytes(ops, setting.cpus)
-        yield Candidate("parallel-batch", only(frozenset(names), made), ops=names, held_bytes=held)
-
-
 PARALLEL_BATCH: Final = Spec(
     name="parallel-batch",
     form="name[:n]",
@@ -218,31 +206,6 @@ PARALLEL_BATCH: Final = Spec(
     runs_ahead=True,
     patch="xttsbench.fixes.parallel.patch:parallel_batch",
 )
-
-
-def order_given_up(setting: Setting) -> Iterator[Candidate]:
-    """Whatever runs in parallel and keeps an order."""
-    pipeline = setting.pipeline
-    ordered = [
-        op for op in pipeline.ops if op.op.startswith("Parallel") and (op.deterministic or "default").lower() != "false"
-    ]
-    if not ordered or pipeline.deterministic is False:
-        return
-    timed = {one.token for one in pipeline.python_functions if one.call_times_s}
-    own = tuple(op.name for op in ordered)
-    if any(timed & set(op.python_functions) for op in ordered):
-        yield Candidate(
-            "any-order",
-            only(frozenset(own), {"deterministic": "false"}),
-            "the elements come in another order, which differs from run to run",
-            ops=own,
-        )
-        return
-    yield Candidate(
-        "any-order", None, "what keeping the order costs depends on how calls vary, which is not known", ops=own
-    )
-
-
 ANY_ORDER: Final = Spec(
     name="any-order",
     words="elements in the order in which they are ready",

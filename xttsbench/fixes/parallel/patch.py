@@ -71,11 +71,7 @@ def _made_parallel(calls: Calls, method: str, count: int | None, *, already: boo
 
 
 def _given(module: Module, link: Link, values: dict[str, str]) -> Change:
-    """A call with these arguments.
-
-    Raises:
-        NothingToDoError: it has them already.
-    """
+    """A call with these arguments."""
     at = {"num_parallel_calls": _CALLS_AT[link.name], "deterministic": _CALLS_AT[link.name] + 1}
     made = [with_argument(module, link, name, at[name], value) for name, value in values.items()]
     steps = [step for step in made if step is not None]

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from math import prod
 from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.core.framework import dataset_options_pb2
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.fixes.graph.edit import does_not_apply, with_options
+from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, with_options
 from xttsbench.fixes.graph.hazards import MAPS, Reader
 from xttsbench.pipeline.nodes import (
     add_constant,
@@ -35,8 +34,15 @@ from xttsbench.pipeline.nodes import (
 )
 from xttsbench.records.fix import Fix, FixSet
 
-_CALLS_ARE_LAST: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")
-"""Parallel maps; the number of calls is their last input."""
+_PARALLEL_MAPS: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")  # the number of calls is their last input
+FILES_AHEAD: Final = 8
+"""Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
+BUFFERED_BYTES: Final = 256 << 20
+"""What the buffers of all inputs that are read ahead may hold together."""
+_UNKNOWN_BYTES: Final = 64 << 10  # what an element is taken to hold whose shape is not known before it is there
+_MOST_ELEMENTS: Final = 4096
+_OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
+_PARALLEL: Final = ("ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4")
 
 
 def parallel_map(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
@@ -69,7 +75,7 @@ def parallel_calls(graph: Any, *, calls: int) -> Any:
     fix = f"calls:{calls}"
     edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
-    maps = [node for node in dataset_nodes(edited) if node.op in _CALLS_ARE_LAST]
+    maps = [node for node in dataset_nodes(edited) if node.op in _PARALLEL_MAPS]
     if not maps:
         raise does_not_apply(fix, "the dataset has no parallel map (parallel-map makes the sequential ones parallel)")
     changed = [node for node in maps if constant_input(node, "num_parallel_calls", by_name) != calls]
@@ -89,17 +95,6 @@ def map_hazards(reader: Reader, fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the maps that would be called several times at once."""
     sequential = [name for name, node in reader.nodes.items() if node.op == "MapDataset"]
     return reader.shared_state(sequential if fix.kind == "parallel-map" else reader.named(MAPS))
-
-
-FILES_AHEAD: Final = 8
-"""Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
-BUFFERED_BYTES: Final = 256 << 20
-"""What the buffers of all inputs that are read ahead may hold together."""
-_UNKNOWN_BYTES: Final = 64 << 10
-"""What an element is taken to hold whose shape is not known before it is there."""
-_MOST_ELEMENTS: Final = 4096
-_OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
-_PARALLEL: Final = ("ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4")
 
 
 def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
@@ -125,10 +120,9 @@ def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
             _read_more(edited, node, by_name, calls)
             changed = True
     if not changed:
-        raise does_not_apply(
-            "parallel-interleave" if calls == tf.data.AUTOTUNE else f"parallel-interleave:{calls}",
-            "the dataset has no interleave or flat_map that reads one input at a time, or fewer than that",
-        )
+        fix = "parallel-interleave" if calls == tf.data.AUTOTUNE else f"parallel-interleave:{calls}"
+        why = "the dataset has no interleave or flat_map that reads one input at a time, or fewer than that"
+        raise does_not_apply(fix, why)
     return edited
 
 
@@ -148,14 +142,10 @@ def _in_memory(node: Any, by_name: Any, functions: Any) -> bool:
 
 
 def _read_in_parallel(graph: Any, node: Any, by_name: Any, calls: int) -> None:
-    """Make a sequential interleave, or a ``flat_map``, parallel, in place."""
+    cycle, inputs = constant_input(node, "cycle_length", by_name), data_inputs(node)
     if node.op == "FlatMapDataset":
-        cycle: int | None = 1
-        one = add_constant(graph, f"{node.name}/cycle_length", 1)
-        inputs = [*data_inputs(node), one, add_constant(graph, f"{node.name}/block_length", 1)]
-    else:
-        cycle = constant_input(node, "cycle_length", by_name)
-        inputs = data_inputs(node)
+        cycle = 1
+        inputs += [add_constant(graph, f"{node.name}/{name}", 1) for name in ("cycle_length", "block_length")]
     node.op = "ParallelInterleaveDatasetV4"
     node.attr["deterministic"].s = b"true"
     set_inputs(node, [*inputs, *_readers(graph, node, cycle, calls)])
@@ -193,28 +183,17 @@ def _readers(graph: Any, node: Any, cycle: int | None, calls: int) -> list[str]:
     """The last three inputs of a parallel interleave: elements buffered per input, inputs ahead, calls."""
     if calls == tf.data.AUTOTUNE and cycle == 1:
         calls = FILES_AHEAD
-    if calls == tf.data.AUTOTUNE or cycle is None or cycle < 1 or calls <= cycle:
-        buffered, ahead, current = -1, -1, calls
-    else:
+    buffered, ahead, current = -1, -1, calls
+    if calls != tf.data.AUTOTUNE and cycle is not None and 1 <= cycle < calls:
         buffered, ahead, current = _buffered_elements(node, calls), calls - cycle, cycle
-    names = ("buffer_output_elements", "prefetch_input_elements", "num_parallel_calls")
-    return [
-        add_constant(graph, f"{node.name}/{name}", value)
-        for name, value in zip(names, (buffered, ahead, current), strict=True)
-    ]
+    numbers = {"buffer_output_elements": buffered, "prefetch_input_elements": ahead, "num_parallel_calls": current}
+    return [add_constant(graph, f"{node.name}/{name}", number) for name, number in numbers.items()]
 
 
 def _buffered_elements(node: Any, inputs: int) -> int:
     """Elements that each of so many inputs may hold, within :data:`BUFFERED_BYTES` together."""
-    element_bytes = 0
-    types, shapes = node.attr["output_types"].list.type, node.attr["output_shapes"].list.shape
-    for number, shape in zip(types, shapes, strict=True):
-        dtype = tf.dtypes.as_dtype(number)
-        sizes = [dimension.size for dimension in shape.dim]
-        if shape.unknown_rank or any(size < 0 for size in sizes) or not dtype.size:
-            element_bytes += _UNKNOWN_BYTES
-        else:
-            element_bytes += dtype.size * prod(sizes)
+    sizes = [(one.shape.num_elements(), one.dtype.size) for one in flat_spec(node, "parallel-interleave")]
+    element_bytes = sum(_UNKNOWN_BYTES if count is None or not size else count * size for count, size in sizes)
     return max(2, min(_MOST_ELEMENTS, BUFFERED_BYTES // (inputs * max(1, element_bytes))))
 
 
@@ -227,9 +206,8 @@ def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
     edited = copied(graph)
     batches = [node for node in dataset_nodes(edited) if node.op == "BatchDatasetV2"]
     if not batches:
-        raise does_not_apply(
-            "parallel-batch", "the dataset has no sequential batch (a padded one has no parallel twin)"
-        )
+        why = "the dataset has no sequential batch (a padded one has no parallel twin)"
+        raise does_not_apply("parallel-batch", why)
     for node in batches:
         source, size, remainder = data_inputs(node)
         number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)

@@ -31,8 +31,7 @@ from xttsbench.pipeline.source import cells
 
 _AUTOGRAPH: Final = "tensorflow/python/autograph/impl/api.py"
 _NOTE: Final = "ag_dnc_wrapper__"
-_DEPTH: Final = 6
-"""How far into a function's variables the one that cannot be copied is looked for."""
+_DEPTH: Final = 6  # how far into a function's variables the one that cannot be copied is looked for
 
 _lock = threading.Lock()
 
@@ -53,7 +52,7 @@ def packed(functions: Sequence[Any], *, exact: bool = False) -> bytes:
     """
     file = io.BytesIO()
     with _by_value():
-        (_ExactPacker if exact else _Packer)(file).dump(functions)
+        _Packer(file, exact).dump(functions)
     return file.getvalue()
 
 
@@ -71,21 +70,19 @@ def objection(function: Any) -> str | None:
 
 def user_files() -> dict[str, str]:
     """The files of the user's modules that are not part of a package, by the names under which they were loaded."""
-    files: dict[str, str] = {}
-    for name, module in _user_modules():
-        file = vars(module).get("__file__")
-        if isinstance(file, str) and file.endswith(".py") and "." not in name and "__path__" not in vars(module):
-            files[name] = file
-    return files
+    alone = {name: vars(module) for name, module in _user_modules() if "." not in name}
+    return {
+        name: file
+        for name, attributes in alone.items()
+        if isinstance(file := attributes.get("__file__"), str) and file.endswith(".py") and "__path__" not in attributes
+    }
 
 
 def without_tensorflow(function: Any) -> Any:
     """A function without what TensorFlow puts around it; the user's own decorators and partials stay."""
-    while isinstance(function, types.FunctionType) and function.__code__.co_filename.replace("\\", "/").endswith(
-        _AUTOGRAPH
-    ):
+    while isinstance(code := getattr(function, "__code__", None), types.CodeType):
         inner = cells(function).get("func")
-        if not callable(inner):
+        if not code.co_filename.replace("\\", "/").endswith(_AUTOGRAPH) or not callable(inner):
             break
         function = inner
     return function
@@ -93,6 +90,10 @@ def without_tensorflow(function: Any) -> Any:
 
 class _Packer(cloudpickle.Pickler):
     """cloudpickle, but for what a copy would not stand for."""
+
+    def __init__(self, file: io.BytesIO, exact: bool) -> None:
+        super().__init__(file)
+        self._exact = exact
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, types.ModuleType):
@@ -106,22 +107,13 @@ class _Packer(cloudpickle.Pickler):
             order = "C" if obj.flags.c_contiguous else "F"
             return work.mapped_array, (str(obj.filename), obj.dtype, obj.mode, obj.offset, obj.shape, order)
         if isinstance(obj, random.Random | np.random.RandomState | np.random.Generator):
-            return self._random(obj)
+            return _generator(obj, self._exact)
         if obj is sys.stdout or obj is sys.stderr:
             return getattr, (sys, "stdout" if obj is sys.stdout else "stderr")
         if isinstance(obj, tf.__internal__.CompositeTensor) and not _is_eager(obj):
             return obj._type_spec.__reduce__()  # of the trace, which TensorFlow keeps for its structure alone
         reduced = super().reducer_override(obj)
         return _without_note(reduced) if isinstance(obj, types.FunctionType) else reduced
-
-    def _random(self, obj: Any) -> Any:
-        return _generator(obj)
-
-
-class _ExactPacker(_Packer):
-    def _random(self, obj: Any) -> Any:
-        whole_process = obj is getattr(random, "_inst", None) or obj is getattr(np.random.mtrand, "_rand", None)
-        return _generator(obj) if whole_process else obj.__reduce__()
 
 
 def _without_note(reduced: Any) -> Any:
@@ -176,19 +168,20 @@ def _refused(obj: Any) -> bool:
 
 
 def _is_keras_variable(obj: Any) -> bool:
-    """A variable or layer of Keras 3, whatever backend it has."""
     return any(
         (base.__module__ or "").startswith("keras.") and base.__name__ in ("Variable", "KerasVariable", "Layer")
         for base in type(obj).__mro__
     )
 
 
-def _generator(obj: Any) -> Any:
+def _generator(obj: Any, exact: bool) -> Any:
     """A random generator goes as the digest of its state, from which each process makes a stream of its own."""
     if obj is getattr(random, "_inst", None):
         return getattr, (random, "_inst")
     if obj is getattr(np.random.mtrand, "_rand", None):
         return getattr, (np.random.mtrand, "_rand")
+    if exact:
+        return obj.__reduce__()
     if type(obj) is random.Random:
         return work.restored_generator, ("Random", work.digest(obj.getstate()))
     if type(obj) is np.random.RandomState:
@@ -284,5 +277,4 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
 
 def _described(value: Any) -> str:
     kind: Callable[..., Any] = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    return f"an object of type {name}"
+    return f"an object of type {f'{kind.__module__}.{kind.__qualname__}'.removeprefix('builtins.')}"

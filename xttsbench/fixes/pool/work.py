@@ -18,6 +18,7 @@ import functools
 import hashlib
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import mmap
 import os
@@ -61,7 +62,6 @@ class Channel:
     """One side of the connection; used by one thread at a time."""
 
     def __init__(self, connection: socket.socket, block: int) -> None:
-        """Take over a connected stream socket and the descriptor of the block, which both sides have open."""
         self._connection = connection
         self._block = block
         self._map: mmap.mmap | None = None
@@ -140,19 +140,13 @@ class Channel:
 
 def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Where buffers of these sizes lie in the block, and where the last one ends; both sides work it out alike."""
-    offsets, end = [], 0
-    for size in sizes:
-        offsets.append(end)
-        end += -(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+    whole = (-(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for size in sizes)
+    *offsets, end = itertools.accumulate(whole, initial=0)
     return offsets, end
 
 
-_WORDS: Final = 8
-
-_worker: list[int] = []
-"""What this process adds to every seed; empty outside a pool."""
-_shared: dict[str, Any] = {}
-"""What calls have in common, by its key, the oldest first."""
+_worker: list[int] = []  # what this process adds to every seed; empty outside a pool
+_shared: dict[str, Any] = {}  # what calls have in common, by its key, the oldest first
 _PR_SET_PDEATHSIG: Final = 1
 _AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool, list)
 """Results that the parent turns into a tensor as it would without the pool."""
@@ -169,7 +163,7 @@ def main(start: str) -> None:
     _end_with_parent(connection)
     channel, running = Channel(connection, given["block"]), list[RunningGenerator]()
     try:
-        FilesByName(given["files"]).install()
+        sys.meta_path.insert(0, _FilesByName(given["files"]))
         seed_worker(given["number"], given["words"])
         with mmap.mmap(given["functions"], 0, access=mmap.ACCESS_READ) as pickled:
             functions: list[tuple[Callable[..., Any], bool]] = pickle.loads(pickled)
@@ -231,7 +225,6 @@ class RunningGenerator:
     """
 
     def __init__(self, generator: Callable[..., Any], state: Any, numpy_state: Any, ahead: int) -> None:
-        """Take the generator, the state of Python's and NumPy's random numbers that it goes on from, and the bound."""
         self._generator, self._most = generator, ahead
         self._states: tuple[Any, ...] = (state, numpy_state)
         self._epochs: dict[int, _Epoch] = {}
@@ -248,12 +241,12 @@ class RunningGenerator:
                 np.random.set_state(self._states[1])
                 self._states = ()
             self._epochs[number] = _Epoch(iter(self._generator(*arguments)))
-            return None
-        if what == "end":
+        elif what == "end":
             with suppress(KeyError, AttributeError):  # any iterator may be one
                 self._epochs.pop(number).elements.close()
-            return None
-        return _AsItIs(self._epochs[number].taken())
+        else:
+            return _AsItIs(self._epochs[number].taken())
+        return None
 
     def works_ahead(self) -> bool:
         """Make one more element of the epoch that began last; whether there was one to be made."""
@@ -269,16 +262,16 @@ class _Epoch:
     error: BaseException | None = None
 
     def made(self) -> bool:
-        """Whether there was another element."""
-        if self.over or self.error is not None:
-            return False
-        try:
-            self.ready.append(_structured(next(self.elements)))
-        except StopIteration:
-            self.over = True
-        except BaseException as error:
-            self.error = error
-        return not self.over and self.error is None
+        """Whether there was another element, which is ready then."""
+        if not self.over and self.error is None:
+            try:
+                self.ready.append(_structured(next(self.elements)))
+                return True
+            except StopIteration:
+                self.over = True
+            except BaseException as error:
+                self.error = error
+        return False
 
     def taken(self) -> tuple[list[Any], bool]:
         """What is ready, at least one element where there is one, and whether nothing comes after it."""
@@ -301,7 +294,7 @@ def _structured(value: Any) -> Any:
 
 def _answer(channel: Channel, function: Callable[..., Any], eager: bool, arguments: tuple[Any, ...]) -> None:
     try:
-        value = _sendable((_eagerly if eager else _plainly)(function, arguments))
+        value = _sendable(function(*(map(_tensor, arguments) if eager else arguments)))
     except BaseException as error:  # SystemExit too: it is the parent's call that ends with it
         channel.send(_raised(error))
         return
@@ -313,28 +306,17 @@ def _answer(channel: Channel, function: Callable[..., Any], eager: bool, argumen
         channel.send(_raised(TypeError(f"the result cannot be sent to another process: {error}")))
 
 
-def _plainly(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return function(*arguments)
-
-
-def _eagerly(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Call a function of tensors with the arrays that the parent made of its tensors."""
+def _tensor(value: Any) -> Any:
     import tensorflow as tf
 
-    tensors = [
-        tf.constant(value, tf.string if isinstance(value, bytes) or value.dtype == object else None)
-        for value in arguments
-    ]
-    return function(*tensors)
+    return tf.constant(value, tf.string if isinstance(value, bytes) or value.dtype == object else None)
 
 
 def _sendable(value: Any) -> Any:
     """A result without classes that the parent may not know: named tuples as tuples, tensors as arrays."""
     if isinstance(value, _AsItIs):
         return value.value
-    if isinstance(value, list | tuple):
-        return [_sendable_part(part) for part in value]
-    return _sendable_part(value)
+    return [_sendable_part(part) for part in value] if isinstance(value, list | tuple) else _sendable_part(value)
 
 
 def _sendable_part(value: Any) -> Any:
@@ -409,11 +391,13 @@ def autograph_module() -> Any:
     return api.PyToTF().get_extra_locals()["ag__"]
 
 
-class FilesByName:
-    """Finds the parent's modules that were loaded from a file's path, which no entry of ``sys.path`` leads to."""
+class _FilesByName:
+    """Finds the parent's modules that were loaded from a file's path, which no entry of ``sys.path`` leads to.
+
+    It stands in ``sys.meta_path`` before the usual search: another file of the same name may lie on the path.
+    """
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        """Take module names and the files that they were loaded from."""
         self._files = files
 
     def find_spec(
@@ -423,15 +407,10 @@ class FilesByName:
         file = self._files.get(name)
         return None if file is None else importlib.util.spec_from_file_location(name, file)
 
-    def install(self) -> None:
-        """Come before the usual search: another file of the same name may lie on the path."""
-        sys.meta_path.insert(0, self)
-
 
 def digest(*states: Any) -> tuple[int, ...]:
     """Eight 32-bit words that stand for states of random generators; the states themselves stay as they are."""
-    digested = hashlib.sha256(pickle.dumps(states, protocol=4)).digest()
-    return tuple(int.from_bytes(digested[4 * word : 4 * word + 4], "little") for word in range(_WORDS))
+    return struct.unpack("<8I", hashlib.sha256(pickle.dumps(states, protocol=4)).digest())
 
 
 def global_digest() -> tuple[int, ...]:
@@ -442,8 +421,8 @@ def global_digest() -> tuple[int, ...]:
 def seed_worker(number: int, words: Sequence[int]) -> None:
     """Make this process number ``number`` of a pool, and seed its global generators from the parent's words."""
     _worker[:] = [number]
-    np.random.seed(_mixed(words))
-    random.seed(digest(_mixed(words))[0])
+    np.random.seed([*words, number])
+    random.seed(digest([*words, number])[0])
 
 
 def restored_generator(kind: str, words: Sequence[int]) -> Any:
@@ -453,13 +432,9 @@ def restored_generator(kind: str, words: Sequence[int]) -> Any:
         kind: ``"Random"``, ``"RandomState"`` or the name of a NumPy bit generator (``"PCG64"``).
         words: the digest of the state that the parent's generator had.
     """
-    mixed = _mixed(words)
+    mixed = [*words, *_worker]
     if kind == "Random":
         return random.Random(digest(mixed)[0])
     if kind == "RandomState":
         return np.random.RandomState(mixed)
     return np.random.Generator(getattr(np.random, kind)(np.random.SeedSequence(mixed)))
-
-
-def _mixed(words: Sequence[int]) -> list[int]:
-    return [*words, *_worker]

@@ -51,21 +51,16 @@ class StartError(XttsbenchError):
 class Functions:
     """What every process of a pool loads."""
 
-    pickled: bytes
-    """Pickle of a list of ``(function, whether it takes tensors)``."""
-    names: Sequence[str]
-    """How each is called in messages: name, file and line."""
-    files: Mapping[str, str]
-    """The user's modules that were loaded from a file's path."""
-    words: Sequence[int]
-    """Digest of the parent's random state."""
+    pickled: bytes  # pickle of a list of `(function, whether it takes tensors)`
+    names: Sequence[str]  # how each is called in messages: name, file and line
+    files: Mapping[str, str]  # the user's modules that were loaded from a file's path
+    words: Sequence[int]  # digest of the parent's random state
 
 
 class Worker:
     """One process: asked by one thread at a time."""
 
     def __init__(self, functions: Functions, descriptor: int, number: int) -> None:
-        """Start the process; ``descriptor`` is of the file that holds the pickled functions."""
         self.number = number
         ours, theirs = socket.socketpair()
         block = anonymous_file()
@@ -147,8 +142,9 @@ class WorkerPool:
         """
         self._names = functions.names
         self._state = _State(functions)
-        self._end = weakref.finalize(self, self._state.close)
-        self._end.atexit = False  # calls may be under way as the program ends; the processes end right after it
+        self.close = weakref.finalize(self, self._state.close)
+        """Ends all processes, whatever they do; calls under way raise."""
+        self.close.atexit = False  # calls may be under way as the program ends; the processes end right after it
         threading.Thread(target=self._state.keep, args=(count,), name="process-pool", daemon=True).start()
         try:
             first = [self._state.taken() for _ in range(count)]
@@ -180,19 +176,17 @@ class WorkerPool:
         ends: list[str] = []
         while len(ends) < attempts:
             worker = self._state.taken()
+            died = False
             try:
-                value = worker.ask(number, arguments, shared)
+                return worker.ask(number, arguments, shared)
             except (EOFError, OSError) as error:
-                if isinstance(error.__cause__, _InProcessError):  # the function's own, it works on
-                    self._state.free.put(worker)
+                died = not isinstance(error.__cause__, _InProcessError)  # else it is the function's own
+                if not died:
                     raise
                 ends.append(self._state.replaced(worker))
-                continue
-            except BaseException:
-                self._state.free.put(worker)
-                raise
-            self._state.free.put(worker)
-            return value
+            finally:
+                if not died:
+                    self._state.free.put(worker)
         again = ", and so did a second one" if attempts > 1 else ""
         raise WorkerDiedError(
             f"The process that ran {self._names[number]} ended during the call{again} ({'; '.join(ends)}). "
@@ -200,17 +194,13 @@ class WorkerPool:
             "SIGKILL is often a want of memory: take fewer processes."
         )
 
-    def close(self) -> None:
-        """End all processes, whatever they do; calls under way raise."""
-        self._end()
-
 
 class _State:
     """What outlives the pool for the moment in which its processes are ended."""
 
     def __init__(self, functions: Functions) -> None:
+        # Processes that wait for a call; an error stays in it for all who ask.
         self.free: queue.SimpleQueue[Worker | XttsbenchError] = queue.SimpleQueue()
-        """Processes that wait for a call; an error stays in it for all who ask."""
         self._functions = functions
         self._owner = os.getpid()
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -219,7 +209,6 @@ class _State:
         self._closed = False
 
     def taken(self) -> Worker:
-        """A free process, once there is one."""
         if os.getpid() != self._owner:
             raise XttsbenchError(
                 "A dataset with processes:<n> was used in a fork of the process that made it. Make it in the fork."
@@ -262,7 +251,6 @@ class _State:
             os.close(descriptor)
 
     def close(self) -> None:
-        """End all processes and tell those who wait for one."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -290,7 +278,6 @@ class _InProcessError(Exception):
 
 
 def _exception(pickled: bytes | None, summary: str) -> BaseException:
-    """The function's own exception where it can be copied, else one that quotes it."""
     if pickled is not None:
         with suppress(Exception):
             error = pickle.loads(pickled)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.fixes.calls import numbered
-from xttsbench.fixes.spec import Candidate, Setting, Spec, each, only
+from xttsbench.fixes.spec import Candidate, Setting, Spec, changed, linked
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp
-from xttsbench.throughput.threads import inputs_of, threads
+from xttsbench.throughput.threads import threads
 
 
 def appended(setting: Setting) -> Iterator[Candidate]:
@@ -24,41 +24,36 @@ def longer(setting: Setting) -> Iterator[Candidate]:
     pipeline, size = setting.pipeline, setting.buffer
     if size is None:
         return
-    last = last_prefetch(pipeline)
-    ends = last if last is not None else pipeline.ops[-1]
-    yield Candidate(
-        longer_name(pipeline, size),
-        (lambda given: _with_prefetch(given, size))
-        if last is None
-        else only(frozenset((last.name,)), {"buffer_size": size}),
-        ops=(ends.name,),
-        held_bytes=(ends.element_bytes or 0.0) * size,
-    )
+    last = _last_prefetch(pipeline)
+    ends = last or pipeline.ops[-1]
+    name, held = longer_name(pipeline, size), (ends.element_bytes or 0.0) * size
+    if last is None:
+        yield Candidate(name, lambda given: _with_prefetch(given, size), ops=(ends.name,), held_bytes=held)
+    else:
+        yield changed(name, [last], {"buffer_size": size}, held_bytes=held)
 
 
 def longer_name(pipeline: Pipeline, size: int) -> str:
     """The fix that keeps so many batches ready: ``buffer`` where the pipeline ends in a prefetch, else ``prefetch``."""
-    return numbered("prefetch" if last_prefetch(pipeline) is None else "buffer", size)
+    return numbered("prefetch" if _last_prefetch(pipeline) is None else "buffer", size)
 
 
 def needless(setting: Setting) -> Iterator[Candidate]:
     """All prefetches but the last taken out."""
-    names = tuple(op.name for op in setting.pipeline.ops if op.op.startswith("PrefetchDataset"))[:-1]
-    if names:
-        yield Candidate("drop-prefetch", only(frozenset(names), {"buffer_size": 0}), ops=names)
+    found = [op for op in setting.pipeline.ops if op.op.startswith("PrefetchDataset")][:-1]
+    if found:
+        yield changed("drop-prefetch", found, {"buffer_size": 0})
 
 
-def last_prefetch(pipeline: Pipeline) -> PipelineOp | None:
+def _last_prefetch(pipeline: Pipeline) -> PipelineOp | None:
     """The prefetch that the pipeline ends in; ``None`` where it ends in something else."""
     doing = [op for op in pipeline.ops if op.op not in ("OptionsDataset", "ModelDataset")]
     return doing[-1] if doing and doing[-1].op.startswith("PrefetchDataset") else None
 
 
 def _with_prefetch(given: Pipeline, size: int) -> Pipeline:
-    last = given.ops[-1].name
-    linked = each(given, lambda op: {"inputs": inputs_of(op, given)})
-    ahead = PipelineOp(name="prefetch", op="PrefetchDataset", inputs=(last,), buffer_size=size)
-    return linked.model_copy(update={"ops": (*linked.ops, ahead)})
+    ahead = PipelineOp(name="prefetch", op="PrefetchDataset", inputs=(given.ops[-1].name,), buffer_size=size)
+    return given.model_copy(update={"ops": (*linked(given).ops, ahead)})
 
 
 DROP_PREFETCH: Final = Spec(

@@ -13,12 +13,9 @@ from xttsbench.throughput.threads import elements_per_batch
 
 CROSSING_S: Final = 150e-6
 """Handing one call to another process and taking its result, measured on two cores: 0.1 to 0.2 ms."""
-_LOCKED_SHARE: Final = 0.6
-"""Share of that which is Python of this process."""
-_LONG: Final = 4
-"""Calls that take so many times as long as handing them over are long."""
-COPYING_BYTES_PER_S: Final = 2e9
-"""Rate at which arguments and results are copied from process to process."""
+_LOCKED_SHARE: Final = 0.6  # share of that which is Python of this process
+_LONG: Final = 4  # calls that take so many times as long as handing them over are long
+_COPIED_BYTES_PER_S: Final = 2e9  # rate at which arguments and results are copied from process to process
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
@@ -37,29 +34,22 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     if not ops or cpus < 2:
         return
     taken = elements_per_batch(pipeline)
-    copied_s = {op.name: (op.element_bytes or 0.0) / COPYING_BYTES_PER_S * taken[op.name] for op in ops}
-
-    def moved(one: PythonFunction) -> bool:  # a generator only once its loop's body is a function
-        return one.token in tokens and one.kind != "generator"
-
-    def calls(op: PipelineOp, given: Pipeline) -> list[PythonFunction]:
-        return [one for one in given.python_functions if moved(one) and one.token in op.python_functions]
+    copied_s = {op.name: (op.element_bytes or 0.0) / _COPIED_BYTES_PER_S * taken[op.name] for op in ops}
 
     def edit(given: Pipeline) -> Pipeline:
-        def changed(op: PipelineOp) -> dict[str, Any]:
-            own = calls(op, given)
-            if not own or op.cost_s is None or not op.cost_s:
+        # A generator moves only once its loop's body is a function.
+        moved = [one for one in given.python_functions if one.token in tokens and one.kind != "generator"]
+
+        def changes(op: PipelineOp) -> dict[str, Any]:
+            own = [one for one in moved if one.token in op.python_functions]
+            if not own or not op.cost_s:
                 return {}
             crossing_s = sum(one.calls_per_batch or 0.0 for one in own) * CROSSING_S + copied_s.get(op.name, 0.0)
             worked_s = sum((one.calls_per_batch or 0.0) * (one.call_cpu_s or 0.0) for one in own)
             cpu_s = min(op.cost_s, worked_s) if op.cpu_s is None else op.cpu_s
             return {"cost_s": op.cost_s + crossing_s, "cpu_s": cpu_s + crossing_s, "cost_from": "prefix"}
 
-        functions = tuple(
-            one.model_copy(update={"call_cpu_s": _LOCKED_SHARE * CROSSING_S}) if moved(one) else one
-            for one in given.python_functions
-        )
-        return each(given, changed).model_copy(update={"python_functions": functions})
+        return each(given, changes, lambda one: {"call_cpu_s": _LOCKED_SHARE * CROSSING_S} if one in moved else {})
 
     in_turn = {op.name for op in (*sequential_maps(pipeline), *(op for op in ops if openable(op, pipeline)))}
     yield Candidate(

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.graph.edit import from_graph, graph_of, named
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.fixes.open_generator.rewrite import Body
 from xttsbench.fixes.pool import work
@@ -27,12 +27,12 @@ from xttsbench.fixes.pool.packing import objection, packed, user_files, without_
 from xttsbench.fixes.pool.work import global_digest
 from xttsbench.fixes.pool.workers import Functions, WorkerPool
 from xttsbench.pipeline.python.opened import Shared
-from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, locate, lookup
+from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, lookup
 from xttsbench.records.fix import Fix, FixSet
 
 _HELD: Final = "_xttsbench_pooled"
 """Attribute of the dataset that keeps the registered functions, and through them the pool."""
+_FUNCTION: Final = "the Python function"
 _NOT_ARRAYS: Final = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
 
 
@@ -55,23 +55,16 @@ def in_processes(dataset: Any, count: int) -> Any:
     """
     if count < 1:
         raise InvalidInputError(f"processes:<n> needs a positive whole number of processes; received {count!r}.")
-    try:
-        graph = read_graph(dataset)
-    except tf.errors.OpError as error:
-        raise InvalidInputError(
-            f"The fix 'processes:{count}' does not apply: the dataset's graph cannot be read ({error.message})."
-        ) from error
+    graph = graph_of(dataset, f"processes:{count}")
     functions = _functions(graph, count)
     pool = _pool(list(functions.values()), count)
     entries: dict[str, Any] = {}
     renamed: dict[str, str] = {}
     for number, (token, registered) in enumerate(functions.items()):
-        user = without_tensorflow(registered.called)
-        call = _in_pool(user, pool, number) if isinstance(user, Body) else _Call(pool, number, user)
-        entry: Any = call
-        if isinstance(registered.entry, script_ops.EagerFunc):
-            eager = call if isinstance(call, Body) else _EagerCall(call)
-            entry = script_ops.EagerFunc(eager, registered.entry._out_dtypes, False)
+        user, eager = without_tensorflow(registered.called), isinstance(registered.entry, script_ops.EagerFunc)
+        entry: Any = _in_pool(user, pool, number) if isinstance(user, Body) else _Call(pool, number, user, eager)
+        if eager:
+            entry = script_ops.EagerFunc(entry, registered.entry._out_dtypes, False)
         renamed[token] = script_ops._py_funcs.insert(entry)
         entries[renamed[token]] = entry
     for node in _python_nodes(graph):
@@ -85,16 +78,14 @@ def in_processes(dataset: Any, count: int) -> Any:
 
 
 class _Call:
-    """Stands in the registry for a function of arrays, and calls it in the pool."""
+    """Stands in the registry for a function of arrays, or of tensors, and calls it in the pool with arrays."""
 
-    def __init__(self, pool: WorkerPool, number: int, user: Any) -> None:
-        self._pool = pool
-        self._number = number
-        self.__wrapped__ = user
-        """For those who look for the user's function behind a token."""
+    def __init__(self, pool: WorkerPool, number: int, user: Any, eager: bool) -> None:
+        self._pool, self._number, self._eager = pool, number, eager
+        self.__wrapped__ = user  # for those who look for the user's function behind a token
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._pool.call(self._number, arguments)
+    def __call__(self, *given: Any) -> Any:
+        return self._pool.call(self._number, tuple(one.numpy() for one in given) if self._eager else given)
 
 
 def _in_pool(body: Body, pool: WorkerPool, number: int) -> Body:
@@ -114,11 +105,7 @@ def _in_pool(body: Body, pool: WorkerPool, number: int) -> Body:
 
 
 def _packed_body(shared: Shared) -> bytes:
-    """A body with what its calls have in common.
-
-    Raises:
-        InvalidInputError: another process cannot have it.
-    """
+    """A body with what its calls have in common."""
     try:
         return packed([(shared.function, shared.values)])
     except Exception as error:
@@ -127,17 +114,6 @@ def _packed_body(shared: Shared) -> bytes:
             f"The loop of {display_name(shared.function)} cannot run in another process: {reason}. "
             "Leave processes:<n> out."
         ) from error
-
-
-class _EagerCall:
-    """Stands for a function of tensors; arrays are what crosses over."""
-
-    def __init__(self, call: _Call) -> None:
-        self._call = call
-        self.__wrapped__ = call.__wrapped__
-
-    def __call__(self, *tensors: Any) -> Any:
-        return self._call(*(tensor.numpy() for tensor in tensors))
 
 
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
@@ -151,11 +127,7 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
 
 
 def _functions(graph: Any, count: int) -> dict[str, Registered]:
-    """The functions that can go elsewhere, by token.
-
-    Raises:
-        InvalidInputError: there is none, one is gone, or one takes what is no array.
-    """
+    """The functions that can go elsewhere, by token."""
     fix = f"The fix 'processes:{count}' does not apply"
     found: dict[str, Registered] = {}
     for node in _python_nodes(graph):
@@ -164,14 +136,14 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
         if registered is None:
             raise InvalidInputError(f"{fix}: the Python function {token} of the dataset no longer exists.")
         user = without_tensorflow(registered.called)
-        if registered.kind == "generator" or isinstance(registered.called, _Call | _EagerCall):
+        if registered.kind == "generator" or isinstance(registered.called, _Call):
             continue
         if isinstance(getattr(user, "__self__", None), Body):
             continue  # fetches what is here already
         if any(kind in _NOT_ARRAYS for key in ("Tin", "Tout") for kind in node.attr[key].list.type):
             raise InvalidInputError(
-                f"{fix}: {_name(registered)} takes or returns a resource or variant tensor, which exists in one "
-                "process only. Give it plain tensors."
+                f"{fix}: {named(registered, _FUNCTION)} takes or returns a resource or variant tensor, which exists in "
+                "one process only. Give it plain tensors."
             )
         found[token] = registered
     if not found:
@@ -180,28 +152,22 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
 
 
 def _pool(functions: list[Registered], count: int) -> WorkerPool:
-    """The processes, ready.
-
-    Raises:
-        InvalidInputError: a function cannot be copied or loaded, or the copies need more memory than there is.
-    """
+    """The processes, ready."""
     users = [without_tensorflow(registered.called) for registered in functions]
     for user in users:
         if isinstance(user, Body):
             _packed_body(user.opened.compiled.example)
+    kinds = [one.kind for one in functions]
+    eager = [kind == "py_function" and not isinstance(user, Body) for kind, user in zip(kinds, users, strict=True)]
     users = [work.elements_of if isinstance(user, Body) else user for user in users]
-    eager = [
-        one.kind == "py_function" and user is not work.elements_of for one, user in zip(functions, users, strict=True)
-    ]
     try:
         pickled = packed(list(zip(users, eager, strict=True)))
     except Exception as error:
         for registered, user in zip(functions, users, strict=True):
-            reason = objection(user)
-            if reason is not None:
+            if (reason := objection(user)) is not None:
                 raise InvalidInputError(
-                    f"{_name(registered)} cannot run in another process: {reason}. Make it inside the function, on "
-                    "the first call, or leave processes:<n> out."
+                    f"{named(registered, _FUNCTION)} cannot run in another process: {reason}. Make it inside the "
+                    "function, on the first call, or leave processes:<n> out."
                 ) from error
         raise InvalidInputError(f"The Python functions cannot be copied into another process: {error}.") from error
     available = psutil.virtual_memory().available
@@ -210,18 +176,11 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
             f"The Python functions with the data that they hold take {len(pickled)} bytes in each of {count} "
             f"processes, and {available} bytes of memory are free. Map the data from a file, or take fewer processes."
         )
-    names = [_name(registered) for registered in functions]
+    names = [named(registered, _FUNCTION) for registered in functions]
     try:
         return WorkerPool(Functions(pickled, names, user_files(), global_digest()), count)
     except XttsbenchError as error:
         raise InvalidInputError(f"{', '.join(names)} cannot run in other processes: {error}") from error
-
-
-def _name(registered: Registered) -> str:
-    """The user's function by name, file and line."""
-    place = locate(registered.user)
-    name = f"the Python function {display_name(registered.user)}"
-    return name if place.file is None else f"{name} ({place.file}:{place.line})"
 
 
 def _python_nodes(graph: Any) -> Iterator[Any]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from xttsbench.fixes.processes import CROSSING_S
-from xttsbench.fixes.spec import Candidate, Setting, Spec
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each
+from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 
 ELEMENTS: Final = 16
 """Elements that are kept ready, and the most that come over at once."""
@@ -32,20 +32,14 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
                 made.append(op)
                 continue
             inner = op.model_copy(update={"name": f"{op.name}/generator"})
-            buffer: dict[str, Any] = {"cost_s": 0.0, "cpu_s": None, "inner": (), "python_functions": ()}
-            made += [
-                inner,
-                op.model_copy(
-                    update={"inputs": (inner.name,), "op": "PrefetchDataset", "buffer_size": ELEMENTS, **buffer}
-                ),
-            ]
-        functions = tuple(
-            one.model_copy(update={"call_cpu_s": min(one.call_cpu_s or 0.0, CROSSING_S), "gil": "holds"})
-            if one.token in tokens
-            else one
-            for one in given.python_functions
-        )
-        return given.model_copy(update={"ops": tuple(made), "python_functions": functions})
+            buffer = {"inputs": (inner.name,), "op": "PrefetchDataset", "buffer_size": ELEMENTS, "cost_s": 0.0}
+            nothing = {"cpu_s": None, "inner": (), "python_functions": ()}
+            made += [inner, op.model_copy(update=buffer | nothing)]
+
+        def crossing(one: PythonFunction) -> dict[str, Any]:
+            return {"call_cpu_s": min(one.call_cpu_s or 0.0, CROSSING_S), "gil": "holds"} if one.token in tokens else {}
+
+        return each(given.model_copy(update={"ops": tuple(made)}), of_function=crossing)
 
     yield Candidate(
         "run-ahead",

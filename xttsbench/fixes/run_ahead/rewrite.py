@@ -20,23 +20,15 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.fixes.graph.edit import does_not_apply, flat_spec
+from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, graph_of, named
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.fixes.open_generator.rewrite import (
-    arguments,
-    converter,
-    generators,
-    grafted,
-    graph_of,
-    made_of_graph,
-)
+from xttsbench.fixes.open_generator.rewrite import arguments, converter, generators, grafted, made_of_graph
 from xttsbench.fixes.pool.packing import objection, packed, user_files
 from xttsbench.fixes.pool.work import RunningGenerator, global_digest
 from xttsbench.fixes.pool.workers import Functions, WorkerPool
 from xttsbench.fixes.run_ahead import ELEMENTS
 from xttsbench.pipeline.python.split import CannotSplitError
 from xttsbench.pipeline.python.state import state_effects
-from xttsbench.pipeline.source import Registered, display_name, locate
 from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "run-ahead"
@@ -57,20 +49,18 @@ def run_ahead(dataset: Any, elements: int = ELEMENTS) -> Any:
         raise does_not_apply(_FIX, "the dataset has no generator in its outer pipeline")
     held = []
     for node, registered in found:
+        name = named(registered, "the generator")
         if isinstance(registered.entry, script_ops.EagerFunc):
-            raise does_not_apply(_FIX, f"{_name(registered)} yields tensors that are not plain arrays")
-        spec = flat_spec(node, _FIX)
-        there = max(elements // 2, 1)
-        user = registered.generator_state._generator
-        ahead = Ahead(user, converter(registered), _name(registered), there)
+            raise does_not_apply(_FIX, f"{name} yields tensors that are not plain arrays")
+        spec, there = flat_spec(node, _FIX), max(elements // 2, 1)
+        ahead = Ahead(registered.generator_state._generator, converter(registered), name, there)
         try:
             given = arguments(graph, node) or None
         except CannotSplitError as error:
-            raise does_not_apply(_FIX, f"{_name(registered)}: {error}") from error
+            raise does_not_apply(_FIX, f"{name}: {error}") from error
         signature = spec if len(spec) > 1 else spec[0]
-        made = tf.data.Dataset.from_generator(ahead, output_signature=signature, args=given).prefetch(
-            max(elements - there, 1)
-        )
+        made = tf.data.Dataset.from_generator(ahead, output_signature=signature, args=given)
+        made = made.prefetch(max(elements - there, 1))
         graph = grafted(graph, node.name, made)
         held.append(made)
     return made_of_graph(graph, dataset, held)
@@ -129,9 +119,3 @@ class Ahead:
         states = (random.getstate(), np.random.get_state())
         pickled = packed([(RunningGenerator(self.__wrapped__, *states, self._elements), False)], exact=True)
         return WorkerPool(Functions(pickled, [self._name], user_files(), global_digest()), 1)
-
-
-def _name(registered: Registered) -> str:
-    place = locate(registered.user)
-    name = f"the generator {display_name(registered.user)}"
-    return name if place.file is None else f"{name} ({place.file}:{place.line})"

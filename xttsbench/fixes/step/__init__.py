@@ -15,8 +15,7 @@ from typing import Final
 from xttsbench.fixes.spec import Spec
 from xttsbench.records.trial import Trace
 
-_FEWEST: Final = 3
-"""Values of an argument from which it varies; two are an epoch's first and the others, or on and off."""
+_FEWEST: Final = 3  # values of an argument from which it varies; two are an epoch's first and the others, or on and off
 _ARGUMENT: Final = re.compile(r"(\w+): Literal\[([^\]]*)\]")
 _SHAPE: Final = re.compile(r"shape=(\([^)]*\)|<unknown>|None)")
 _WHOLE: Final = re.compile(r"-?\d+")
@@ -25,17 +24,12 @@ _NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 
 @dataclass(frozen=True)
 class Retraced:
-    """Why one function is traced again.
-
-    Attributes:
-        numbers: the arguments that are given a Python number which varies: name -> whether it is always a whole one.
-        shapes: whether the shapes of its tensors vary.
-        why_not: what else varies, which nothing here ends; ``None`` where there is nothing.
-    """
+    """Why one function is traced again."""
 
     numbers: Mapping[str, bool] = field(default_factory=dict)
-    shapes: bool = False
-    why_not: str | None = None
+    """The arguments that are given a Python number which varies: name -> whether it is always a whole one."""
+    shapes: bool = False  # whether the shapes of its tensors vary
+    why_not: str | None = None  # what else varies, which nothing here ends; `None` where there is nothing
 
 
 def retraced(traces: Iterable[Trace], name: str) -> Retraced | None:

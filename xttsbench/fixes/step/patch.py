@@ -44,15 +44,15 @@ def xla_step(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 
 
 def _compiled(calls: Calls, *, xla: bool) -> Found:
-    place = calls.step_place
-    if place is not None and place.line is None:
-        by_hand = "put the step into a function that takes the batch and write @tf.function above it"
-        return attempt(lambda: [_of_script(calls.module(place.file), xla=xla)], by_hand)
-    if place is None or place.line is None:
+    place, decorator = calls.step_place, f"@tf.function{'(jit_compile=True)' if xla else ''}"
+    if place is None:
         by_hand = f"give model.compile(...) {'jit_compile=True' if xla else 'run_eagerly=False'}"
         return attempt(lambda: [_keras(calls, xla=xla)], by_hand)
     file, line = place.file, place.line
-    by_hand = f"write @tf.function{'(jit_compile=True)' if xla else ''} above the step's function at {file}:{line}"
+    if line is None:
+        by_hand = "put the step into a function that takes the batch and write @tf.function above it"
+        return attempt(lambda: [_of_script(calls.module(file), xla=xla)], by_hand)
+    by_hand = f"write {decorator} above the step's function at {file}:{line}"
     return attempt(lambda: [_function(calls.module(file), line, xla=xla)], by_hand)
 
 
@@ -63,7 +63,7 @@ def _of_script(module: Module, *, xla: bool) -> Change:
 
 
 def _function(module: Module, line: int, *, xla: bool) -> Change:
-    node = step_at(module, line)
+    node = _step_at(module, line)
     if node is not None:
         return _decorated(module, node, xla=xla)
     lambdas = [node for node in module.of(cst.Lambda) if module.line(node) == line]
@@ -75,21 +75,15 @@ def _function(module: Module, line: int, *, xla: bool) -> Change:
 
 
 def _decorated(module: Module, node: cst.FunctionDef, *, xla: bool) -> Change:
-    wrapping, bare = compiled_by(module, node)
+    wrapping, bare = _compiled_by(module, node)
+    if (bare is not None or wrapping) and not xla:
+        raise NothingToDoError("the step is a tf.function already")
     if bare is not None:
-        if not xla:
-            raise NothingToDoError("the step is a tf.function already")
-        start, end = module.span(bare)
-        return Change(module, module.line(node), (start, end), (Replacement(end, end, "(jit_compile=True)"),))
-    if wrapping and not xla:
-        raise NothingToDoError("the step is made a tf.function already")
+        return _called(module, node, bare, "jit_compile=True")
+    if len(wrapping) > 1:
+        raise NoEditError("the step is made a tf.function in several places")
     if wrapping:
-        if len(wrapping) > 1:
-            raise NoEditError("the step is made a tf.function in several places")
-        step = with_argument(module, wrapping[0], "jit_compile", None, "True")
-        if step is None:
-            raise NothingToDoError("the step is compiled by XLA already")
-        return change(module, wrapping[0], step)
+        return _given(module, wrapping[0], "jit_compile", "the step is compiled by XLA already")
     if module.inside(node.body, cst.Yield):
         raise NoEditError("the step is a generator")
     start = module.start(node)
@@ -100,7 +94,19 @@ def _decorated(module: Module, node: cst.FunctionDef, *, xla: bool) -> Change:
     return Change(module, module.line(node), (start, module.line_stop(start)), (Replacement(start, start, text),))
 
 
-def compiled_by(module: Module, node: cst.FunctionDef) -> tuple[list[Link], cst.BaseExpression | None]:
+def _called(module: Module, node: cst.FunctionDef, bare: cst.BaseExpression, argument: str) -> Change:
+    start, end = module.span(bare)
+    return Change(module, module.line(node), (start, end), (Replacement(end, end, f"({argument})"),))
+
+
+def _given(module: Module, link: Link, name: str, already: str) -> Change:
+    step = with_argument(module, link, name, None, "True")
+    if step is None:
+        raise NothingToDoError(already)
+    return change(module, link, step)
+
+
+def _compiled_by(module: Module, node: cst.FunctionDef) -> tuple[list[Link], cst.BaseExpression | None]:
     """The calls of ``tf.function`` on a function, its decorator among them, and a decorator without a call."""
     wrapping = [link for link in module.links if _wraps(module, link, node)]
     for decorator in (one.decorator for one in node.decorators):
@@ -112,14 +118,13 @@ def compiled_by(module: Module, node: cst.FunctionDef) -> tuple[list[Link], cst.
     return wrapping, None
 
 
-def step_at(module: Module, line: int) -> cst.FunctionDef | None:
+def _step_at(module: Module, line: int) -> cst.FunctionDef | None:
     """The function that is defined at a line, or whose decorator stands there."""
     found = module.of(cst.FunctionDef)
     return next((one for one in found if line in map(module.line, (one, *one.decorators))), None)
 
 
 def _wraps(module: Module, link: Link, step: cst.FunctionDef) -> bool:
-    """Whether it is ``tf.function(step)`` of this very function."""
     given = link.node.args[0].value if link.node.args else None
     if not isinstance(given, cst.Name) or not _is_function(module, link.node.func):
         return False
@@ -151,7 +156,6 @@ def _keras(calls: Calls, *, xla: bool) -> Change:
 
 
 def _is_fitted(module: Module, model: cst.BaseExpression) -> bool:
-    """Whether ``fit`` is called on what goes by the same name."""
     fits = [one.node.func for one in module.links if one.name == "fit"]
     return any(isinstance(one, cst.Attribute) and module.code(one.value) == module.code(model) for one in fits)
 
@@ -168,8 +172,7 @@ def _arguments(module: Module, link: Link, *, xla: bool) -> Sequence[Replacement
 
 _WHOLE: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
 """Operators that leave whole numbers whole."""
-_PASSES: Final = 3
-"""Over a function's assignments, each of which may be of a name that the one before gave a value."""
+_PASSES: Final = 3  # over a function's assignments, each of which may be of a name that the one before gave a value
 _TypeOf = Literal["number", "whole", "other"]
 
 
@@ -184,7 +187,7 @@ def traced_once(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 
 
 def _traced_once(calls: Calls, module: Module, line: int) -> list[Change]:
-    node = step_at(module, line)
+    node = _step_at(module, line)
     if node is None:
         raise NoEditError(f"there is no function at {module.file}:{line}")
     why = retraced(calls.step_traces, node.name.value)
@@ -197,21 +200,19 @@ def _traced_once(calls: Calls, module: Module, line: int) -> list[Change]:
 
 
 def _open_shapes(module: Module, node: cst.FunctionDef) -> Change:
-    wrapping, bare = compiled_by(module, node)
+    wrapping, bare = _compiled_by(module, node)
     if bare is not None and not wrapping:
-        start, end = module.span(bare)
-        return Change(module, module.line(node), (start, end), (Replacement(end, end, "(reduce_retracing=True)"),))
+        return _called(module, node, bare, "reduce_retracing=True")
     if len(wrapping) != 1 or bare is not None:
         raise NoEditError(f"the step is made a tf.function in {len(wrapping) or 'no'} places that are seen")
-    step = with_argument(module, wrapping[0], "reduce_retracing", None, "True")
-    if step is None:
-        raise NothingToDoError("its shapes are left open already")
-    return change(module, wrapping[0], step)
+    return _given(module, wrapping[0], "reduce_retracing", "its shapes are left open already")
 
 
 def _as_tensors(calls: Calls, module: Module, node: cst.FunctionDef, why: Retraced) -> list[Change]:
-    wrapping, _ = compiled_by(module, node)
-    names = {node.name.value, *(name for link in wrapping for name in _given_to(module, link))}
+    wrapping, _ = _compiled_by(module, node)
+    assigned = [one for link in wrapping if isinstance(one := module.parent(link.node), cst.Assign)]
+    targets = [one.target for around in assigned for one in around.targets]
+    names = {node.name.value, *(one.value for one in targets if isinstance(one, cst.Name))}
     names_of = [one.name.value for one in (*node.params.posonly_params, *node.params.params)]
     stays_whole = {name: whole and not _meets_floats(module, node, name) for name, whole in why.numbers.items()}
     found = []
@@ -229,13 +230,6 @@ def _as_tensors(calls: Calls, module: Module, node: cst.FunctionDef, why: Retrac
     if not found:
         raise NoEditError(f"no call of {node.name.value}(...) gives {', '.join(why.numbers)} where it can be edited")
     return found
-
-
-def _given_to(module: Module, link: Link) -> Collection[str]:
-    """Names that what ``tf.function(step)`` makes is given."""
-    around = module.parent(link.node)
-    targets = around.targets if isinstance(around, cst.Assign) else ()
-    return [one.target.value for one in targets if isinstance(one.target, cst.Name)]
 
 
 def _tensor(module: Module, given: cst.Arg, *, whole: bool) -> list[Replacement]:

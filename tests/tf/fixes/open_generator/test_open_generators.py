@@ -14,8 +14,6 @@ from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 
-pytestmark = pytest.mark.tf
-
 SIGNATURE = tf.TensorSpec([None], tf.float32)
 
 

@@ -21,8 +21,6 @@ from xttsbench.fixes.pool.packing import packed
 from xttsbench.fixes.processes.rewrite import in_processes
 from xttsbench.pipeline.read import inspect
 
-pytestmark = pytest.mark.tf
-
 OFFSET = 7
 Pair = collections.namedtuple("Pair", ["first", "second"])
 

@@ -10,11 +10,8 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 import xttsbench
-
-pytestmark = pytest.mark.tf
 
 SCRIPT = """
 import importlib.util, os, pathlib, sys

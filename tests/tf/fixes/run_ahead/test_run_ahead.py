@@ -23,8 +23,6 @@ from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 
-pytestmark = pytest.mark.tf
-
 SIGNATURE = (tf.TensorSpec([3], tf.float32), {"id": tf.TensorSpec([], tf.int64), "text": tf.TensorSpec([], tf.string)})
 
 

@@ -1,0 +1,242 @@
+"""Maps, filters and batches made parallel, another number of calls, and the order given up."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph.hazards import hazards
+from xttsbench.fixes.parallel.rewrite import any_order, parallel_batch, parallel_calls, parallel_map
+from xttsbench.pipeline.nodes import constant_input, dataset_nodes
+from xttsbench.pipeline.read import inspect, read_graph
+from xttsbench.records.fix import FixSet
+
+
+def squared(x):
+    return tf.numpy_function(lambda y: y * y, [x], tf.int64)
+
+
+def raised(x):
+    return tf.numpy_function(lambda y: y + 1, [x], tf.int64)
+
+
+def pipeline():
+    scale = tf.constant(3, tf.int64)
+    numbers = tf.data.Dataset.range(30).map(squared).filter(lambda x: x % 2 == 0)
+    return numbers.map(lambda x: {"x": x, "scaled": scale * x}).batch(4).prefetch(2)
+
+
+def calls(graph):
+    by_name = {node.name: node for node in graph.node}
+    return [
+        constant_input(node, "num_parallel_calls", by_name)
+        for node in dataset_nodes(graph)
+        if node.op == "ParallelMapDatasetV2"
+    ]
+
+
+@pytest.mark.parametrize("wanted", [-1, 1, 5])
+def test_each_map_gets_its_calls_and_the_elements_stay(wanted, yielded, built):
+    dataset = pipeline()
+    graph = read_graph(dataset)
+    before = graph.SerializeToString(deterministic=True)
+    edited = parallel_map(graph, calls=wanted)
+    assert graph.SerializeToString(deterministic=True) == before
+    assert calls(edited) == [wanted, wanted]
+    assert [node.name for node in dataset_nodes(edited)] == [node.name for node in dataset_nodes(graph)]
+    assert len({node.name for node in edited.node}) == len(edited.node)
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+
+
+def test_the_number_of_calls_is_the_most_that_run_at_a_time(built):
+    together, waiting = [], threading.Barrier(4)
+
+    def met(x):
+        waiting.wait(timeout=60)  # none goes on before four are here
+        together.append(x)
+        return x
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 8
+    dataset = tf.data.Dataset.range(16).map(lambda x: tf.numpy_function(met, [x], tf.int64)).with_options(options)
+    edited = built(parallel_map(read_graph(dataset), calls=4), dataset)
+    assert [int(x) for x in edited] == list(range(16))
+    assert sorted(together) == list(range(16))
+
+
+def test_an_option_that_gives_up_the_order_does_not_reach_a_map_that_kept_it(built):
+    options = tf.data.Options()
+    options.deterministic = False
+    dataset = tf.data.Dataset.range(30).map(squared).with_options(options)
+    edited = parallel_map(read_graph(dataset), calls=4)
+    assert [int(x) for x in built(edited, dataset)] == [x * x for x in range(30)]
+
+
+def test_a_graph_whose_maps_are_parallel_is_refused():
+    graph = parallel_map(read_graph(pipeline()))
+    with pytest.raises(InvalidInputError, match="'parallel-map' does not apply: the dataset has no sequential map"):
+        parallel_map(graph)
+
+
+def test_a_map_inside_of_a_function_stays_and_the_function_too(yielded, built):
+    dataset = tf.data.Dataset.range(4).flat_map(lambda i: tf.data.Dataset.range(i).map(squared)).map(squared)
+    graph = read_graph(dataset)
+    edited = parallel_map(graph)
+    assert edited.library == graph.library
+    assert yielded(built(edited, dataset)) == yielded(dataset)
+
+
+def test_calls_are_set_on_the_parallel_maps_and_on_no_other(yielded, built):
+    dataset = (
+        tf.data.Dataset.range(20)
+        .map(raised, num_parallel_calls=2)
+        .map(raised)
+        .map(raised, num_parallel_calls=6)
+        .map(raised, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+        .map(raised, num_parallel_calls=6, deterministic=True)
+    )
+    edited = parallel_calls(read_graph(dataset), calls=6)
+    assert [(op.op, op.parallelism, op.deterministic) for op in inspect(dataset, edited).ops][1:] == [
+        ("ParallelMapDatasetV2", 6, "default"),
+        ("MapDataset", None, None),
+        ("ParallelMapDatasetV2", 6, "default"),
+        ("ParallelMapDatasetV2", 6, "false"),
+        ("ParallelMapDatasetV2", 6, "true"),
+    ]
+    assert sorted(yielded(built(edited, dataset), 1)[0]) == sorted(yielded(dataset, 1)[0])
+    with pytest.raises(InvalidInputError, match="every parallel map makes 6 calls at a time already"):
+        parallel_calls(edited, calls=6)
+
+
+def test_calls_need_a_parallel_map():
+    with pytest.raises(InvalidInputError, match="'calls:3' does not apply: the dataset has no parallel map"):
+        parallel_calls(read_graph(pipeline()), calls=3)
+
+
+def rows(**batch):
+    slices = tf.data.Dataset.from_tensor_slices({"x": np.arange(66).reshape(22, 3), "y": [str(i) for i in range(22)]})
+    return slices.batch(2, drop_remainder=True).batch(4, **batch)
+
+
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize("calls", [-1, 3])
+def test_batches_and_the_last_smaller_one_are_the_same(calls, drop_remainder, yielded, built):
+    dataset = rows(drop_remainder=drop_remainder)
+    graph = read_graph(dataset)
+    before = graph.SerializeToString(deterministic=True)
+    edited = parallel_batch(graph, calls=calls)
+    assert graph.SerializeToString(deterministic=True) == before
+    ops = inspect(dataset, edited).ops
+    assert [(op.op, op.parallelism, op.deterministic) for op in ops[1:]] == [
+        ("ParallelBatchDataset", calls, "true")
+    ] * 2
+    assert [op.name for op in ops] == [op.name for op in inspect(dataset, graph).ops]
+    fixed = built(edited, dataset)
+    assert fixed.element_spec == dataset.element_spec
+    assert yielded(fixed) == yielded(dataset)
+
+
+def test_ragged_rows_become_the_same_batches(yielded, built):
+    ragged = tf.data.Dataset.range(9).map(lambda n: tf.RaggedTensor.from_row_lengths(tf.range(n), [n]))
+    dataset = ragged.batch(4)
+    assert yielded(built(parallel_batch(read_graph(dataset)), dataset)) == yielded(dataset)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        lambda: tf.data.Dataset.range(9).padded_batch(4),
+        lambda: tf.data.Dataset.range(9).batch(4, num_parallel_calls=2),
+        lambda: tf.data.Dataset.range(9),
+    ],
+)
+def test_without_a_sequential_batch_it_is_refused(dataset):
+    with pytest.raises(InvalidInputError, match="'parallel-batch' does not apply: the dataset has no sequential batch"):
+        parallel_batch(read_graph(dataset()))
+
+
+def test_every_parallel_op_and_the_option_give_the_order_up(yielded, built):
+    dataset = (
+        tf.data.Dataset.range(6)
+        .interleave(lambda i: tf.data.Dataset.range(i * 10, i * 10 + 4), cycle_length=3, num_parallel_calls=2)
+        .map(lambda x: x + 1, num_parallel_calls=2, deterministic=True)
+        .map(lambda x: x + 1)
+    )
+    graph = read_graph(dataset)
+    before = graph.SerializeToString(deterministic=True)
+    edited = any_order(graph)
+    assert graph.SerializeToString(deterministic=True) == before
+    fixed = built(edited, dataset)
+    described = inspect(fixed)
+    assert [op.deterministic for op in described.ops[1:4]] == ["false", "false", None]
+    assert described.deterministic is False
+    assert fixed.options().deterministic is False
+    assert [sorted(epoch) for epoch in yielded(fixed)] == [sorted(epoch) for epoch in yielded(dataset)]
+    with pytest.raises(InvalidInputError, match="keeps no order as it is"):
+        any_order(edited)
+
+
+def test_a_late_element_no_longer_holds_the_others_up(built):
+    others = threading.Event()
+
+    def late(x):
+        if x == 0:
+            others.wait(timeout=60)
+        return x
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 4
+    dataset = tf.data.Dataset.range(8).map(lambda x: tf.numpy_function(late, [x], tf.int64)).with_options(options)
+    fixed = built(any_order(parallel_map(read_graph(dataset), calls=3)), dataset)
+    seen = []
+    for x in fixed:
+        seen.append(int(x))
+        if len(seen) == 3:
+            others.set()
+    assert sorted(seen) == list(range(8))
+    assert seen.index(0) >= 3
+
+
+def test_what_runs_in_turn_has_its_order_for_nothing():
+    with pytest.raises(InvalidInputError, match="no op of the dataset runs in parallel"):
+        any_order(read_graph(tf.data.Dataset.range(3).map(lambda x: x)))
+
+
+def filtered():
+    least = tf.constant(5, tf.int64)
+    return tf.data.Dataset.range(40).map(lambda x: {"x": x}).filter(lambda one: one["x"] > least).batch(4)
+
+
+def stages(dataset):
+    iterator = iter(dataset)
+    next(iterator)
+    return {node.name for node in tf.data.experimental.get_model_proto(iterator).nodes.values()}
+
+
+@pytest.mark.parametrize("fix", ["parallel-filter", "parallel-map:2 + parallel-filter"])
+def test_filters_run_in_parallel_and_the_elements_stay(fix, yielded):
+    dataset = filtered()
+    fixed = apply(dataset, fix)
+    assert fixed.options().experimental_optimization.filter_parallelization
+    assert yielded(fixed) == yielded(dataset)
+    assert not any("ParallelFilter" in name for name in stages(dataset))
+    assert any("ParallelFilter" in name for name in stages(fixed))
+
+
+def test_it_is_refused_where_it_would_change_nothing():
+    with pytest.raises(InvalidInputError, match="the dataset has no sequential filter"):
+        apply(tf.data.Dataset.range(3).map(lambda x: x), "parallel-map + parallel-filter")
+    with pytest.raises(InvalidInputError, match="asks for parallel filters already"):
+        apply(apply(filtered(), "parallel-filter"), "parallel-filter")
+
+
+def test_a_variable_that_is_read_ahead_of_the_step_is_an_objection():
+    least = tf.Variable(3, dtype=tf.int64)
+    dataset = tf.data.Dataset.range(9).filter(lambda x: x > least)
+    assert "reads a variable" in " ".join(hazards(dataset, read_graph(dataset), FixSet.parse("parallel-filter")))
+    assert hazards(filtered(), read_graph(filtered()), FixSet.parse("parallel-filter")) == ()
