@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.lib import stride_tricks
 
-from xttsbench.fixes.native.arrays import Array, Symbolic, holds_traced, lifted, only, ufunc
+from xttsbench.fixes.native.arrays import Array, Symbolic, holds_traced, lifted, only
 from xttsbench.fixes.native.arrays.shaping import alike, along, axes_of, dimensions, flat, static
 
 
@@ -68,12 +68,7 @@ def _cumulative(function: Any, operation: Any) -> Callable[..., Array]:
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Array:
-    array = lifted(a)
-    at = axes_of(axis, array.ndim)[0]
-    for _ in range(static(n)):
-        before = (slice(None),) * at
-        array = ufunc(np.subtract, array[(*before, slice(1, None))], array[(*before, slice(None, -1))])
-    return array
+    return Array(tf.experimental.numpy.diff(lifted(a).tensor, static(n), static(axis)))
 
 
 def _sort(a: Any, axis: Any = -1) -> Array:
