@@ -46,12 +46,7 @@ _COMPUTING: Final = (
     *("decimal", "unicodedata", "bisect"),
 )
 _OUTSIDE: Final = (
-    "numpy.random",
-    "scipy.io",
-    "numpy.lib._npyio",
-    "scipy.stats",
-    "librosa.core.audio",
-    "tensorflow.io.gfile",
+    *("numpy.random", "scipy.io", "numpy.lib._npyio", "scipy.stats", "librosa.core.audio", "tensorflow.io.gfile"),
 )
 _OUTSIDE_NAMES: Final = (
     *("open", "input", "print", "exec", "eval", "compile", "globals", "locals", "vars", "setattr", "delattr"),
@@ -69,7 +64,19 @@ _IN_PLACE: Final[Mapping[str, Any]] = {
 _MATH: Final = {
     getattr(math, name): getattr(np, name)
     for name in (
-        *("sqrt", "exp", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "hypot", "radians", "fabs"),
+        "sqrt",
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "hypot",
+        "radians",
+        "fabs",
     )
 }
 _MOST_CALLS: Final = 20_000  # more are a long loop, which would be as many ops
@@ -81,12 +88,11 @@ class Calls:
     def __init__(self, rewritten: Callable[[Any], Any], origins: Origins) -> None:
         """Take what makes of a user's function one whose calls and subscripts come here, and where arrays are noted."""
         self._rewritten, self.origins = rewritten, origins
-        self.names: dict[str, str] = {}
-        """The user's names of tensors, by the tensors' own."""
-        self.seen: dict[str, tuple[Any, ...]] = {}
-        """Values in the recorded calls of arguments that are tensors, by the tensors' names."""
-        self.graph: Any = None
-        """That of the function; names in those of branches are others."""
+        self.names: dict[str, str] = {}  # the user's names of tensors, by the tensors' own
+        self.seen: dict[
+            str, tuple[Any, ...]
+        ] = {}  # of arguments that are tensors, in the recorded calls, by their names
+        self.graph: Any = None  # that of the function; names in those of branches are others
         self._count = 0
 
     def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -108,16 +114,14 @@ class Calls:
             return function(*arguments, **named)
         if isinstance(function, functools.partial):
             return self._made(function.func, (*function.args, *arguments), {**function.keywords, **named})
-        inner = getattr(function, "__wrapped__", None)
         if isinstance(function, functools._lru_cache_wrapper):
-            return self._made(inner, arguments, named)
+            return self._made(function.__wrapped__, arguments, named)
         method = getattr(function, "__func__", None) if isinstance(function, types.MethodType) else None
         if isinstance(method, types.FunctionType) and is_users(method):  # compiled ones have code as well
             return self._rewritten(method)(function.__self__, *arguments, **named)
         if isinstance(function, types.FunctionType) and is_users(function):
             return self._rewritten(function)(*arguments, **named)
-        own = _own_call(function)
-        if own is not None:
+        if (own := _own_call(function)) is not None:
             return self._rewritten(own)(function, *arguments, **named)
         traced = holds_traced((arguments, named))
         if traced and (same := _of(_PYTHON, function)) is not None:

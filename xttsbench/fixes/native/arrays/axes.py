@@ -67,14 +67,6 @@ def _cumulative(function: Any, operation: Any) -> Callable[..., Array]:
     return cumulative
 
 
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Array:
-    return Array(tf.experimental.numpy.diff(lifted(a).tensor, static(n), static(axis)))
-
-
-def _sort(a: Any, axis: Any = -1) -> Array:
-    return Array(tf.sort(*along(a, axis)))
-
-
 def _argsort(a: Any, axis: Any = -1, *, kind: Any = None, stable: Any = None) -> Array:
     only(kind == "stable" or bool(stable), "sorts in an order that is open among equal values")
     return Array(tf.cast(tf.argsort(*along(a, axis), stable=True), tf.int64))
@@ -264,8 +256,8 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.argmin: _place_of(tf.argmin),
     np.cumsum: _cumulative(np.cumsum, tf.cumsum),
     np.cumprod: _cumulative(np.cumprod, tf.math.cumprod),
-    np.diff: _diff,
-    np.sort: _sort,
+    np.diff: lambda a, n=1, axis=-1: Array(tf.experimental.numpy.diff(lifted(a).tensor, static(n), static(axis))),
+    np.sort: lambda a, axis=-1: Array(tf.sort(*along(a, axis))),
     np.argsort: _argsort,
     np.linalg.norm: _norm,
     np.nonzero: places,

@@ -81,10 +81,6 @@ def _dot(a: Any, b: Any) -> Any:
     return Array.of(tf.tensordot(tf.cast(first.tensor, wanted), tf.cast(second.tensor, wanted), [[-1], [0]]))
 
 
-def _outer(a: Any, b: Any) -> Array:
-    return ufunc(np.multiply, flat(a)[:, None], flat(b)[None, :])
-
-
 def _einsum(subscripts: Any, *operands: Any) -> Array:
     only(isinstance(subscripts, str), "calls numpy.einsum without a string")
     return Array.of(tf.einsum(subscripts, *alike(operands)))
@@ -178,11 +174,9 @@ def _scalar(dtype: Any) -> Callable[..., Array]:
 
 def _item(a: Any) -> Array:
     array = lifted(a)
-    kind = {"i": int, "u": int, "f": float}.get(array.dtype.kind)
-    if kind is None:
-        raise CannotTraceError("takes a number of Python's from an array of another kind")
-    wide = tf.cast(tf.reshape(array.tensor, []), tf.int64 if kind is int else tf.float64)
-    return Array(wide, kind)
+    only(array.dtype.kind in "iuf", "takes a number of Python's from an array of another kind")
+    wide, kind = (tf.float64, float) if array.dtype.kind == "f" else (tf.int64, int)
+    return Array(tf.cast(tf.reshape(array.tensor, []), wide), kind)
 
 
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
@@ -193,7 +187,7 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.round: _round,
     np.around: _round,
     np.dot: _dot,
-    np.outer: _outer,
+    np.outer: lambda a, b: ufunc(np.multiply, flat(a)[:, None], flat(b)[None, :]),
     np.einsum: _einsum,
     np.fft.rfft: _transform(np.fft.rfft, tf.signal.rfft, real=True, sized=True),
     np.fft.irfft: _transform(np.fft.irfft, tf.signal.irfft, sized=True),
