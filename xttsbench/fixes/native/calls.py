@@ -108,8 +108,7 @@ class Calls:
 
     def _made(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         self._count += holds_traced((arguments, named))
-        if self._count > _MOST_CALLS:
-            raise CannotTraceError(f"makes more than {_MOST_CALLS} calls, too many for a graph")
+        only(self._count <= _MOST_CALLS, f"makes more than {_MOST_CALLS} calls, too many for a graph")
         if isinstance(function, Method) or isinstance(getattr(function, "__self__", None), Symbolic):
             return function(*arguments, **named)
         if isinstance(function, functools.partial):
@@ -176,8 +175,7 @@ class Calls:
             return value[key]  # type: ignore[index]
         if isinstance(value, list | tuple) and holds_traced(key):
             raise CannotTraceError("takes as much of a list as the values of an array say")
-        if type(value).__module__ == "os":
-            raise CannotTraceError("reads the environment")
+        only(type(value).__module__ != "os", "reads the environment")
         if holds_traced(key) and not isinstance(value, Array | tf.Tensor | np.ndarray):
             raise CannotTraceError(f"looks up the value of an array in a {type(value).__name__}")
         result = value[_bare(key) if isinstance(value, tf.Tensor) else key]
@@ -368,8 +366,7 @@ def _has(value: Any, name: str) -> bool:
 
 
 def _rounded(value: Any, digits: Any = None) -> Array:
-    if digits is not None or lifted(value).ndim:
-        raise CannotTraceError("rounds to digits")
+    only(digits is None and not lifted(value).ndim, "rounds to digits")
     return _number(ufunc(np.rint, value), int)
 
 
@@ -383,8 +380,8 @@ def _extreme(function: Any) -> Any:
             of_all = FUNCTIONS[np.max if function is np.maximum else np.min](values[0].items)
             return Array(of_all.tensor, values[0].items.number, scalar=True)
         given = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
-        if len(given) < 2 or any(lifted(one).ndim for one in given):
-            raise CannotTraceError("takes the largest or smallest of what is not single numbers")
+        single = len(given) > 1 and not any(lifted(one).ndim for one in given)
+        only(single, "takes the largest or smallest of what is not single numbers")
         return functools.reduce(lambda a, b: ufunc(function, a, b), given)
 
     return extreme

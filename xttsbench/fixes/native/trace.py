@@ -409,14 +409,13 @@ def _argument(tensor: Any, scalar: bool, seen: Sequence[Any] | None) -> Array | 
 def _results(result: Any, expected: Sequence[tf.DType], tensors: bool) -> list[Any]:
     """What the function returns as tensors, one for each that is expected."""
     given = list(result) if isinstance(result, list | tuple) else [result]
-    if len(given) != len(expected):
-        raise CannotTraceError(f"returns {len(given)} results, and the graph expects {len(expected)}")
+    only(len(given) == len(expected), f"returns {len(given)} results, and the graph expects {len(expected)}")
     found = []
     for one, dtype in zip(given, expected, strict=True):
         tensor = one.tensor if isinstance(one, Text) else one if isinstance(one, tf.Tensor) else lifted(one).tensor
         if tensor.dtype != dtype:
-            if not tensors or isinstance(one, tf.Tensor):
-                raise CannotTraceError(f"returns {tensor.dtype.name}, and the graph expects {dtype.name}")
+            made = tensors and not isinstance(one, tf.Tensor)
+            only(made, f"returns {tensor.dtype.name}, and the graph expects {dtype.name}")
             tensor = tf.cast(tensor, dtype)
         found.append(tf.identity(tensor))
     return found
@@ -437,8 +436,8 @@ def _as(value: Any, dtype: tf.DType) -> Any:
             return tf.stack([_as(one, dtype) for one in value])
         return value.tensor if isinstance(value, Texts) else text(value).tensor
     given = lifted(value).tensor
-    if not np.can_cast(given.dtype.as_numpy_dtype, dtype.as_numpy_dtype, "same_kind"):
-        raise CannotTraceError(f"gives {given.dtype.name} where {dtype.name} is expected")
+    alike = np.can_cast(given.dtype.as_numpy_dtype, dtype.as_numpy_dtype, "same_kind")
+    only(alike, f"gives {given.dtype.name} where {dtype.name} is expected")
     return tf.cast(given, dtype)
 
 

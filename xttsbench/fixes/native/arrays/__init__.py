@@ -173,8 +173,7 @@ class Array(NDArrayOperatorsMixin, Symbolic):
         return super().__getattr__(name)
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, out: Any = (), **named: Any) -> Any:
-        if method != "__call__":
-            raise CannotTraceError(f"calls numpy.{function.__name__}.{method}, which is not known here")
+        only(method == "__call__", f"calls numpy.{function.__name__}.{method}, which is not known here")
         if not out:
             return ufunc(function, *inputs, **named)
         (target,) = out  # of ``+=`` and the like, which change an array in place
@@ -236,12 +235,13 @@ def lifted(value: Any) -> Array:
         return value.lifted()
     if isinstance(value, tf.Tensor | tf.Variable):
         tensor = tf.convert_to_tensor(value)
-        if tensor.shape.rank is None or not _is_number(tensor.dtype):
-            raise CannotTraceError("computes with a tensor of which the rank or the type is not known")
+        dtype = tensor.dtype
+        number = dtype.is_floating or dtype.is_complex or dtype.is_integer or dtype.is_bool
+        known = tensor.shape.rank is not None and number
+        only(known, "computes with a tensor of which the rank or the type is not known")
         return Array(tensor)
     if holds_traced(value):
-        if not isinstance(value, list | tuple):
-            raise CannotTraceError(f"makes an array of a {type(value).__name__}")
+        only(isinstance(value, list | tuple), f"makes an array of a {type(value).__name__}")
         parts = [lifted(one) for one in value]
         dtype = result_dtype(*parts)
         if any(isinstance(one, Spread) for one in value):
@@ -249,8 +249,8 @@ def lifted(value: Any) -> Array:
             return Array(tf.concat([tf.cast(one.items.tensor, dtype) for one in items], 0))
         return Array(tf.stack([tf.cast(one.tensor, dtype) for one in parts]))
     array = np.asarray(value)
-    if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
-        raise CannotTraceError(f"computes with {type(value).__name__} of {array.dtype}")
+    known = array.dtype.kind in "biufc" and array.dtype.char not in "gG"
+    only(known, f"computes with {type(value).__name__} of {array.dtype}")
     number = type(value) if type(value) in (int, float) else None
     return Array(tf.constant(array, array.dtype), number, scalar=np.isscalar(value))
 
@@ -267,10 +267,6 @@ class Spread(Symbolic):
     def lifted(self) -> Array:
         """All of them."""
         return self.items
-
-
-def _is_number(dtype: tf.DType) -> bool:
-    return bool(dtype.is_floating or dtype.is_complex or dtype.is_integer or dtype.is_bool)
 
 
 def result_dtype(*values: Array) -> np.dtype[Any]:

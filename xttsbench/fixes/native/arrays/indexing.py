@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays import Array, CannotTraceError, lifted
+from xttsbench.fixes.native.arrays import Array, lifted, only
 
 AT_ONCE: Final[ContextVar[bool]] = ContextVar("AT_ONCE", default=False)
 """Whether all numbers of a range are computed at once, so that parts of arrays have to be of one length."""
@@ -20,23 +20,19 @@ def item(array: Array, key: Any) -> Array:
     Raises:
         CannotTraceError: several arrays of places, places beside numbers or steps, or what is no subscript of arrays.
     """
-    keys = list(key) if isinstance(key, tuple) else [key]
-    keys = [lifted(one) if isinstance(one, list | np.ndarray | np.generic | Array) else one for one in keys]
-    arrays = [one for one in keys if isinstance(one, Array) and one.ndim > 0]
-    if any(isinstance(one, bool) or (isinstance(one, Array) and one.dtype.kind not in "iub") for one in keys):
-        raise CannotTraceError("takes parts of an array by what is neither a whole number nor a mask")
-    if any(isinstance(one, Array) and one.dtype.kind == "b" and not one.ndim for one in keys):
-        raise CannotTraceError("takes parts of an array by a single truth value")
+    keys, arrays = _keys(key)
+    wrong = any(isinstance(one, bool) or (isinstance(one, Array) and one.dtype.kind not in "iub") for one in keys)
+    only(not wrong, "takes parts of an array by what is neither a whole number nor a mask")
+    single = any(isinstance(one, Array) and one.dtype.kind == "b" and not one.ndim for one in keys)
+    only(not single, "takes parts of an array by a single truth value")
+    only(len(arrays) < 2, "takes parts of an array by several arrays of places at once")
     if not arrays:
         return _sliced(array, keys)
-    if len(arrays) > 1:
-        raise CannotTraceError("takes parts of an array by several arrays of places at once")
     (places,) = arrays
-    if places.dtype.kind == "b":
-        if len(keys) > 1:
-            raise CannotTraceError("takes parts of an array by a mask and something else at once")
-        return Array(tf.boolean_mask(array.tensor, places.tensor))
-    return _gathered(array, keys, places)
+    if places.dtype.kind != "b":
+        return _gathered(array, keys, places)
+    only(len(keys) == 1, "takes parts of an array by a mask and something else at once")
+    return Array(tf.boolean_mask(array.tensor, places.tensor))
 
 
 def replaced(array: Array, key: Any, value: Any) -> Any:
@@ -45,23 +41,17 @@ def replaced(array: Array, key: Any, value: Any) -> Any:
     Raises:
         CannotTraceError: any other key, or a value of a kind that NumPy would not put there without being told.
     """
-    keys = list(key) if isinstance(key, tuple) else [key]
-    keys = [lifted(one) if isinstance(one, list | np.ndarray | np.generic | Array) else one for one in keys]
-    given, arrays = lifted(value), [one for one in keys if isinstance(one, Array) and one.ndim]
-    if array.dtype.kind != "c" and given.dtype.kind == "c":
-        raise CannotTraceError("puts complex numbers into an array of others")
+    keys, arrays = _keys(key)
+    given = lifted(value)
+    only(array.dtype.kind == "c" or given.dtype.kind != "c", "puts complex numbers into an array of others")
     tensor = tf.cast(given.tensor, array.dtype)
     if arrays:
-        (mask,) = arrays if len(keys) == 1 else (None,)
-        if mask is None or mask.dtype.kind != "b" or given.ndim:
-            raise CannotTraceError("assigns to the parts of an array that an array of places says")
-        more = array.ndim - mask.ndim
-        return tf.where(
-            tf.reshape(mask.tensor, tf.concat([tf.shape(mask.tensor), [1] * more], 0)), tensor, array.tensor
-        )
+        mask, by_mask = arrays[0], len(keys) == 1 and arrays[0].dtype.kind == "b" and not given.ndim
+        only(by_mask, "assigns to the parts of an array that an array of places says")
+        shape = tf.concat([tf.shape(mask.tensor), [1] * (array.ndim - mask.ndim)], 0)
+        return tf.where(tf.reshape(mask.tensor, shape), tensor, array.tensor)
     cut = _sliced(array, keys).tensor
-    if cut.op.type != "StridedSlice":
-        raise CannotTraceError("assigns to all of an array, or to what is no part of one")
+    only(cut.op.type == "StridedSlice", "assigns to all of an array, or to what is no part of one")
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     begin, end, strides = cut.op.inputs[1:]
     array._viewed[0] = False  # the part is not kept
@@ -71,10 +61,17 @@ def replaced(array: Array, key: Any, value: Any) -> Any:
     )  # fmt: skip
 
 
+def _keys(key: Any) -> tuple[list[Any], list[Array]]:
+    """The parts of a subscript, and those among them that are arrays with an axis."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [lifted(one) if isinstance(one, list | np.ndarray | np.generic | Array) else one for one in keys]
+    return keys, [one for one in keys if isinstance(one, Array) and one.ndim]
+
+
 def _sliced(array: Array, keys: list[Any]) -> Array:
     for one in keys:
-        if not (one is None or one is Ellipsis or isinstance(one, int | slice | Array)):
-            raise CannotTraceError(f"takes parts of an array by {type(one).__name__}")
+        known = one is None or one is Ellipsis or isinstance(one, int | slice | Array)
+        only(known, f"takes parts of an array by {type(one).__name__}")
     numbers = sum(one is not None and one is not Ellipsis for one in keys)
     if numbers > array.ndim:
         raise IndexError("too many indices for array")
@@ -82,8 +79,8 @@ def _sliced(array: Array, keys: list[Any]) -> Array:
     source = array.tensor
     if AT_ONCE.get() and keys and isinstance(keys[0], slice) and isinstance(keys[0].start, Array):
         first, length = keys[0].start, _apart(keys[0].stop, keys[0].start)
-        if length is None or keys[0].step not in (None, 1):
-            raise CannotTraceError("takes parts of an array whose lengths are known only when it runs")
+        known = length is not None and keys[0].step in (None, 1)
+        only(known, "takes parts of an array whose lengths are known only when it runs")
         source, keys = tf.gather(source, tf.cast(first.tensor, tf.int64) + tf.range(length)), [slice(None), *keys[1:]]
     elif AT_ONCE.get() and keys and isinstance(keys[0], Array):
         places = tf.cast(keys[0].tensor, tf.int64)
@@ -133,8 +130,8 @@ def _gathered(array: Array, keys: list[Any], places: Array) -> Array:
     """One array of places, the other axes whole."""
     at = next(number for number, one in enumerate(keys) if one is places)
     for one in keys[:at] + keys[at + 1 :]:
-        if not (one is Ellipsis or (isinstance(one, slice) and one == slice(None))):
-            raise CannotTraceError("takes parts of an array by places and something else at once")
+        whole = one is Ellipsis or (isinstance(one, slice) and one == slice(None))
+        only(whole, "takes parts of an array by places and something else at once")
     after = keys[at + 1 :]
     axis = at if Ellipsis not in keys[:at] else array.ndim - 1 - len(after)
     if axis < 0 or len([one for one in keys if one is not Ellipsis]) > array.ndim:

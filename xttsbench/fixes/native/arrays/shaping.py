@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.native.arrays import Array, CannotTraceError, Spread, Symbolic, lifted, only, result_dtype
+from xttsbench.fixes.native.arrays import Array, Spread, Symbolic, lifted, only, result_dtype
 
 tnp = tf.experimental.numpy
 
@@ -23,8 +23,7 @@ def axes_of(axis: Any, rank: int) -> list[int]:
 
 def static(value: Any) -> int:
     """A number of an axis, or of axes: what the values of arrays say is refused."""
-    if isinstance(value, Array):
-        raise CannotTraceError("takes the number of an axis from the values of an array")
+    only(not isinstance(value, Array), "takes the number of an axis from the values of an array")
     return int(value)
 
 
