@@ -76,14 +76,10 @@ class Job:
 
 
 def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> Comparison:
-    """The comparison that a scenario asks for.
+    """The comparison that a scenario asks for, a group of configurations for each parsed accelerator.
 
     The baseline comes first. From two blocks on it is measured a second time in each (the A/A configuration): what
     differs there is the session's noise.
-
-    Args:
-        scenario: validated.
-        accelerators: its accelerators, parsed; a group of configurations for each.
 
     Raises:
         InvalidInputError: the grid makes too many configurations or none, two accelerators have one label, or a
@@ -151,7 +147,6 @@ def other_batches(comparison: Comparison, arm: PlannedVariant) -> bool:
 
 
 def _different(comparison: Comparison, arm: PlannedVariant) -> set[str]:
-    """Arguments that are not the baseline's."""
     ours, theirs = comparison.baseline.kwargs, arm.kwargs
     missing = object()
     return {key for key in ours.keys() | theirs.keys() if ours.get(key, missing) != theirs.get(key, missing)}
@@ -170,17 +165,11 @@ _SHORTEST_S: Final = 0.5
 
 
 def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, window_s: float, seed: int) -> TrialSpec:
-    """The specification of one configuration's trial.
+    """The specification of one configuration's trial, which measures for ``window_s`` seconds at most.
 
-    Args:
-        comparison: what all trials share.
-        slot: the configuration and the accelerator.
-        number: of the trial in its run.
-        block: of the trial.
-        window_s: seconds to measure at most.
-        seed: of the comparison. Each block has its own made from it, for TensorFlow and NumPy, and for the order of the
-            bundled workload's clips: configurations of one block see the same batches, and what is peculiar to some
-            batches is noise between the blocks, which the interval shows.
+    Each block has a seed of its own, made from the comparison's, for TensorFlow and NumPy, and for the order of the
+    bundled workload's clips: configurations of one block see the same batches, and what is peculiar to some batches is
+    noise between the blocks, which the interval shows.
     """
     seed = (seed + block) % 2**31
     return TrialSpec(
@@ -254,14 +243,8 @@ def window_within(
     """Seconds that each trial may measure so that the blocks fit into a budget, as far as that is sensible.
 
     Never more than the comparison's own window. Where all blocks would fit only with windows under two seconds, they
-    stay at that, and fewer blocks fit; where not even one block does, they are shortened further.
-
-    Args:
-        comparison: what is to be measured.
-        budget_s: seconds for all blocks.
-        blocks: how many are wanted.
-        setup_s: what building the target is known to take.
-        warm: the first block needs no new helper process.
+    stay at that, and fewer blocks fit; where not even one block does, they are shortened further. Building the target
+    takes ``setup_s``; where it is ``warm`` the first block needs no new helper process.
     """
 
     def fitting(count: int) -> float:

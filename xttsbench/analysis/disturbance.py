@@ -236,7 +236,6 @@ def _pieces(trials: Sequence[TrialRecord]) -> Iterator[_Piece]:
 
 
 def _machine(pieces: Sequence[_Piece]) -> str:
-    """Who took how much, and when."""
     quiet = _quiet(piece.taken for piece in pieces)
     loud = [piece for piece in pieces if piece.taken > quiet + _WORTH_SAYING]
     if quiet >= _WORTH_SAYING or 2 * _length(loud) > _length(pieces):
@@ -250,7 +249,6 @@ def _machine(pieces: Sequence[_Piece]) -> str:
 
 
 def _who(pieces: Sequence[_Piece]) -> str:
-    """Who took how much of the processor in these pieces."""
     foreign, steal = _mean(pieces, "foreign"), _mean(pieces, "steal")
     said = []
     if foreign >= _QUIETLY:

@@ -234,14 +234,11 @@ def _expected(squares: float, freedom: int) -> float:
 def decide(
     log_ratios: Sample | npt.ArrayLike, s0: float, *, candidates: int = 1, margin: float, undisturbed: bool = True
 ) -> Evidence:
-    """What may be said of one of several candidates.
+    """What may be said of one of several ``candidates``, each of which has to show that many times the evidence.
 
-    Args:
-        log_ratios: of its speed over that of what it is compared with.
-        s0: of the session, from :func:`noise_scale`.
-        candidates: that are compared; each has to show that many times the evidence.
-        margin: the smallest difference that matters, as a share. One that is certainly smaller is *no difference*.
-        undisturbed: at least one process of each side was left alone, without which nothing is *clear*.
+    The log ratios are of its speed over that of what it is compared with, and ``s0`` is of the session
+    (:func:`noise_scale`). A difference that is certainly below ``margin``, a share, is *no difference*; nothing is
+    *clear* unless a process of each side was ``undisturbed``.
     """
     found = _sample(log_ratios)
     value = e_value(found, s0)

@@ -320,14 +320,11 @@ def answer(statement: str) -> Literal["input", "not input", "perhaps input", "no
 def difference(
     said: XProfVerdict, bottleneck: str, *, measured: float | None, profiled: float | None, slowed: float | None
 ) -> str | None:
-    """Why XProf and the verdict differ on whether the input limits the step; ``None`` where they agree.
+    """Why XProf and our ``bottleneck`` differ on whether the input limits the step; ``None`` where they agree.
 
-    Args:
-        said: XProf's verdict.
-        bottleneck: ours.
-        measured: share of the step that waits for input, over all measured steps, without a profiler.
-        profiled: the same in the profiled window, from the time inside ``next()``.
-        slowed: time of a step of that window over that of a measured one.
+    Of a step, the share that waits for input is ``measured`` over all steps without a profiler, and ``profiled`` in the
+    window, from the time inside ``next()``; ``slowed`` is the time of a step of that window over that of a measured
+    one.
     """
     if bottleneck == "inconclusive":
         return "there is nothing to hold against XProf's"
@@ -365,7 +362,6 @@ def _property(tables: list[dict[str, Any]], name: str) -> str:
 
 
 def _table(tables: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
-    """Rows of the table that has such a column, by the columns' names."""
     for table in tables:
         names = [entry.get("id") for entry in table.get("cols", [])]
         if column in names:

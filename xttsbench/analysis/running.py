@@ -43,14 +43,9 @@ _COUNTS: Final = ("traces", "xla_compiles")
 
 
 def rows_since(ring: Ring, since: int) -> tuple[Steps, int]:
-    """The rows of a segment that were written since the last time, and how many of them are not there any more.
+    """The rows of a segment after the first ``since``, and how many of them are not there any more.
 
-    Args:
-        ring: of the segment.
-        since: rows that were read before.
-
-    Returns:
-        Steps in seconds, ``start_s`` on the clock of the rows.
+    The steps are in seconds, ``start_s`` on the clock of the rows.
     """
     first = max(since, ring.count - ring.rows + 1, 0)
     numbers = np.arange(first, ring.count)
@@ -163,12 +158,10 @@ class Running:
         self._lost_s = self._wall_s = 0.0
 
     def add(self, steps: Steps, why: Callable[[float, float], str | None], rss_bytes: int | None = None) -> None:
-        """Add steps that have ended.
+        """Add steps that have ended, in order, ``start_s`` on the clock of the rows.
 
-        Args:
-            steps: in order, ``start_s`` on the clock of the rows.
-            why: the user's line that was seen between two times of that clock, for steps that stalled.
-            rss_bytes: resident memory by now.
+        ``why`` names the user's line that was seen between two times of that clock, for steps that stalled;
+        ``rss_bytes`` is the resident memory by now.
         """
         if not len(steps):
             return
@@ -291,7 +284,6 @@ def _cause(steps: Steps, at: int, excess_s: float, *, begins: bool, usual: float
 
 
 def _merged(parts: Sequence[Stretch]) -> Stretch:
-    """Consecutive stretches as one."""
     if len(parts) == 1:
         return parts[0]
     added = ("steps", "samples", "compile_s", "compiling_steps", *_SUMS, *_COUNTS)

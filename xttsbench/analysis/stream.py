@@ -76,13 +76,10 @@ class Stream:
         self.t_s = self.number("t_s") or 0.0
 
     def take_samples(self, column: str, samples: Iterable[tuple[float, float]]) -> None:
-        """Fill a column's window from samples with a time each, which may be finer than the readings, or come late.
+        """Fill a column's window from samples, which may be finer than the readings, or come late.
 
-        The window has their mean over each interval then, in place of the column's readings.
-
-        Args:
-            column: one that has a window.
-            samples: seconds since the first reading, and value; ascending.
+        The window has their mean over each interval then, in place of the column's readings. A sample is seconds since
+        the first reading, ascending, and a value.
         """
         window = self._windows[column]
         for t_s, value in samples:
@@ -132,13 +129,10 @@ class Stream:
 
 
 def oscillation(column: str, values: npt.ArrayLike, interval_s: float, t_s: float) -> ColumnOscillation | None:
-    """Whether evenly spaced values of a column repeat, by as much as matters.
+    """Whether evenly spaced values of a column, shape ``(n,)``, repeat by as much as matters.
 
-    Args:
-        column: its name, whose ending is its unit.
-        values: shape ``(n,)``, the newest last.
-        interval_s: seconds from one to the next.
-        t_s: seconds from the first reading of the run to the last of these values.
+    They are ``interval_s`` apart and end ``t_s`` after the first reading of the run; the column's name ends in its
+    unit.
     """
     series = np.asarray(values, dtype=np.float64)
     least = _least_swing(column, series)

@@ -145,7 +145,6 @@ def explain(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> Explanation
 
 
 def _columns(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Both as arrays of one length."""
     steps = np.asarray(step_s, dtype=np.float64)
     elements = np.asarray(batch_elements, dtype=np.float64)
     if steps.shape != elements.shape:
@@ -232,7 +231,6 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
 
 
 def _add_period(steps: FloatArray, values: dict[str, float], reasons: dict[str, str]) -> None:
-    """The fields of the period, or the reason why there is none."""
     period = find_period(steps)
     if period is not None:
         values["period_steps"] = period.period_steps

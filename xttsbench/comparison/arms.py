@@ -109,7 +109,6 @@ def compare(comparison: Comparison, trials: Sequence[TrialRecord], *, first_arm:
 
 
 def _allowed(runs: VariantRuns, effect: Effect | None, group: GroupRuns, data: ParityFound) -> Effect | None:
-    """The effect, with its word withheld where none may be said."""
     if effect is None or effect.word == "undecided":
         return effect
     if (why := data.unknown.get(runs.arm.id)) is not None:
@@ -214,7 +213,6 @@ def _aa(weighed: Weighed) -> tuple[AA, dict[str, str]]:
 
 
 def _parity(comparison: Comparison, data: ParityFound) -> tuple[dict[str, Any] | None, str | None]:
-    """What the report says of the data, or why it says nothing."""
     wanted, skipped = parity_arms(comparison)
     told = (*data.same, *data.differences)
     if data.compared is None or not told:
@@ -288,7 +286,6 @@ def _list(arms: Sequence[Variant]) -> str:
 
 
 def _behind(arm: Variant) -> str:
-    """The ratio, and what it rests on."""
     return f"{_ratio(arm.effect)} in {_count(arm.rounds, 'round')} of {_count(arm.processes, 'process')}"
 
 

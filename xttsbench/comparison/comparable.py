@@ -101,7 +101,6 @@ def _named(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(environment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A part of the environment; empty where it is missing or something else."""
     found = environment.get(name)
     return found if isinstance(found, Mapping) else {}
 

@@ -130,7 +130,6 @@ def effect_of(
 
 
 def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> str:
-    """What would decide it: evidence, rounds, and seconds where it is known what a round takes."""
     said = f"evidence {evidence.value:.3g}, and {DECIDES * candidates:g} decides"
     more = evidence.more_rounds
     if more is None:

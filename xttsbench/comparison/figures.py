@@ -39,13 +39,9 @@ class _Rates:
 def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: float | None = None) -> dict[str, Any]:
     """Fields of :class:`xttsbench.records.report.Variant`; without a process that ended well there are none.
 
-    One is :class:`xttsbench.records.base.Missing` where it has a reason of its own.
-
-    Args:
-        runs: of the configuration.
-        group: whose baseline it was paired with.
-        noise_scale: what rounds of equal configurations differ by, as a standard deviation.
-        ratio: its speed against the baseline; ``None`` where it is the baseline, or was not paired with it.
+    One is :class:`xttsbench.records.base.Missing` where it has a reason of its own. The speed against the baseline is
+    ``ratio``, ``None`` where it was not paired with it or is it; rounds of equal configurations differ by
+    ``noise_scale``.
     """
     if not runs.steps:
         return {}
@@ -107,7 +103,6 @@ def _share(runs: VariantRuns, column: str, noise_scale: float, value: float | No
 
 
 def _share_interval(value: float, parts: Sequence[float], processes: Sequence[int], noise_scale: float) -> Estimate:
-    """An interval about a share, from that of each round."""
     odds = [float(np.log(part / (1 - part))) for part in map(_clipped, parts)]
     found = interval(paired(odds, processes), noise_scale)
     middle = float(np.log(_clipped(value) / (1 - _clipped(value))))

@@ -268,10 +268,8 @@ def taken_in(
 ) -> Taken:
     """Fit the slope to the rounds of configurations that were measured beside the baseline.
 
-    Args:
-        baseline: its name.
-        left: configuration -> turn -> logarithm of the share that neighbours left, the baseline's too.
-        ratios: configuration -> turn -> logarithm of its speed over the baseline's.
+    By configuration and turn, ``left`` has the logarithm of the share that neighbours left, and ``ratios`` that of the
+    speed over the baseline's.
     """
     ours = left.get(baseline, {})
     given, found, freedom = [], [], -1

@@ -240,7 +240,6 @@ def tied(comparison: Comparison, state: State) -> list[str]:
 
 
 def _why_out(name: str, best: str | None, evidence: Evidence, seen: Seen, s0: float, margin: float) -> str | None:
-    """Why a configuration is not measured further; ``None`` where it is."""
     if evidence.word in (*SLOWER, "no_difference"):
         return evidence.word.replace("_", " ")
     if evidence.no_gain:
@@ -253,7 +252,6 @@ def _why_out(name: str, best: str | None, evidence: Evidence, seen: Seen, s0: fl
 
 
 def _may_beat(name: str, winner: str, seen: Seen, s0: float, margin: float) -> bool:
-    """Whether a configuration may be better than the winner by something that matters."""
     if name == winner:
         return False
     sample = seen.versus(name, winner)
@@ -371,7 +369,6 @@ def _none_won(comparison: Comparison, state: State) -> Choice:
 
 
 def _kept(comparison: Comparison, state: State, why: str, *, decided: bool, tied_with: tuple[str, ...] = ()) -> Choice:
-    """The baseline, unproven."""
     visible = _visible(comparison, state)
     return Choice(
         winner=comparison.baseline.id,
@@ -388,7 +385,6 @@ def _kept(comparison: Comparison, state: State, why: str, *, decided: bool, tied
 
 
 def _visible(comparison: Comparison, state: State) -> float | None:
-    """The smallest effect that some candidate's rounds would have decided."""
     count = sum(arm.role == "candidate" for arm in comparison.arms)
     baseline = comparison.baseline.id
     samples = [sample for name in state.found if (sample := state.seen.versus(name, baseline)) is not None]

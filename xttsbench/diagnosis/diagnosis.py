@@ -242,7 +242,6 @@ def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
 
 
 def _max_speedups(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
-    """By part, how much faster the step would be without it."""
     found = {}
     for name in PARTS:
         left, left_drawn = wall.value - float(parts[name][0]), wall.resamples - drawn[name]

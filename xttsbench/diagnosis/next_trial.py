@@ -52,16 +52,10 @@ def next_trial(
     only: Collection[TrialKind] | None = None,
     processes: int = PROCESSES,
 ) -> TrialSpec | None:
-    """The next trial, or ``None`` when nothing is left that is worth its time.
+    """The next trial, or ``None`` when nothing is left that is worth its time, of which there are ``left_s``.
 
-    Args:
-        job: what all trials share.
-        done: the trials so far, in order.
-        left_s: seconds left until the verdict is due.
-        said: what these trials say; ``None`` before anything was asked of them.
-        only: kinds that may be run still; all without it. Modes of the step that are named are asked for, whatever
-            the verdict.
-        processes: of the target as it is, at most.
+    The trials ``done`` say what is ``said``. Without ``only`` all kinds may be run; modes of the step that it names are
+    asked for, whatever the verdict. The target as it is gets so many ``processes`` at most.
     """
     if job.script:
         return _next_script(job, done, left_s, once=only is not None)
@@ -110,7 +104,6 @@ def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[
 def _wanted(
     done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collection[TrialKind] = (), most: int = PROCESSES
 ) -> list[_Wanted]:
-    """All trials worth running after the first, most needed first."""
     first = done[0]
     has_step = first.segment("warm_up") is not None
     pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
@@ -136,7 +129,6 @@ def _wanted(
 
 
 def _modes(first: TrialRecord) -> list[TrialKind]:
-    """Modes other than the one that the step has."""
     if is_eager(first.anatomy):
         return ["graph", "xla"]
     return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
@@ -157,7 +149,6 @@ def _informing(first: TrialRecord) -> list[TrialKind]:
 
 
 def _recompiles(first: TrialRecord) -> bool:
-    """Whether (nearly) every step of the target as it is traces or compiles."""
     segment = first.segment("as_is")
     return segment is not None and segment.steps > 0 and float(steps_of(segment).compiling.mean()) >= ALWAYS
 

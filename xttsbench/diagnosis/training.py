@@ -215,7 +215,6 @@ def explain(config: Mapping[str, Any], *, overlap: bool, input_workers: int, sha
 
 
 def _cause(loader: str, config: Mapping[str, Any], overlap: bool, input_workers: int) -> tuple[str, str, str]:
-    """Rule, cause and remedy, the most certain first."""
     if not overlap:
         return "no-prefetch", "no batch is made while a step runs (--no-overlap)", "leave out --no-overlap"
     if config.get("prefetch") == 0 and not config.get("device_prefetch"):

@@ -40,16 +40,9 @@ def step_facts(
     has_step: bool,
     judged: Gate,
 ) -> StepFacts:
-    """Gather the facts from the anatomy of the step and the readings of the trials.
+    """The facts of the step, from its anatomy and the readings of the trials that gave the steady steps of ``series``.
 
-    Args:
-        ladder: the trials that gave ``series``.
-        series: per trial, the steady steps of the target as it is.
-        anatomy: of the step, or ``None`` where it was not read.
-        pipeline: of the dataset, or ``None`` where it was not read.
-        environment: with ``cpu.allowed_cpus``.
-        has_step: whether the target has a step at all.
-        judged: which rounds count.
+    ``judged`` says which rounds count; what is ``None`` was not read.
     """
     taken_share, foreign_share = _taken(ladder, judged)
     compiling = float(np.mean([steps.compiling.mean() for steps in series])) if series else 0.0
@@ -85,7 +78,6 @@ def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: flo
 
 
 def _mean(measured: Iterable[float | None]) -> float:
-    """The mean of what was measured; 0 where nothing was."""
     values = [value for value in measured if value is not None]
     return sum(values) / len(values) if values else 0.0
 

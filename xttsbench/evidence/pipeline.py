@@ -150,10 +150,8 @@ def machine(pipeline: Pipeline, evidence: Evidence) -> Machine:
 def consumer(evidence: Evidence, alone_s: float | None) -> Consumer:
     """The step as the model takes it; all zero but the hand-over where there is none.
 
-    Args:
-        evidence: with the trials of the main kind and what is known of the step.
-        alone_s: mean step alone, emulated waits included; where that was not measured, the step beside its input is
-            taken, which is longer where the two compete.
+    ``alone_s`` is the mean step alone, emulated waits included; where that was not measured, the step beside its input
+    is taken, which is longer where the two compete.
     """
     handoff_s = evidence.facts.handed_over_s
     if not evidence.has_step and not evidence.emulated:

@@ -204,5 +204,4 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
 
 
 def _over(time_s: float, speedup: Estimate) -> Estimate:
-    """The time of what is so many times as fast."""
     return Estimate(estimate=time_s / speedup.estimate, low=time_s / speedup.high, high=time_s / speedup.low)

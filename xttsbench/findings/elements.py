@@ -96,7 +96,6 @@ def _not_read(ops: Sequence[PipelineOp], filtering: PipelineOp) -> list[Pipeline
 
 
 def _kept(op: PipelineOp, source: PipelineOp | None) -> float | None:
-    """Share of the elements that a filter lets through."""
     if source is None or not source.elements_per_batch or op.elements_per_batch is None:
         return None
     return op.elements_per_batch / source.elements_per_batch

@@ -112,7 +112,6 @@ def _remedy(shares: Mapping[str, float]) -> str:
 
 
 def _shares(masks: Sequence[int]) -> dict[str, float]:
-    """Share of the samples by reason that holds the clocks back, the most frequent first."""
     counts = Counter(name for mask in masks for name in throttle_reason_names(mask) if name in SLOWED)
     return {name: count / len(masks) for name, count in counts.most_common()}
 

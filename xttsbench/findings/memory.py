@@ -237,7 +237,6 @@ def _batch_bytes(evidence: Evidence) -> float:
 
 
 def _pass_steps(evidence: Evidence) -> float | None:
-    """Batches of one pass over the data set, where that is known."""
     # Past a repeat there is no pass any more: the last op before it with a length has that of a pass.
     counts = [
         op.cardinality / op.elements_per_batch

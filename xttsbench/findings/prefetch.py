@@ -110,7 +110,6 @@ def redundant_prefetch(evidence: Evidence) -> Findings:
 
 
 def _feeds_prefetch(pipeline: Pipeline, op: PipelineOp) -> bool:
-    """Whether the only consumer of ``op`` is a prefetch too."""
     consumers = [other for other in pipeline.ops if op.name in other.inputs]
     return bool(consumers) and all(other.op.startswith(PREFETCH) for other in consumers)
 

@@ -98,7 +98,6 @@ def _share_of_epoch(evidence: Evidence, op: PipelineOp, elements: int | None, fi
 
 
 def _first_wait_s(evidence: Evidence) -> float | None:
-    """The wait for the first batch of a fresh iterator, the mean over the processes."""
     waits = [
         segment.columns["wait_ns"][0] / 1e9
         for trial in evidence.ladder

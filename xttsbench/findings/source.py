@@ -123,7 +123,6 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 
 
 def _facts(evidence: Evidence, kind: str) -> list[SourceFact]:
-    """The facts of a kind, the first of each line."""
     return list({(fact.file, fact.line): fact for fact in reversed(evidence.source) if fact.kind == kind}.values())[
         ::-1
     ]

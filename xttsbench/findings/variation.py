@@ -236,7 +236,6 @@ def oscillation(evidence: Evidence) -> Findings:
 
 
 def _source(evidence: Evidence, steps: Steps) -> str:
-    """The side whose variance moves most with the step time: ``input``, ``host`` (outside functions) or ``step``."""
     outside = steps.outside_s if evidence.has_step else np.zeros(len(steps))
     sides = {"input": steps.wait_s, "host": outside, "step": steps.step_s - outside}
     centred = steps.wall_s - steps.wall_s.mean()
@@ -358,7 +357,6 @@ def drift(evidence: Evidence) -> Findings:
 
 
 def _drift(steps: Steps) -> tuple[Trend, float] | None:
-    """The trend of the step times, and their relative change from the first step to the last."""
     if len(steps) < _DRIFT_STEPS:
         return None
     own = steps.wall_s - steps.compile_s

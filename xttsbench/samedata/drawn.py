@@ -97,11 +97,8 @@ class Drawn:
 def drawn_alike(originals: Sequence[Run], fixed: Run, column: int, *, tests: int) -> Drawn:
     """Compare what was drawn for one component; the same place holds the same sample in all runs.
 
-    Args:
-        originals: runs of the original that differ from one another, the one with the same seed first.
-        fixed: the fixed run.
-        column: the component.
-        tests: components that are tested together.
+    The originals differ from one another, the one with the fixed run's seed first; ``tests`` components are tested
+    together.
     """
     *before, after = [run.sketches[column] for run in (*originals, fixed)]
     widths = {table.shape[1] for table in (*before, after) if table is not None}

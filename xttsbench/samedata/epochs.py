@@ -40,13 +40,7 @@ class Bags:
 
 
 def same_bags(first: Run, second: Run, columns: Sequence[int]) -> Bags:
-    """Compare the samples of each epoch, by the components that count.
-
-    Args:
-        first: the run of reference.
-        second: the other one.
-        columns: the components that count.
-    """
+    """Compare the samples of each epoch with those of the first run, by the components that count."""
     compared = False
     for number, (ours, theirs) in enumerate(zip(first.passes, second.passes, strict=False), start=1):
         before, after = Counter(first.keys(columns, ours)), Counter(second.keys(columns, theirs))
@@ -70,15 +64,7 @@ def same_bags(first: Run, second: Run, columns: Sequence[int]) -> Bags:
 
 
 def round_length(runs: Sequence[Run], columns: Sequence[int]) -> int | None:
-    """Rows after which the same samples have come, in every run of one epoch that did not end.
-
-    Args:
-        runs: those of the original.
-        columns: the components that come round.
-
-    Returns:
-        ``None`` where there is no such number.
-    """
+    """Rows after which the same samples have come in all runs of one endless epoch; ``None`` where there are none."""
     if any(len(run.passes) != 1 or run.passes[0].ended or run.passes[0].rows < 2 * (_SHORTEST + 1) for run in runs):
         return None
     sums = [_running_sums(run.keys(columns, run.passes[0])) for run in runs]
@@ -111,7 +97,6 @@ def _running_sums(keys: Sequence[tuple[int, ...]]) -> npt.NDArray[np.uint64]:
 
 
 def _counted(epoch: int, before: Bag, after: Bag) -> str:
-    """How the samples of an epoch differ, in words."""
     missing, new = before - after, after - before
     strange = sum(count for key, count in new.items() if key not in before)
     lost = sum(count for key, count in missing.items() if key not in after)
@@ -159,15 +144,8 @@ def order_frozen(
 ) -> tuple[bool | None, str]:
     """Whether the fixed run's epochs still come in different orders where those of the original do.
 
-    Args:
-        originals: runs of the original.
-        fixed: the fixed one.
-        columns: the components that tell the samples apart.
-        free: whether epochs may come in different orders where those of the original do not.
-
-    Returns:
-        ``True`` with a sentence where they do not, or do where the original's did not; ``None`` where that may be
-        chance; ``False`` where nothing speaks for it.
+    ``True`` with a sentence where they do not, or do where the original's did not and they are not ``free`` to;
+    ``None`` where that may be chance; ``False`` where nothing speaks for it.
     """
     runs = (*originals, fixed)
     count = min(sum(1 for part in run.passes if part.ended and part.rows) for run in runs)
@@ -219,13 +197,7 @@ def _batches(run: Run, columns: Sequence[int], number: int) -> list[tuple[tuple[
 
 
 def values_frozen(originals: Sequence[Run], fixed: Run, column: int) -> tuple[bool, str]:
-    """Whether the fixed run draws a component as often anew as the original does, over epochs and over samples.
-
-    Args:
-        originals: runs of the original that differ from one another.
-        fixed: the fixed run.
-        column: a component whose values vary.
-    """
+    """Whether the fixed run draws a component as often anew as runs of the original, over epochs and over samples."""
     for count, what in _COUNTS:
         *before, after = [count(run, column) for run in _as_long((*originals, fixed))]
         known = [share for share in before if share is not None]
@@ -277,7 +249,6 @@ def _twice(run: Run, column: int) -> Share | None:
 
 
 def _as_long(runs: Sequence[Run]) -> list[Run]:
-    """The first epochs of each run, as many as all have."""
     count = min(EPOCHS, *(len(run.passes) for run in runs))
     return [replace(run, passes=run.passes[:count]) for run in runs]
 

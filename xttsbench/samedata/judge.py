@@ -78,16 +78,13 @@ _NOTHING = InOrder(0, 0, None)
 
 
 def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool = False) -> Semantics:
-    """Judge whether a fix leaves the data alone.
+    """Judge whether a fix leaves the data alone; ``elements``, ``epochs`` and ``rows`` count what was compared.
 
     Args:
         originals: runs of the original: two with the same seed and one with another, in this order. With one alone,
             what differs from it can only be called different where its length or its spec does.
         fixed: a run with the fix, with the seed of the first original.
         allow_other_order: whether a fix may give up an order that the original promises, because that was asked for.
-
-    Returns:
-        The judgement; ``elements``, ``epochs`` and ``rows`` count what was compared.
 
     Raises:
         ValueError: there is no original.
@@ -207,7 +204,6 @@ def _against_one(case: Case, fixed: Run) -> Semantics:
 
 
 def _other(case: Case, fixed: Run) -> Semantics:
-    """The original is the same each time, and the fixed one is not."""
     bags = same_bags(case.originals[0], rounded_anywhere(case.originals, fixed).run, case.columns)
     found, where = case.compared.difference, case.where(case.compared.difference)
     if bags.same and found is not None and found.kind == "value":
@@ -219,7 +215,6 @@ def _other(case: Case, fixed: Run) -> Semantics:
 
 
 def _varying(case: Case, runs: Sequence[Run], fixed: Run, *, rounded: bool) -> Semantics:
-    """The original varies by itself, or promises no order."""
     runs = (runs[0], *(rounded_anywhere(runs[:1], run).run for run in runs[1:]))
     near = rounded_anywhere(runs, fixed)
     rounded = rounded or near.any_in(case.columns)
@@ -268,13 +263,7 @@ Timings = Mapping[Any, Sequence[Contents]]
 
 
 def compare_timed(originals: Timings, fixed: Timings, *, bits: bool) -> Timed:
-    """Compare the batches of a fix with the original's, process by process.
-
-    Args:
-        originals: what runs of the original were given.
-        fixed: what the fix gave.
-        bits: whether values have to be the same bits; else dtypes and shapes alone are compared.
-    """
+    """Compare the batches of a fix with the original's, process by process: all ``bits``, or dtypes and shapes."""
     of = sum(run.seen for runs in fixed.values() for run in runs)
     twice = False
     known: dict[Any, Digests] = defaultdict(dict)

@@ -172,13 +172,7 @@ class InOrder:
 
 
 def in_order(first: Run, second: Run, columns: Sequence[int]) -> InOrder:
-    """Compare both as far as both were seen; a run that was cut off is compared up to there.
-
-    Args:
-        first: the run of reference.
-        second: the other one.
-        columns: the components that count.
-    """
+    """Compare some components as far as both runs were seen; one that was cut off is compared up to there."""
     elements = epochs = 0
     for number, (ours, theirs) in enumerate(zip(first.passes, second.passes, strict=False)):
         together = min(len(ours.sizes), len(theirs.sizes))

@@ -60,12 +60,7 @@ def difference(first: Any, second: Any, *, tolerance: float = TOLERANCE, batch: 
 
 
 def loss_difference(ours: Sequence[float], theirs: Sequence[float], tolerance: float) -> tuple[float, str | None]:
-    """Compare the losses of the same steps.
-
-    Args:
-        ours: of the baseline, step by step.
-        theirs: of the other configuration, as many.
-        tolerance: largest difference, relative to the larger of the two magnitudes, that counts as none.
+    """Compare the losses of the same steps with the baseline's, ours.
 
     Returns:
         The largest relative difference of all steps, at most 2, which is also what a loss gets that is no number on
@@ -82,16 +77,11 @@ def loss_difference(ours: Sequence[float], theirs: Sequence[float], tolerance: f
 
 
 def same_training(original: Elements, again: Elements, changed: Elements) -> Semantics:
-    """Compare what three runs trained: the original, the original anew, and the changed one, on the same batches.
+    """Compare what three runs trained on the same batches: the original, again in another process, and the changed one.
 
-    Args:
-        original: losses of the first steps, and a sketch of every variable after them.
-        again: the same in another process; what these two differ by is nobody's change.
-        changed: with the other step.
-
-    Returns:
-        ``unknown`` where there is neither a loss nor a variable, or the original differs from itself by more than
-        ten times the tolerance.
+    Each has the losses of its first steps, and a sketch of every variable after them; what the original and its repeat
+    differ by is nobody's change. ``unknown`` where there is neither a loss nor a variable, or that is more than ten
+    times the tolerance.
     """
     steps = len(original.losses)
 
@@ -150,7 +140,6 @@ def _last(path: str) -> str:
 
 
 def _ids(leaves: Mapping[str, Array]) -> Array | None:
-    """The number of each row's clip, where the batch says it."""
     return next((array for path, array in leaves.items() if _last(path) == "id" and array.ndim == 1), None)
 
 
@@ -197,7 +186,6 @@ def _where(place: tuple[Any, ...], ids: Array | None) -> str:
 
 
 def _furthest(ours: Elements, theirs: Elements) -> float:
-    """Largest relative difference of losses and sketches."""
     pairs = [(ours.losses, theirs.losses), *zip(ours.state, theirs.state, strict=False)]
     return max((_apart(a, b) for a, b in pairs), default=0.0)
 

@@ -105,12 +105,8 @@ def all_bags(runs: Sequence[Run], columns: Sequence[int]) -> Bags:
 def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rounded: bool) -> Semantics:
     """Judge where only the order of the original varies.
 
-    Args:
-        case: what is known of the runs.
-        runs: those of the original, with rounding taken out, and in rounds where they are endless.
-        fixed: the fixed one, likewise.
-        known: whether the runs of the original have the same samples, as far as that could be told.
-        rounded: whether rounding was taken out of the fixed one.
+    Rounding is taken out of the runs (of the fixed one where ``rounded``), and endless ones are cut into rounds;
+    ``known`` says whether the runs of the original have the same samples.
     """
     bags = same_bags(runs[0], fixed, case.columns)
     if bags.same is False:
@@ -129,14 +125,7 @@ def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rou
 
 
 def order_problem(case: Case, runs: Sequence[Run], fixed: Run, columns: Sequence[int]) -> Semantics | None:
-    """What is wrong with how the same samples are ordered and cut into batches, if anything.
-
-    Args:
-        case: what is known of the runs.
-        runs: those of the original.
-        fixed: the fixed one.
-        columns: the components that tell the samples apart.
-    """
+    """What is wrong with how samples, told apart by some components, are ordered and cut into batches, if anything."""
     if _other_sizes(runs, fixed):
         return case.different("the batches are of other sizes than the original's")
     if case.free and not case.shuffles:
@@ -161,13 +150,7 @@ def _other_sizes(runs: Sequence[Run], fixed: Run) -> bool:
 
 
 def judge_random(case: Case, runs: Sequence[Run], fixed: Run) -> Semantics:
-    """Judge where components of the original vary in value.
-
-    Args:
-        case: what is known of the runs.
-        runs: those of the original, with rounding taken out.
-        fixed: the fixed one, likewise.
-    """
+    """Judge where components of the original vary in value; rounding is taken out of all runs."""
     placed = [column for column in case.columns if all(not in_order(runs[0], run, [column]).difference for run in runs)]
     moved = [column for column in case.columns if column not in placed and all_bags(runs, [column]).same]
     if moved and not all_bags(runs, [*placed, *moved]).same:

@@ -144,11 +144,9 @@ def _id(config: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As YAML has it."""
     return _WORDS[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """The name, or the name with a number where it is taken."""
     numbered = (f"{name[: _LONGEST_ID - 5]}+{number}" for number in itertools.count(2))
     return next(candidate for candidate in itertools.chain([name], numbered) if candidate not in taken)

@@ -134,7 +134,6 @@ def _of_its_arms(content: Mapping[str, Any], *, arguments: ArgumentCheck, most_a
 
 
 def _listed(file: YamlFile, problems: list[Problem]) -> str:
-    """All problems in one sentence, in the order of the file."""
     parts = []
     for place, sentence in sorted(problems, key=lambda problem: file.line(problem[0]) or 0):
         where = f"line {line}, " if (line := file.line(place)) else ""

@@ -200,7 +200,6 @@ def of_the_arms(
 
 
 def _of_the_axes(space: Space) -> Iterator[Problem]:
-    """Each key's values by themselves, and the keys of ``zip`` beside one another."""
     lengths: dict[str, int] = {}
     for where, axes in (("grid", space.grid or {}), ("zip", space.zip or {})):
         for key, written in axes.items():
@@ -227,7 +226,6 @@ def _twice(column: Sequence[Any]) -> bool:
 
 
 def _of_the_conditions(space: Space, keys: Sequence[str]) -> Iterator[Problem]:
-    """Conditions on keys that nothing sets, and on values that a key of the grid never has."""
     axes = {**(space.grid or {}), **(space.zip or {})}
     for index, condition in enumerate(space.skip):
         for key, wanted in condition.items():

@@ -120,12 +120,9 @@ class Pace:
 
 
 def pace(consumer: Stage, step: Consumer, machine: Machine) -> Pace:
-    """The pace of a pipeline whose last stage is the thread that also runs the step.
+    """The pace of a pipeline whose last stage is the thread that also runs the step, all zero for a bare dataset.
 
-    Args:
-        consumer: the consumer's thread, without work of its own where a prefetch is before it.
-        step: all zero for a bare dataset.
-        machine: what the stages share.
+    The consumer's thread has no work of its own where a prefetch is before it.
     """
     works = [work for stage in consumer.walk() for work in stage.items]
     stepping_s = step.alone_s + step.handoff_s + (_waits_for_lock_s(consumer) if step.alone_s else 0.0)
@@ -202,7 +199,6 @@ def _limits(stage: Stage, burst: Work | None = None) -> list[_Limit]:
 
 
 def _fed(stage: Stage) -> list[_Limit]:
-    """What bounds the stages before this one."""
     each = [_limits(before) for before in stage.inputs]
     if not stage.in_turn:
         return [limit for limits in each for limit in limits]
@@ -248,12 +244,8 @@ def period_s(production_s: FloatArray, rest_s: FloatArray, ahead: int) -> float:
 
     The input begins batch ``i`` when it has ended ``i - 1`` and the buffer has room again, which is when ``i - ahead``
     was taken (``tf.data``'s prefetch leaves the room of the batch that it makes free); the step takes it when it is
-    there and the step before has ended. Without a buffer the two take turns.
-
-    Args:
-        production_s: what the input takes for each batch, ``(n,)`` seconds.
-        rest_s: what the consumer does with each, ``(n,)`` seconds.
-        ahead: batches kept ready at most.
+    there and the step before has ended. Without a buffer the two take turns. Production and the consumer's rest are of
+    shape ``(n,)``, seconds.
     """
     count = len(production_s)
     if not count:
@@ -274,16 +266,11 @@ def period_s(production_s: FloatArray, rest_s: FloatArray, ahead: int) -> float:
 
 
 def production_times_s(wait_s: FloatArray, rest_s: FloatArray, ahead: int, mean_s: float) -> FloatArray:
-    """What the input took for each batch, from the waits of the steps that took them.
+    """What the input took for each batch, ``(n,)`` seconds, from the waits of the steps that took them, and their rest.
 
     Where a step waited, its batch was ready when the wait ended. Of a batch that nobody waited for only an upper bound
-    is known; all of these are taken to have had the same time, the one that gives the mean.
-
-    Args:
-        wait_s: inside ``next()``, ``(n,)`` seconds.
-        rest_s: the remainder of each step, ``(n,)`` seconds.
-        ahead: batches that were kept ready, at least 1.
-        mean_s: what the input takes for a batch by itself, as it was measured or modelled.
+    is known; all of these are taken to have had the same time, the one that gives ``mean_s``, what the input takes for
+    a batch by itself. At least one batch was kept ``ahead``.
     """
     low_s, high_s = 0.0, mean_s
     found = _read(wait_s, rest_s, ahead, high_s)

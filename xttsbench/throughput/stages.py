@@ -48,12 +48,8 @@ def in_order(times_s: tuple[float, ...], parallelism: int, seed: int = 0) -> flo
     """How many times as long calls take that are handed on in their order as those that are not, at least 1.
 
     Call ``i`` begins when call ``i - p`` was handed on, which is when it and all before it are ready: a result that is
-    ready keeps its slot until then (as a ``tf.data`` map does). The time without order is the mean over ``p``.
-
-    Args:
-        times_s: measured times of single calls, seconds.
-        parallelism: calls at once, ``p``.
-        seed: of the draw.
+    ready keeps its slot until then (as a ``tf.data`` map does). The time without order is the mean over ``p``, the
+    calls at once. Times of single calls are in seconds; ``seed`` draws from them.
     """
     if parallelism <= 1 or len(times_s) < _FEW or sum(times_s) <= 0:
         return 1.0

@@ -162,7 +162,6 @@ def _held_at_once_s(function: PythonFunction) -> float:
 
 
 def _allowed(pipeline: Pipeline, rewrite: str) -> bool:
-    """Whether a default rewrite is on."""
     names = (rewrite, "apply_default_optimizations")
     return all(pipeline.options.get(f"experimental_optimization.{name}", "").lower() != "false" for name in names)
 
@@ -230,7 +229,6 @@ class _Builder:
         )
 
     def _fused(self, op: PipelineOp) -> PipelineOp | None:
-        """The ``map`` that TensorFlow fuses with this ``batch``."""
         names = inputs_of(op, self._pipeline)
         if not re.match(r"^BatchDataset", op.op) or op.parallelism is not None or len(names) != 1:
             return None
@@ -293,13 +291,7 @@ def chain_before(op: PipelineOp, pipeline: Pipeline) -> Chain:
 
 
 def chain_of(name: str, types: Mapping[str, str], inputs: Mapping[str, Sequence[str]]) -> Chain:
-    """The chain that ends in the named op.
-
-    Args:
-        name: of an op.
-        types: type of each op, by its name.
-        inputs: names of the ops that each of them reads.
-    """
+    """The chain that ends in the named op, from the type and the inputs of each op by its name."""
     read = Counter(one for names in inputs.values() for one in names)
     passed, found = [name], Chain((), (), name)
     while _MAP.fullmatch(types.get(name, "")) and len(inputs[passed[-1]]) == 1:
