@@ -112,13 +112,7 @@ class Effect:
 
 
 def effect_of(
-    sample: Sample,
-    s0: float,
-    *,
-    candidates: int,
-    margin: float,
-    undisturbed: bool = True,
-    round_s: float | None = None,
+    sample: Sample, s0: float, *, candidates: int, margin: float, undisturbed: bool = True, round_s: float | None = None
 ) -> Effect:
     """What a sample says; for the arguments see :func:`xttsbench.analysis.evidence.decide`.
 

@@ -34,10 +34,7 @@ _TIMES: Final[Mapping[str, tuple[str, str]]] = {
         "Python's garbage collection",
         "Make fewer objects a step, or gc.freeze() after the start and collect between epochs.",
     ),
-    "sync_s": (
-        "fetching values from the device",
-        "Fetch losses and metrics less often, and together.",
-    ),
+    "sync_s": ("fetching values from the device", "Fetch losses and metrics less often, and together."),
     "compile_s": (
         "tracing or compilation",
         "Keep shapes and Python arguments the same, so that nothing is traced or compiled again.",
@@ -304,11 +301,7 @@ def length_variance(evidence: Evidence) -> Findings:
         return
     yield length_variance.finding(
         f"the length of batches explains {length.share:.0%} of the variation of step times",
-        {
-            "variance_share": length.share,
-            "slope_s_per_element": length.slope_s_per_element,
-            "p_value": length.p_value,
-        },
+        {"variance_share": length.share, "slope_s_per_element": length.slope_s_per_element, "p_value": length.p_value},
     )
 
 

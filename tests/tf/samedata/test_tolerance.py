@@ -92,11 +92,7 @@ def test_nan_equals_nan_in_the_same_place_only() -> None:
             tf.constant([1.0, 3.0], tf.bfloat16),
             "batch 0, value: row 1: 2 against 3; 1 of 2 values are more than 0.0001 apart",
         ),
-        (
-            tf.ragged.constant([[1, 2], [3]]),
-            tf.ragged.constant([[1], [2, 3]]),
-            "batch 0, [part 1]: row 1: 2 against 1",
-        ),
+        (tf.ragged.constant([[1, 2], [3]]), tf.ragged.constant([[1], [2, 3]]), "batch 0, [part 1]: row 1: 2 against 1"),
         (
             {"image": np.zeros((1, 2, 2, 3), np.float32)},
             {"image": np.ones((1, 2, 2, 3), np.float32)},

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,286 +30,94 @@ def told(given_means: Means, facts: StepFacts) -> tuple[dict[str, float], str]:
     return {name: pytest.approx(float(part[0])) for name, part in parts.items() if abs(part[0]) > 1e-12}, verdict
 
 
+CASES = """
+input beyond the hand over: wait=50 step=20 gap=1 | handoff_s=2 | input=48 dispatch=2 compute=20 residual=1 | input
+a step so short that the hand over is most of it:
+wait=0.2 step=0.3 | handoff_s=0.5 | dispatch=0.2 compute=0.3 | dispatch
+bare dataset: wait=50 step=0 | bare | input=50 | input
+bare dataset has no floor and no step: wait=50 step=1 gap=2 | bare handoff_s=10 | input=50 residual=2 | input
+dataset with an emulated accelerator: wait=30 step=20 emulated=20 | bare | input=30 compute=20 | input
+waking after an emulated pause is not the input's:
+wait=0.7 step=2 emulated=2 | bare handoff_s=0.1 handoff_after_pause_s=0.6 | input=0.1 dispatch=0.1 compute=2.5 | compute
+emulated accelerator that is the limit: wait=1 step=20 emulated=20 | bare | input=1 compute=20 | compute
+dispatch is what compiling saves: step=100 compiled_gain=60 | eager | dispatch=60 compute=40 | dispatch
+a compiled step has no dispatch: step=100 compiled_gain=60 | - | compute=100 | compute
+what compiling saves holds the host work too:
+step=100 compiled_gain=60 | eager host_share=0.1 | dispatch=50 host=10 compute=40 | dispatch
+floor where compiling was not measured: step=100 | eager dispatch_floor_s=30 | dispatch=30 compute=70 | dispatch
+a measured gain beats the floor:
+step=100 compiled_gain=1 | eager dispatch_floor_s=30 | dispatch=1 compute=99 | compute
+compiling that hurts is no negative dispatch: step=100 compiled_gain=-20 | eager | compute=100 | compute
+dispatch does not eat the emulated wait:
+step=100 emulated=70 compiled_gain=60 | eager | dispatch=30 compute=70 | dispatch
+compilation recurs: step=100 compile=60 | - | compile=60 compute=40 | compile
+every step compiles so the graph tells what that costs:
+step=100 compile=20 compiled_gain=80 | recompiles | compile=80 compute=20 | compile
+but not the host work that the graph left out:
+step=100 compile=20 compiled_gain=80 outside=20 | recompiles host_share=0.5 | compile=70 host=10 compute=20 | compile
+the clocks are the least: step=100 compile=20 compiled_gain=1 | recompiles | compile=20 compute=80 | compile
+the clocks where there is no graph: step=100 compile=20 | recompiles | compile=20 compute=80 | compile
+host is a share of what is outside the functions: step=100 outside=40 | host_share=0.5 | host=20 compute=80 | host
+and of the whole of an eager step:
+step=100 outside=40 | eager host_share=0.5 dispatch_floor_s=10 | host=50 dispatch=10 compute=40 | host
+an opaque step without its emulated wait:
+step=100 outside=100 emulated=60 | opaque host_share=0.5 | host=20 compute=80 | host
+a step that sleeps is compute: wait=1 step=100 outside=100 | opaque | input=1 compute=100 | compute
+copies to the device: step=100 | transfer_s=30 | transfer=30 compute=70 | transfer
+no more transfer than there is step: step=10 | transfer_s=500 | transfer=10 | transfer
+slower beside the input on busy cores: step=100 alone=60 | cores_busy=0.9 | contention=40 compute=60 | contention
+slower for another reason on idle cores: step=100 alone=60 | cores_busy=0.5 | compute=100 | compute
+neighbours leave too little of cores that would do for both:
+step=100 alone=60 cpu=90 | cores_busy=0.95 allowed_cpus=2 | compute=100 | compute
+both want more than the cores have:
+step=100 alone=60 cpu=130 | cores_busy=0.95 allowed_cpus=2 | contention=40 compute=60 | contention
+the step alone would be shorter without what others took of it:
+step=100 alone=60 cpu=90 | cores_busy=0.95 allowed_cpus=2 lost_share=0.4 | contention=40 compute=60 | contention
+unknown cores are no contention: step=100 alone=60 | - | compute=100 | compute
+no contention without the step alone: step=100 | cores_busy=1 holds_gil | compute=100 | compute
+both need the interpreter lock: step=100 alone=60 | cores_busy=0.1 holds_gil | contention=40 compute=60 | contention
+the input cannot cost more than the processor time it takes:
+step=100 alone=60 input_cpu=15 | cores_busy=0.9 | contention=15 compute=85 | contention
+two percent slower is noise: step=100 alone=98 | cores_busy=0.9 | compute=100 | compute
+a wait that the input alone would not cause:
+wait=30 step=50 alone=50 input_alone=40 | cores_busy=0.9 | contention=30 compute=50 | contention
+only the wait beyond what the input alone causes:
+wait=30 step=50 alone=50 input_alone=70 | cores_busy=0.9 | input=20 contention=10 compute=50 | input
+an input that sleeps is late for itself:
+wait=30 step=50 alone=50 input_alone=40 input_cpu=10 | cores_busy=0.9 | input=20 contention=10 compute=50 | input
+a wait beyond the input's own pace is the neighbours:
+wait=30 step=70 alone=70 input_alone=40 | taken_share=0.35 | compute=100 | compute
+but no more of it than they took:
+wait=30 step=70 alone=70 input_alone=40 | taken_share=0.1 | input=20 compute=80 | input
+an input that is slower than the step is late for itself:
+wait=30 step=70 alone=70 input_alone=100 | taken_share=0.35 | input=30 compute=70 | input
+waits are the input's on idle cores:
+wait=30 step=50 alone=50 input_alone=40 | cores_busy=0.2 holds_gil | input=30 compute=50 | input
+"""
+"""What a case shows: means | facts | the parts that are not nothing | the verdict; times in ms, no wait unless given."""
+
+
+def numbers(text: str) -> dict[str, Any]:
+    """``wait=50 eager`` as keyword arguments; a fact that is a time or a mean in seconds."""
+    pairs = [pair.split("=") for pair in text.split() if pair != "-"]
+    shares = {field.name for field in fields(StepFacts) if not field.name.endswith("_s")}
+    return {name: float(value[0]) / (1 if name in shares else 1e3) if value else True for name, *value in pairs}
+
+
+def case(text: str):
+    """One entry of the table."""
+    name, row = text.split(":")
+    given, facts, parts, verdict = (cell.strip() for cell in row.split("|"))
+    known = numbers(facts)
+    step = StepFacts(not known.pop("bare", False), **known)
+    return pytest.param(
+        means(**{"wait": 0.0} | numbers(given)), step, numbers(parts), verdict, id=name.replace(" ", "-")
+    )
+
+
 @pytest.mark.parametrize(
     ("given_means", "facts", "parts", "verdict"),
-    [
-        pytest.param(
-            means(0.05, 0.02, gap=0.001),
-            StepFacts(True, handoff_s=0.002),
-            {"input": 0.048, "dispatch": 0.002, "compute": 0.02, "residual": 0.001},
-            "input",
-            id="input-beyond-the-hand-over",
-        ),
-        pytest.param(
-            means(0.0002, 0.0003),
-            StepFacts(True, handoff_s=0.0005),
-            {"dispatch": 0.0002, "compute": 0.0003},
-            "dispatch",
-            id="a-step-so-short-that-the-hand-over-is-most-of-it",
-        ),
-        pytest.param(means(0.05, 0.0), StepFacts(False), {"input": 0.05}, "input", id="bare-dataset"),
-        pytest.param(
-            means(0.05, 0.001, gap=0.002),
-            StepFacts(False, handoff_s=0.01),
-            {"input": 0.05, "residual": 0.002},
-            "input",
-            id="bare-dataset-has-no-floor-and-no-step",
-        ),
-        pytest.param(
-            means(0.03, 0.02, emulated=0.02),
-            StepFacts(False),
-            {"input": 0.03, "compute": 0.02},
-            "input",
-            id="dataset-with-an-emulated-accelerator",
-        ),
-        pytest.param(
-            means(0.0007, 0.002, emulated=0.002),
-            StepFacts(False, handoff_s=0.0001, handoff_after_pause_s=0.0006),
-            {"input": 0.0001, "dispatch": 0.0001, "compute": 0.0025},
-            "compute",
-            id="waking-after-an-emulated-pause-is-not-the-input-s",
-        ),
-        pytest.param(
-            means(0.001, 0.02, emulated=0.02),
-            StepFacts(False),
-            {"input": 0.001, "compute": 0.02},
-            "compute",
-            id="emulated-accelerator-that-is-the-limit",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compiled_gain=0.06),
-            StepFacts(True, eager=True),
-            {"dispatch": 0.06, "compute": 0.04},
-            "dispatch",
-            id="dispatch-is-what-compiling-saves",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compiled_gain=0.06),
-            STEP,
-            {"compute": 0.1},
-            "compute",
-            id="a-compiled-step-has-no-dispatch",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compiled_gain=0.06),
-            StepFacts(True, eager=True, host_share=0.1),
-            {"dispatch": 0.05, "host": 0.01, "compute": 0.04},
-            "dispatch",
-            id="what-compiling-saves-holds-the-host-work-too",
-        ),
-        pytest.param(
-            means(0.0, 0.1),
-            StepFacts(True, eager=True, dispatch_floor_s=0.03),
-            {"dispatch": 0.03, "compute": 0.07},
-            "dispatch",
-            id="floor-where-compiling-was-not-measured",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compiled_gain=0.001),
-            StepFacts(True, eager=True, dispatch_floor_s=0.03),
-            {"dispatch": 0.001, "compute": 0.099},
-            "compute",
-            id="a-measured-gain-beats-the-floor",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compiled_gain=-0.02),
-            StepFacts(True, eager=True),
-            {"compute": 0.1},
-            "compute",
-            id="compiling-that-hurts-is-no-negative-dispatch",
-        ),
-        pytest.param(
-            means(0.0, 0.1, emulated=0.07, compiled_gain=0.06),
-            StepFacts(True, eager=True),
-            {"dispatch": 0.03, "compute": 0.07},
-            "dispatch",
-            id="dispatch-does-not-eat-the-emulated-wait",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compile=0.06), STEP, {"compile": 0.06, "compute": 0.04}, "compile", id="compilation-recurs"
-        ),
-        pytest.param(
-            means(0.0, 0.1, compile=0.02, compiled_gain=0.08),
-            StepFacts(True, recompiles=True),
-            {"compile": 0.08, "compute": 0.02},
-            "compile",
-            id="every-step-compiles-so-the-graph-tells-what-that-costs",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compile=0.02, compiled_gain=0.08, outside=0.02),
-            StepFacts(True, recompiles=True, host_share=0.5),
-            {"compile": 0.07, "host": 0.01, "compute": 0.02},
-            "compile",
-            id="but-not-the-host-work-that-the-graph-left-out",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compile=0.02, compiled_gain=0.001),
-            StepFacts(True, recompiles=True),
-            {"compile": 0.02, "compute": 0.08},
-            "compile",
-            id="the-clocks-are-the-least",
-        ),
-        pytest.param(
-            means(0.0, 0.1, compile=0.02),
-            StepFacts(True, recompiles=True),
-            {"compile": 0.02, "compute": 0.08},
-            "compile",
-            id="the-clocks-where-there-is-no-graph",
-        ),
-        pytest.param(
-            means(0.0, 0.1, outside=0.04),
-            StepFacts(True, host_share=0.5),
-            {"host": 0.02, "compute": 0.08},
-            "host",
-            id="host-is-a-share-of-what-is-outside-the-functions",
-        ),
-        pytest.param(
-            means(0.0, 0.1, outside=0.04),
-            StepFacts(True, eager=True, host_share=0.5, dispatch_floor_s=0.01),
-            {"host": 0.05, "dispatch": 0.01, "compute": 0.04},
-            "host",
-            id="and-of-the-whole-of-an-eager-step",
-        ),
-        pytest.param(
-            means(0.0, 0.1, outside=0.1, emulated=0.06),
-            StepFacts(True, opaque=True, host_share=0.5),
-            {"host": 0.02, "compute": 0.08},
-            "host",
-            id="an-opaque-step-without-its-emulated-wait",
-        ),
-        pytest.param(
-            means(0.001, 0.1, outside=0.1),
-            StepFacts(True, opaque=True),
-            {"input": 0.001, "compute": 0.1},
-            "compute",
-            id="a-step-that-sleeps-is-compute",
-        ),
-        pytest.param(
-            means(0.0, 0.1), StepFacts(True, transfer_s=0.03), {"transfer": 0.03, "compute": 0.07}, "transfer"
-        ),
-        pytest.param(
-            means(0.0, 0.01),
-            StepFacts(True, transfer_s=0.5),
-            {"transfer": 0.01},
-            "transfer",
-            id="no-more-transfer-than-there-is-step",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06),
-            StepFacts(True, cores_busy=0.9),
-            {"contention": 0.04, "compute": 0.06},
-            "contention",
-            id="slower-beside-the-input-on-busy-cores",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06),
-            StepFacts(True, cores_busy=0.5),
-            {"compute": 0.1},
-            "compute",
-            id="slower-for-another-reason-on-idle-cores",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06, cpu=0.09),
-            StepFacts(True, cores_busy=0.95, allowed_cpus=2.0),
-            {"compute": 0.1},
-            "compute",
-            id="neighbours-leave-too-little-of-cores-that-would-do-for-both",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06, cpu=0.13),
-            StepFacts(True, cores_busy=0.95, allowed_cpus=2.0),
-            {"contention": 0.04, "compute": 0.06},
-            "contention",
-            id="both-want-more-than-the-cores-have",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06, cpu=0.09),
-            StepFacts(True, cores_busy=0.95, allowed_cpus=2.0, lost_share=0.4),
-            {"contention": 0.04, "compute": 0.06},
-            "contention",
-            id="the-step-alone-would-be-shorter-without-what-others-took-of-it",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06), STEP, {"compute": 0.1}, "compute", id="unknown-cores-are-no-contention"
-        ),
-        pytest.param(
-            means(0.0, 0.1),
-            StepFacts(True, cores_busy=1.0, holds_gil=True),
-            {"compute": 0.1},
-            "compute",
-            id="no-contention-without-the-step-alone",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06),
-            StepFacts(True, cores_busy=0.1, holds_gil=True),
-            {"contention": 0.04, "compute": 0.06},
-            "contention",
-            id="both-need-the-interpreter-lock",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.06, input_cpu=0.015),
-            StepFacts(True, cores_busy=0.9),
-            {"contention": 0.015, "compute": 0.085},
-            "contention",
-            id="the-input-cannot-cost-more-than-the-processor-time-it-takes",
-        ),
-        pytest.param(
-            means(0.0, 0.1, alone=0.098),
-            StepFacts(True, cores_busy=0.9),
-            {"compute": 0.1},
-            "compute",
-            id="two-percent-slower-is-noise",
-        ),
-        pytest.param(
-            means(0.03, 0.05, alone=0.05, input_alone=0.04),
-            StepFacts(True, cores_busy=0.9),
-            {"contention": 0.03, "compute": 0.05},
-            "contention",
-            id="a-wait-that-the-input-alone-would-not-cause",
-        ),
-        pytest.param(
-            means(0.03, 0.05, alone=0.05, input_alone=0.07),
-            StepFacts(True, cores_busy=0.9),
-            {"input": 0.02, "contention": 0.01, "compute": 0.05},
-            "input",
-            id="only-the-wait-beyond-what-the-input-alone-causes",
-        ),
-        pytest.param(
-            means(0.03, 0.05, alone=0.05, input_alone=0.04, input_cpu=0.01),
-            StepFacts(True, cores_busy=0.9),
-            {"input": 0.02, "contention": 0.01, "compute": 0.05},
-            "input",
-            id="an-input-that-sleeps-is-late-for-itself",
-        ),
-        pytest.param(
-            means(0.03, 0.07, alone=0.07, input_alone=0.04),
-            StepFacts(True, taken_share=0.35),
-            {"compute": 0.1},
-            "compute",
-            id="a-wait-beyond-the-input-s-own-pace-is-the-neighbours",
-        ),
-        pytest.param(
-            means(0.03, 0.07, alone=0.07, input_alone=0.04),
-            StepFacts(True, taken_share=0.1),
-            {"input": 0.02, "compute": 0.08},
-            "input",
-            id="but-no-more-of-it-than-they-took",
-        ),
-        pytest.param(
-            means(0.03, 0.07, alone=0.07, input_alone=0.1),
-            StepFacts(True, taken_share=0.35),
-            {"input": 0.03, "compute": 0.07},
-            "input",
-            id="an-input-that-is-slower-than-the-step-is-late-for-itself",
-        ),
-        pytest.param(
-            means(0.03, 0.05, alone=0.05, input_alone=0.04),
-            StepFacts(True, cores_busy=0.2, holds_gil=True),
-            {"input": 0.03, "compute": 0.05},
-            "input",
-            id="waits-are-the-input-s-on-idle-cores",
-        ),
-    ],
+    [case(text) for text in re.sub(r":\n", ":", CASES).split("\n") if text],
 )
 def test_each_part_by_hand(given_means: Means, facts: StepFacts, parts: dict[str, float], verdict: str) -> None:
     assert told(given_means, facts) == (parts, verdict)

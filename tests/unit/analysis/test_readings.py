@@ -214,11 +214,7 @@ def test_where_nvml_cannot_be_laid_beside_it_there_is_a_reason(activity, gpus, w
 
 def test_utilization_is_told_apart_by_what_the_step_did_meanwhile() -> None:
     """Steps of 1 s wait for the first half; samples of a quarter are low in it and high in the other."""
-    columns = {
-        "start_ns": tuple(n * S for n in range(4)),
-        "wait_ns": (S // 2,) * 4,
-        "step_ns": (S // 2,) * 4,
-    }
+    columns = {"start_ns": tuple(n * S for n in range(4)), "wait_ns": (S // 2,) * 4, "step_ns": (S // 2,) * 4}
     times = tuple(n * S // 4 for n in range(1, 17))
     busy = tuple(0.1 if n % 4 in (1, 2) else 0.9 for n in range(1, 17))
     gpu = nvml(0, utilization_t_ns=times, utilization=busy)

@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from scipy import signal, stats
 
 from xttsbench.analysis import rhythm
-from xttsbench.analysis.rhythm import (
-    Period,
-    autocorrelation,
-    effective_size,
-    find_period,
-    ljung_box,
-    periodogram,
-)
+from xttsbench.analysis.rhythm import Period, autocorrelation, effective_size, find_period, ljung_box, periodogram
 
 
 def ar1_of(phi: float, n: int, seed: int) -> npt.NDArray[np.float64]:

@@ -74,8 +74,7 @@ def test_what_cannot_or_need_not_be_cached(evidence, fields) -> None:
     pipeline = decoding(**fields)
     reading = pipeline.ops[1].model_copy(update={"cost_s": 0.0})  # so that nothing is worth keeping before it
     assert silent(
-        cacheable,
-        told(evidence, pipeline.model_copy(update={"ops": (pipeline.ops[0], reading, *pipeline.ops[2:])})),
+        cacheable, told(evidence, pipeline.model_copy(update={"ops": (pipeline.ops[0], reading, *pipeline.ops[2:])}))
     )
 
 

@@ -90,10 +90,7 @@ def test_the_power_limit_is_reached_by_design(evidence, build) -> None:
     assert find(gpu_throttled, evidence, throttled(build, (0x4,) * 10, clock=1000))[0].severity == "warning"
 
 
-@pytest.mark.parametrize(
-    "masks",
-    [(0,) * 10, (0x1,) * 10, (0x2,) * 10, (0x100,) * 10, (None,) * 10, ()],
-)
+@pytest.mark.parametrize("masks", [(0,) * 10, (0x1,) * 10, (0x2,) * 10, (0x100,) * 10, (None,) * 10, ()])
 def test_idle_clocks_and_clocks_set_by_hand_are_not_held_back(evidence, build, masks) -> None:
     assert find(gpu_throttled, evidence, throttled(build, masks)) == []
 

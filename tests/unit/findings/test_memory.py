@@ -207,10 +207,7 @@ def test_a_data_set_larger_than_memory_does_not_stay_in_the_page_cache(evidence,
     assert slow(evidence, trial, pipeline=Pipeline(ops=ops), environment=large) == []
 
 
-@pytest.mark.parametrize(
-    ("stored", "calls"),
-    [(0, 1000), (1000, 1000), (0.05 * MB, 0.1 * MB), (0, None)],
-)
+@pytest.mark.parametrize(("stored", "calls"), [(0, 1000), (1000, 1000), (0.05 * MB, 0.1 * MB), (0, None)])
 def test_little_that_is_read_tells_nothing(evidence, build, stored, calls) -> None:
     assert slow(evidence, read(build, stored=stored, calls=calls)) == []
 

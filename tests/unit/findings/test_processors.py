@@ -46,8 +46,7 @@ def cpu(quota: float | None, affinity: int = 16) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("devices", "threads"),
-    [(None, 16), (Devices(), 16), (Devices(inter_op_threads=4, intra_op_threads=8), 8)],
+    ("devices", "threads"), [(None, 16), (Devices(), 16), (Devices(inter_op_threads=4, intra_op_threads=8), 8)]
 )
 def test_more_threads_than_the_quota(evidence, devices, threads: int) -> None:
     found = only(cpu_quota, evidence("contention", devices=devices, environment=cpu(2.0)))

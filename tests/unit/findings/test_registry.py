@@ -121,14 +121,7 @@ def test_all_that_is_planted_is_seen(evidence, build) -> None:
 @pytest.mark.parametrize("bottleneck", ["input", "dispatch", "compile", "host", "transfer", "contention"])
 def test_what_is_limiting_has_to_do_with_the_bottleneck(evidence, build, bottleneck: str) -> None:
     allowed = {
-        "input": {
-            "input-bound",
-            "python-function",
-            "sequential-map",
-            "no-prefetch",
-            "oscillation",
-            "stragglers",
-        },
+        "input": {"input-bound", "python-function", "sequential-map", "no-prefetch", "oscillation", "stragglers"},
         "dispatch": {"eager-step"},
         "compile": {"retracing", "xla-recompilation", "dynamic-shape"},
         "host": {"host-stall", "host-sync"},

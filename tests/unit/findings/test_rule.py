@@ -161,27 +161,12 @@ def test_sizes(number: float, text: str) -> None:
 
 
 def test_a_gain_makes_a_finding_limiting_and_says_what_would_change(evidence, build) -> None:
-    plain = RULE.finding(
-        "t",
-        {"a": 1},
-        "Do it.",
-        severity="info",
-    )
+    plain = RULE.finding("t", {"a": 1}, "Do it.", severity="info")
     assert (plain.limiting, plain.severity, plain.predicted_speedup) == (False, "info", None)
     helps = gain(evidence("input", predictions=predicted("any-order", 1.5, "It changes the order.")), "any-order")
-    found = RULE.finding(
-        "t",
-        {"a": 1},
-        "Do it.",
-        helps=helps,
-    )
+    found = RULE.finding("t", {"a": 1}, "Do it.", helps=helps)
     assert (found.limiting, found.severity, found.evidence["predicted_with"]) == (True, "warning", "any-order")
     assert found.remedy == "Do it. Mind that it changes the order."
     measured = gain(evidence("input", fixes=fixed(build, "prefetch", 2.5)), "prefetch")
-    found = RULE.finding(
-        "t",
-        {},
-        "Do it.",
-        helps=measured,
-    )
+    found = RULE.finding("t", {}, "Do it.", helps=measured)
     assert (found.severity, found.evidence) == ("critical", {"measured_with": "prefetch", "processes": 1})

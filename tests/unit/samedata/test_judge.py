@@ -7,17 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.samedata.elements import (
-    Run,
-    batched,
-    changed,
-    cut,
-    fingerprints,
-    noised,
-    plain,
-    samples,
-    shuffled,
-)
+from tests.unit.samedata.elements import Run, batched, changed, cut, fingerprints, noised, plain, samples, shuffled
 from xttsbench.records.pipeline import Elements, OtherBatches
 from xttsbench.samedata.judge import judge, spec_difference
 
