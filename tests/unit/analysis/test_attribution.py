@@ -94,7 +94,7 @@ wait=30 step=70 alone=70 input_alone=100 | taken_share=0.35 | input=30 compute=7
 waits are the input's on idle cores:
 wait=30 step=50 alone=50 input_alone=40 | cores_busy=0.2 holds_gil | input=30 compute=50 | input
 """
-"""What a case shows: means | facts | the parts that are not nothing | the verdict; times in ms, no wait unless given."""
+"""What a case shows: means | facts | the parts that are not nothing | the verdict; in ms, no wait unless given."""
 
 
 def numbers(text: str) -> dict[str, Any]:
