@@ -23,7 +23,7 @@ import tensorflow as tf
 from xttsbench.records.training import TrainJob
 from xttsbench.training.course import Position
 from xttsbench.training.step import Replicas, make_strategy
-from xttsbench.training.stream import BatchStream, Loading
+from xttsbench.training.stream import Loading, batch_stream
 from xttsbench.worker import session
 from xttsbench.xtts.data.feature_cache import open_cache
 from xttsbench.xtts.data.metadata import VOCABULARY
@@ -72,7 +72,7 @@ def cached_batches(job: TrainJob, recipe: Recipe, steps: int) -> list[Batch]:
     data = read_speech_data(Path(job.data), sample_rate_hz=recipe.features.sample_rate_hz, seed=job.seed)
     cache, replicas = open_cache(data, recipe.features), Replicas(make_strategy(job.strategy))
     loading = Loading(loader=job.config["loader"])
-    stream = BatchStream(data, cache, recipe, loading, replicas, seed=job.seed, position=Position())
+    stream = batch_stream(data, cache, recipe, loading, replicas, seed=job.seed, position=Position())
     keys = open_spec(recipe.features.n_mels)
     return [{key: fetched.micro_batches[0][0][key] for key in keys} for fetched in islice(stream, steps)]
 

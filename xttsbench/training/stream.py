@@ -6,12 +6,12 @@ has a ``tf.data`` pipeline of its own over its parts, so that order is exact and
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,41 +31,27 @@ _STRETCH_ROWS: Final = 2**18
 ones are made. That a plan of many epochs is in one is what makes an epoch's end like any other batch."""
 
 
-class Ahead(Iterator[Item], Generic[Item]):
-    """An iterator whose next item is asked for, by a thread of its own, as soon as the one before it was taken.
+def ahead(source: Iterator[Item], count: int) -> Iterator[Item]:
+    """Return the first ``count`` items of an iterator; a thread asks for each as soon as the one before it was taken.
 
     A pipeline that has the batch ready still takes up to a millisecond to hand it over after the processor has idled,
-    which is a tenth of a short step. The order is the source's, and what it raises is raised where its item is due.
+    which is a tenth of a short step. The first item is asked for at once; the source is used by the thread alone from
+    now on. What it raises is raised where its item is due.
     """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="next-batch")
+    asked = deque(thread.submit(next, source) for _ in range(min(count, 1)))
 
-    def __init__(self, source: Iterator[Item], count: int) -> None:
-        """Ask for the first item.
-
-        The source is used by the thread alone from now on, and asked for no more after ``count`` items.
-        """
-        self._source, self._left = source, count
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="next-batch")
-        self._next: Future[Item] | None = self._asked()
-
-    def __next__(self) -> Item:
-        """Wait for the item that was asked for, and ask for the one after it."""
-        if self._next is None:
-            raise StopIteration
+    def items() -> Iterator[Item]:
         try:
-            item = self._next.result()
-        except BaseException:
-            self._left = 0
-            self._next = self._asked()
-            raise
-        self._next = self._asked()
-        return item
+            for number in range(1, count + 1):
+                asked[0].result()
+                if number < count:
+                    asked.append(thread.submit(next, source))
+                yield asked.popleft().result()  # held by nobody here while it is used
+        finally:
+            thread.shutdown(wait=False)
 
-    def _asked(self) -> Future[Item] | None:
-        if not self._left:
-            self._thread.shutdown(wait=False)
-            return None
-        self._left -= 1
-        return self._thread.submit(next, self._source)
+    return items()
 
 
 class Places(Protocol):
@@ -141,92 +127,84 @@ class Fetched:
         return len(self.ids)
 
 
-class BatchStream(Iterator[Fetched]):
-    """An endless iterator of what steps take, from a position on."""
+def batch_stream(
+    data: SpeechData,
+    cache: FeatureCache | None,
+    recipe: Recipe,
+    loading: Loading,
+    replicas: Places,
+    *,
+    seed: int,
+    position: Position,
+    stretch_rows: int = _STRETCH_ROWS,
+) -> Iterator[Fetched]:
+    """Yield what steps take, without end, from a position on; planned, with its pipelines, when the first is asked for.
 
-    def __init__(
-        self,
-        data: SpeechData,
-        cache: FeatureCache | None,
-        recipe: Recipe,
-        loading: Loading,
-        replicas: Places,
-        *,
-        seed: int,
-        position: Position,
-        stretch_rows: int = _STRETCH_ROWS,
-    ) -> None:
-        """Remember where to begin; the first batch that is asked for is planned and its pipelines are made then.
+    Args:
+        data: the clips.
+        cache: their features, where the loader reads such.
+        recipe: features, model, the batches of one replica's micro-step, and how many are accumulated.
+        loading: how batches are made.
+        replicas: of all processes, and ours among them.
+        seed: of the order.
+        position: the next step, and its batch.
+        stretch_rows: clips that pipelines are made for at once.
 
-        Args:
-            data: the clips.
-            cache: their features, where the loader reads such.
-            recipe: features, model, the batches of one replica's micro-step, and how many are accumulated.
-            loading: how batches are made.
-            replicas: of all processes, and ours among them.
-            seed: of the order.
-            position: the next step, and its batch.
-            stretch_rows: clips that pipelines are made for at once.
-        """
-        self._data, self._cache, self._recipe, self._loading, self._replicas = data, cache, recipe, loading, replicas
-        self._frames = clip_frames(data, recipe)
-        self._accumulation = recipe.training.accumulation
-        self._order = planned_from(data, recipe, with_parts(recipe, replicas.count), seed, position)
-        self._steps = max(1, recipe.training.steps - position.step)
-        # Features that are kept are kept by a pipeline, which then has to last as long as the run.
-        self._rows = math.inf if loading.keep else stretch_rows
-        self._stretch: Iterator[tuple[Position, Batch]] = iter(())
-        self._pipelines: list[Iterator[dict[str, tf.Tensor]]] = []
-
-    def __next__(self) -> Fetched:
-        """Return what the next step takes.
-
-        Raises:
-            XttsbenchError: a clip or the cache cannot be read any more, or the clips are fewer than a batch.
-        """
-        following = next(self._stretch, None)
-        if following is None:
-            stretch = self._next_stretch()
-            self._pipelines = [self._pipeline(number, stretch) for number in range(len(self._replicas.local))]
-            self._stretch = iter(stretch)
-            following = next(self._stretch)
-        position, batch = following
-        with explained():
-            micro_batches = tuple(
-                tuple(next(pipeline) for pipeline in self._pipelines) for _ in range(self._accumulation)
-            )
-        return Fetched.of(position, batch, self._data, self._recipe, self._frames, micro_batches)
-
-    def _next_stretch(self) -> list[tuple[Position, Batch]]:
-        """Return the next batches up to the run's end, as far as they are no more clips than a stretch has."""
-        rows, stretch = 0, []
-        for following in islice(self._order, self._steps):
+    Raises:
+        XttsbenchError: a clip or the cache cannot be read any more, or the clips are fewer than a batch.
+    """
+    frames, accumulation = clip_frames(data, recipe), recipe.training.accumulation
+    order = planned_from(data, recipe, with_parts(recipe, replicas.count), seed, position)
+    while True:
+        # Up to the run's end at most; features that are kept are kept by a pipeline, which then lasts as long.
+        stretch, rows = [], 0
+        for following in islice(order, max(1, recipe.training.steps - position.step)):
             stretch.append(following)
             rows += len(following[1].clips)
-            if rows >= self._rows:
+            if rows >= stretch_rows and not loading.keep:
                 break
-        return stretch
+        # Of each batch the parts of each replica of this process, one after the other.
+        parts = [split(batch, accumulation * replicas.count) for _, batch in stretch]
+        pipelines = [
+            _pipeline(
+                data, cache, recipe, loading, device, [part for each in parts for part in each[place :: replicas.count]]
+            )
+            for place, device in enumerate(replicas.local, replicas.first_local)
+        ]
+        for after, batch in stretch:
+            yield Fetched.of(after, batch, data, recipe, frames, _taken(pipelines, accumulation))
 
-    def _pipeline(self, number: int, stretch: Sequence[tuple[Position, Batch]]) -> Iterator[dict[str, tf.Tensor]]:
-        loading, count = self._loading, self._replicas.count
-        mine = self._replicas.first_local + number
-        ahead = loading.overlap
-        dataset = make_dataset(
-            loading.loader,
-            self._data,
-            self._cache,
-            [part for _, batch in stretch for part in split(batch, self._accumulation * count)[mine::count]],
-            self._recipe.features,
-            keep=loading.keep,
-            prefetch=loading.prefetch if ahead else 0,
-            device_prefetch=loading.device_prefetch if ahead else 0,
-            device=self._replicas.local[number],
-            workers=loading.workers if ahead else 0,
-            threads=loading.threads,
-            processes=loading.processes,
-            repeat=False,
-        )
-        return iter(dataset)
+
+def _taken(pipelines: list[Iterator[dict[str, tf.Tensor]]], count: int) -> tuple[tuple[dict[str, tf.Tensor], ...], ...]:
+    with explained():
+        return tuple(tuple(next(pipeline) for pipeline in pipelines) for _ in range(count))
+
+
+def _pipeline(
+    data: SpeechData,
+    cache: FeatureCache | None,
+    recipe: Recipe,
+    loading: Loading,
+    device: str,
+    batches: list[Batch],
+) -> Iterator[dict[str, tf.Tensor]]:
+    ahead = loading.overlap
+    dataset = make_dataset(
+        loading.loader,
+        data,
+        cache,
+        batches,
+        recipe.features,
+        keep=loading.keep,
+        prefetch=loading.prefetch if ahead else 0,
+        device_prefetch=loading.device_prefetch if ahead else 0,
+        device=device,
+        workers=loading.workers if ahead else 0,
+        threads=loading.threads,
+        processes=loading.processes,
+        repeat=False,
+    )
+    return iter(dataset)
 
 
 def shapes(data: SpeechData, recipe: Recipe, replicas: Places) -> list[Shape]:

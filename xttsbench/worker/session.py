@@ -25,7 +25,7 @@ from xttsbench.training.loop import HeldOut, Run, train
 from xttsbench.training.memory import Plan, ends, fit_tokens
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, StepResult, TrainingStep, Workers, make_strategy
-from xttsbench.training.stream import Ahead, BatchStream, Fetched, Loading, shapes
+from xttsbench.training.stream import Fetched, Loading, ahead, batch_stream, shapes
 from xttsbench.worker.bench import overhead_of
 from xttsbench.worker.channel import Channel, SilentChannel, shared_rows
 from xttsbench.worker.training import Watch
@@ -382,10 +382,10 @@ class Session:
             processes=self._job.input_workers,
             overlap=self._job.overlap,
         )
-        stream = BatchStream(
+        stream = batch_stream(
             self._data, self._cache, self._recipe, loading, self._replicas, seed=self._job.seed, position=position
         )
-        return Ahead(stream, self._recipe.training.steps - position.step) if self._job.overlap else stream
+        return ahead(stream, self._recipe.training.steps - position.step) if self._job.overlap else stream
 
     def _begun(self, step: int) -> Begun:
         """What is told when the first batch is asked for."""

@@ -22,7 +22,7 @@ from xttsbench.training.course import Origin
 from xttsbench.training.loop import Action, Run, train
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, TrainingStep, Workers, make_strategy
-from xttsbench.training.stream import BatchStream, Loading
+from xttsbench.training.stream import Loading, batch_stream
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.recipe import Recipe, ScheduleSettings, TrainingSettings, load_recipe
 
@@ -75,7 +75,7 @@ def session(data_directory: str, directory: str, replicas: int, mode: str) -> No
             origin=Origin.of(chosen, data, replicas=places.count, precision="float32", seed=SEED),
             state=state,
             step=TrainingStep(state, chosen, places, mode=mode, seed=SEED),
-            batches=lambda position: BatchStream(
+            batches=lambda position: batch_stream(
                 data, None, chosen, Loading(loader="numpy_wav"), places, seed=SEED, position=position
             ),
             checkpoints=Checkpoints(Path(directory) / "checkpoints", 2),

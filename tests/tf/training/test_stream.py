@@ -17,7 +17,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.files import shipped
 from xttsbench.training import stream as training_stream
 from xttsbench.training.course import Position, with_parts
-from xttsbench.training.stream import Ahead, BatchStream, Loading, shapes
+from xttsbench.training.stream import Loading, ahead, batch_stream, shapes
 from xttsbench.xtts.data.batches import loss_counts, plan
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
@@ -55,7 +55,7 @@ def data(made: Path) -> SpeechData:
 def stream(data: SpeechData, chosen: Recipe, places: Any, position: Position | None = None, **loading: Any) -> Any:
     rows = {"stretch_rows": loading.pop("stretch_rows")} if "stretch_rows" in loading else {}
     how = Loading(loader="numpy_wav", **loading)
-    return BatchStream(data, None, chosen, how, places, seed=5, position=position or Position(), **rows)
+    return batch_stream(data, None, chosen, how, places, seed=5, position=position or Position(), **rows)
 
 
 def rows_of(fetched: Any, key: str) -> np.ndarray:
@@ -149,7 +149,7 @@ def test_a_clip_that_is_harmed_while_training_is_named(made: Path, tmp_path: Pat
     copied = shutil.copytree(made, tmp_path / "set")
     data = read_speech_data(copied, sample_rate_hz=22_050, split="all")
     how = Loading(loader=loader, overlap=False)
-    batches = BatchStream(data, None, recipe(), how, replicas(), seed=5, position=Position())
+    batches = batch_stream(data, None, recipe(), how, replicas(), seed=5, position=Position())
     upcoming = list(islice(stream(data, recipe(), replicas()), 3))
     harmed = copied / "wavs" / f"{upcoming[2].ids[1]}.wav"
     next(batches)
@@ -169,7 +169,7 @@ def test_the_shapes_of_all_epochs_are_known_before(data: SpeechData, seed: int) 
     known = shapes(data, chosen, places)
     assert [shape.frames for shape in known] == sorted((shape.frames for shape in known), reverse=True)
     how = Loading(loader="numpy_wav")
-    batches = BatchStream(data, None, chosen, how, places, seed=seed, position=Position())
+    batches = batch_stream(data, None, chosen, how, places, seed=seed, position=Position())
     met = set()
     for fetched in islice(batches, 12):
         for part in [part for parts in fetched.micro_batches for part in parts]:
@@ -186,7 +186,7 @@ def test_the_order_is_the_source_s_and_it_ends_after_the_count():
             asked.append(number)
             yield number
 
-    assert list(Ahead(source(), 5)) == [0, 1, 2, 3, 4]
+    assert list(ahead(source(), 5)) == [0, 1, 2, 3, 4]
     assert asked == [0, 1, 2, 3, 4]
 
 
@@ -200,9 +200,9 @@ def test_one_item_is_taken_while_another_is_used_and_not_two():
             taken.release()
             yield number
 
-    ahead = Ahead(source(), 10)
+    items = ahead(source(), 10)
     assert taken.acquire(timeout=10)  # the first, before anything was asked for
-    assert next(ahead) == 0
+    assert next(items) == 0
     assert taken.acquire(timeout=10)  # the second, while the first is used
     assert not taken.acquire(timeout=0.1)
     assert asked == [0, 1]
@@ -213,13 +213,13 @@ def test_an_error_comes_in_its_place_and_ends_it():
         yield 1
         raise OSError("the disk is gone")
 
-    ahead = Ahead(source(), 5)
-    assert next(ahead) == 1
+    items = ahead(source(), 5)
+    assert next(items) == 1
     with pytest.raises(OSError, match="the disk is gone"):
-        next(ahead)
+        next(items)
     with pytest.raises(StopIteration):
-        next(ahead)
+        next(items)
 
 
 def test_nothing_is_asked_for_where_nothing_is_wanted():
-    assert list(Ahead(iter([1]), 0)) == []
+    assert list(ahead(iter([1]), 0)) == []
