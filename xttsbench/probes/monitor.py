@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import psutil
@@ -76,7 +76,7 @@ class HostProbe:
         self._family_every = FAMILY_EVERY
         if children is None and os.path.exists(f"{self._home}/task/{pid}/children"):
             children, self._family_every = lambda parent: descendants(parent, proc), 1
-        self._children = children or _descendants
+        self._children = children or _walked_descendants
         self._throttled = throttled
         self._family: list[int] = []
         self._pids: set[int] = {pid}
@@ -146,8 +146,17 @@ class HostProbe:
             self._groups[CHILDREN_GROUP] = max(used_s, self._groups.get(CHILDREN_GROUP, 0.0))
         self._risen("major_faults", own.major_faults + sum(stat.major_faults for stat in family.values()))
         if reads is not None:
-            self._append_reads([reads, *(other for pid in family if (other := self._reads(pid)) is not None)])
-        self._sample_throttling()
+            of_all = [reads, *(other for pid in family if (other := self._reads(pid)) is not None)]
+            self._risen("read_bytes", sum(one.storage_bytes for one in of_all))
+            if reads.call_bytes is None:
+                self._unmeasured["read_call_bytes"] = "/proc/<pid>/io has no rchar"
+            else:
+                self._risen("read_call_bytes", sum(one.call_bytes or 0 for one in of_all))
+        if "throttled_s" not in self._unmeasured:
+            if (stopped_s := self._throttled()) is not None:
+                self._columns["throttled_s"].append(stopped_s)
+            else:
+                self._give_up("throttled_s", "no processor quota is set, or the kernel does not count its stops")
         self._pids |= family.keys()
         self._columns["rss_bytes"].append(own.rss_bytes + sum(stat.rss_bytes for stat in family.values()))
         if (times := self._machine_times()) is not None:
@@ -171,22 +180,9 @@ class HostProbe:
                 living[pid] = parse_stat(read_text(f"{self._proc}/{pid}/stat"))
         return living
 
-    def _append_reads(self, reads: Sequence[Reads]) -> None:
-        self._risen("read_bytes", sum(one.storage_bytes for one in reads))
-        if reads[0].call_bytes is None:
-            self._unmeasured["read_call_bytes"] = "/proc/<pid>/io has no rchar"
-            return
-        self._risen("read_call_bytes", sum(one.call_bytes or 0 for one in reads))
-
-    def _sample_throttling(self) -> None:
-        if "throttled_s" in self._unmeasured:
-            return
-        stopped_s = self._throttled()
-        if stopped_s is None:
-            self._columns["throttled_s"].clear()
-            self._unmeasured["throttled_s"] = "no processor quota is set, or the kernel does not count its stops"
-            return
-        self._columns["throttled_s"].append(stopped_s)
+    def _give_up(self, column: str, why: str) -> None:
+        self._columns[column].clear()
+        self._unmeasured[column] = why
 
     def _reads(self, pid: int) -> Reads | None:
         """What was read; ``None`` where it may not be told, and then for the process it is given up."""
@@ -226,8 +222,7 @@ class HostProbe:
                     known_ns = before.get((pid, tid), 0)
                     self._delayed_ns += waited_ns - known_ns if waited_ns >= known_ns else waited_ns
         if not self._delays_ns:
-            self._columns["run_delay_s"].clear()
-            self._unmeasured["run_delay_s"] = "the kernel does not count the wait for a processor (schedstat)"
+            self._give_up("run_delay_s", "the kernel does not count the wait for a processor (schedstat)")
 
     def _walk_threads(self, *, baseline: bool = False) -> None:
         before, self._threads = self._threads, {}
@@ -255,12 +250,9 @@ class HostProbe:
             machine = []
             unmeasured |= dict.fromkeys(MACHINE_COLUMNS, "the machine's processor counters do not advance here")
         if not self._columns["t_ns"]:
+            reason = "the process ended before the first sample" if self._ended else "no sample was taken"
             if not os.path.isdir(f"{self._proc}/self"):
                 reason = "this system has no /proc"
-            elif self._ended:
-                reason = "the process ended before the first sample"
-            else:
-                reason = "no sample was taken"
             unmeasured = dict.fromkeys((*_SAMPLED, *MACHINE_COLUMNS, "pids", "thread_group_cpu_s"), reason)
         elif not self._groups:
             unmeasured["thread_group_cpu_s"] = "no thread used a tick of the processor"
@@ -303,11 +295,10 @@ def _children_cpu_s(own: Stat, family: dict[int, Stat]) -> float:
     return own.reaped_cpu_s + sum(stat.cpu_s + stat.reaped_cpu_s for stat in family.values())
 
 
-def _descendants(pid: int) -> list[int]:
-    try:
+def _walked_descendants(pid: int) -> list[int]:
+    with contextlib.suppress(psutil.Error):
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.Error:
-        return []
+    return []
 
 
 def _why(error: Exception) -> str:

@@ -41,7 +41,6 @@ from xttsbench.xtts.data.speech_data import MIN_CLIP_S
 from xttsbench.xtts.wav import (
     MAX_RATE_HZ,
     MIN_RATE_HZ,
-    SoundHeader,
     WavError,
     read_sound,
     read_sound_header,
@@ -123,7 +122,10 @@ def read_listing(path: Path, problems: Problems) -> Iterator[Entry]:
             f"{path}:{first[0]}: a listing with {separator} needs a header that names a column of sound files "
             f"({audio}, ...) and one of texts ({', '.join(_COLUMNS['text'])}); got {first[1][:80]!r}"
         )
-    speakers = _speakers_beside(path)
+    speakers: dict[str, str] = {}  # by id, that our own file beside a listing names
+    if (beside := path.with_name(SPEAKERS)).is_file():
+        parts = (line.partition("|") for _, line in lines_of(beside))
+        speakers = {clip_id.strip(): speaker.strip() for clip_id, _, speaker in parts if speaker.strip()}
     rows = chain([] if columns else [first], lines)
     for number, fields in _quoted(rows, delimiter, path) if quoted else ((n, line.split("|")) for n, line in rows):
         where = f"{path.name}:{number}"
@@ -173,14 +175,6 @@ def _quoted(rows: Iterator[tuple[int, str]], delimiter: str, path: Path) -> Iter
             yield number, fields
     except csv.Error as error:
         raise InvalidInputError(f"{path}:{number}: not a table with quotes as in CSV ({error}); correct it") from error
-
-
-def _speakers_beside(path: Path) -> dict[str, str]:
-    beside = path.with_name(SPEAKERS)
-    if not beside.is_file():
-        return {}
-    parts = (line.partition("|") for _, line in lines_of(beside))
-    return {clip_id.strip(): speaker.strip() for clip_id, _, speaker in parts if speaker.strip()}
 
 
 def _named(source: Path, path: Path) -> Path:
@@ -419,7 +413,10 @@ def _clips(
                 continue
             try:
                 header = read_sound_header(path)
-                reason = _header_problem(header)
+                if not MIN_RATE_HZ <= header.sample_rate_hz <= MAX_RATE_HZ:
+                    reason = f"says {header.sample_rate_hz} Hz, which no speech has"
+                elif header.frames < MIN_CLIP_S * header.sample_rate_hz:
+                    reason = f"lasts {header.frames} samples, and {MIN_CLIP_S:g} s is the least"
             except WavError as error:
                 reason = error.reason
             if reason:
@@ -433,14 +430,6 @@ def _clips(
             if len(clips) % 1000 == 0:
                 progress.update("headers read", len(clips), 0)
     return clips, seconds
-
-
-def _header_problem(header: SoundHeader) -> str | None:
-    if not MIN_RATE_HZ <= header.sample_rate_hz <= MAX_RATE_HZ:
-        return f"says {header.sample_rate_hz} Hz, which no speech has"
-    if header.frames < MIN_CLIP_S * header.sample_rate_hz:
-        return f"lasts {header.frames} samples, and {MIN_CLIP_S:g} s is the least"
-    return None
 
 
 def _convert(wavs: str, sample_rate_hz: int, clips: Sequence[tuple[str, str]]) -> list[tuple[int, float] | str]:

@@ -10,7 +10,6 @@ Sets are kept in one place per user, the default set among them.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -382,8 +381,8 @@ def _existing(directory: Path, wanted: Wanted) -> MadeData | None:
     if taken is None:
         return None
     try:
-        record = MadeData.model_validate(json.loads((directory / MADE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError) as error:
+        record = MadeData.model_validate_json((directory / MADE).read_bytes())
+    except (OSError, ValidationError) as error:
         raise UsageError(
             f"{directory} holds {taken!r} and is not a set that 'xttsbench data make' made; "
             "name a directory that is empty or does not exist"
@@ -394,12 +393,7 @@ def _existing(directory: Path, wanted: Wanted) -> MadeData | None:
             f"--seed {record.seed} --min-s {record.min_s:g} --max-s {record.max_s:g} --speakers {record.speakers}; "
             "name another directory"
         )
-    _check_whole(directory, record)
-    return record
-
-
-def _check_whole(directory: Path, record: MadeData) -> None:
-    """Raise where clips of a made set were lost or cut since; sizes are compared, not bytes."""
+    # Clips may have been lost or cut since; sizes are compared, not bytes.
     try:
         sizes = [entry.stat().st_size for entry in os.scandir(directory / "wavs") if entry.name.endswith(".wav")]
         files = all((directory / name).stat().st_size for name in (METADATA, SPEAKERS))
@@ -410,3 +404,4 @@ def _check_whole(directory: Path, record: MadeData) -> None:
             f"{directory}: the set was changed since it was made: {len(sizes)} WAV files of {sum(sizes)} bytes where "
             f"{record.clips} of {record.bytes} were; delete the directory and run again"
         )
+    return record

@@ -95,12 +95,8 @@ def make_dataset(
     """
     if name not in LOADERS:
         raise InvalidInputError(f"loader: one of {', '.join(LOADERS)} is expected, got {name!r}")
-    for argument, value, least in (
-        ("prefetch", prefetch, -1),
-        ("device_prefetch", device_prefetch, 0),
-        ("workers", workers, -1),
-        ("threads", threads, 0),
-    ):
+    given = {"prefetch": prefetch, "device_prefetch": device_prefetch, "workers": workers, "threads": threads}
+    for (argument, value), least in zip(given.items(), (-1, 0, -1, 0), strict=True):
         if value < least:
             raise InvalidInputError(f"{argument} must be {least} or more, got {value}")
     if keep and name not in KEEPING:
@@ -138,7 +134,10 @@ def make_dataset(
     if threads:
         options.threading.private_threadpool_size = threads
     dataset = dataset.with_options(options)
-    return _ahead_on_device(dataset, device_prefetch, device) if device_prefetch else dataset
+    gpus = tf.config.list_logical_devices("GPU") if device_prefetch else []
+    if gpus:  # the last of all, for what follows it would run on the CPU again
+        return dataset.apply(tf.data.experimental.prefetch_to_device(device or gpus[0].name, device_prefetch))
+    return dataset.prefetch(device_prefetch) if device_prefetch else dataset
 
 
 def _loading(
@@ -170,15 +169,6 @@ def _loading(
 def _owned(owner: object, load: Callable[[tf.Tensor], dict[str, tf.Tensor]], number: tf.Tensor) -> dict[str, tf.Tensor]:
     """Return what ``load`` does; a dataset refers to what it maps, and so to an owner who is bound to this."""
     return load(number)
-
-
-def _ahead_on_device(dataset: tf.data.Dataset, count: int, device: str | None) -> tf.data.Dataset:
-    """Return the dataset with so many of its elements ahead on the device that computes."""
-    gpus = tf.config.list_logical_devices("GPU")
-    if not gpus:
-        return dataset.prefetch(count)
-    # It has to be the last: what follows it would run on the CPU again.
-    return dataset.apply(tf.data.experimental.prefetch_to_device(device or gpus[0].name, count))
 
 
 def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, features: FeatureSettings) -> None:
