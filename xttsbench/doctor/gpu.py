@@ -40,24 +40,15 @@ def gpu_driver(machine: Machine) -> Said:
         "on_the_bus": len(found.pci),
     }
     if found.ill:
-        return Said(
-            "broken",
-            found.reason or "the driver does not answer",
-            figures,
-            "dmesg | grep -i -e nvrm -e xid says what the driver met; restart the machine.",
-        )
+        remedy = "dmesg | grep -i -e nvrm -e xid says what the driver met; restart the machine."
+        return Said("broken", found.reason or "the driver does not answer", figures, remedy)
     if not found.gpus and found.refused:
         return Said("unknown", f"{found.reason or 'no GPU is listed'}: its device files cannot be opened", figures)
     if not found.gpus:
         return _no_gpus(machine, figures)
-    for gpu in found.gpus:
-        if gpu.lost is not None:
-            return Said(
-                "broken",
-                f"GPU {gpu.index} does not answer ({gpu.lost})",
-                figures,
-                "dmesg | grep -i xid says why; nvidia-smi --gpu-reset or a restart brings it back, else it is damaged.",
-            )
+    if lost := [gpu for gpu in found.gpus if gpu.lost is not None]:
+        remedy = "dmesg | grep -i xid says why; nvidia-smi --gpu-reset or a restart brings it back, else it is damaged."
+        return Said("broken", f"GPU {lost[0].index} does not answer ({lost[0].lost})", figures, remedy)
     least = LEAST_DRIVER.get(int(machine.sight.cuda.split(".")[0])) if machine.sight.cuda else None
     version = tuple(map(int, re.findall(r"\d+", found.version or "")))
     if least and version and version < least and not machine.sight.gpus:
@@ -71,18 +62,15 @@ def gpu_driver(machine: Machine) -> Said:
         )
     names = ", ".join(gpu.name for gpu in found.gpus)
     cuda = f", for CUDA up to {found.cuda}" if found.cuda else ""
-    return Said(
-        "ok", f"{len(found.gpus)} GPU(s): {names}; driver {found.version or 'of unknown version'}{cuda}", figures
-    )
+    version_words = found.version or "of unknown version"
+    return Said("ok", f"{len(found.gpus)} GPU(s): {names}; driver {version_words}{cuda}", figures)
 
 
 def _no_gpus(machine: Machine, figures: dict[str, Figure]) -> Said:
     found, reason = machine.driver, machine.driver.reason or "the driver's library lists no GPU"
     if not found.pci:
-        seen = f"no GPU on this machine ({reason}): the processor is the device"
-        return Said(
-            "note", seen, figures, "" if not found.container else "Where the machine has one: docker run --gpus all."
-        )
+        remedy = "Where the machine has one: docker run --gpus all." if found.container else ""
+        return Said("note", f"no GPU on this machine ({reason}): the processor is the device", figures, remedy)
     bound = {driver for driver in found.pci.values() if driver}
     where = f"an NVIDIA GPU sits at {', '.join(found.pci)}, and "
     if found.container:
@@ -170,7 +158,8 @@ def gpu_libraries(machine: Machine) -> Said | None:
     for name, why in sight.missing.items():
         reasons.setdefault(why.removeprefix(f"{name}: "), []).append(name)
     named = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
-    packages = sorted({package for name in sight.missing if (package := _OF_LIBRARY.get(_stem(name)))})
+    stems = {name.removeprefix("lib").partition(".so")[0] for name in sight.missing}
+    packages = sorted({_OF_LIBRARY[stem] for stem in stems if stem in _OF_LIBRARY})
     version = sight.versions.get("tensorflow", "")
     brings = f" (or pip install {packages[0]} alone)" if len(packages) == 1 else ""
     return Said(
@@ -180,10 +169,6 @@ def gpu_libraries(machine: Machine) -> Said | None:
         f"pip install 'tensorflow[and-cuda]=={version}'{brings}; libraries of the system's are found through "
         "LD_LIBRARY_PATH.",
     )
-
-
-def _stem(library: str) -> str:
-    return library.removeprefix("lib").partition(".so")[0]
 
 
 def gpu_visible(machine: Machine) -> Said | None:

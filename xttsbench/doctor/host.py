@@ -31,22 +31,14 @@ def versions(machine: Machine) -> Said:
     if installed is not None and ".".join(installed.split(".")[:2]) not in TENSORFLOW:
         tried = ", ".join(TENSORFLOW)
         return Said("broken", f"{seen}: xttsbench was made for TensorFlow {tried}", figures, f"Install one: {newest}.")
-    if len(machine.software.builds) > 1:
-        builds = " and ".join(machine.software.builds)
-        return Said(
-            "broken",
-            f"{builds} are both installed, and each overwrites the other's files",
-            figures,
-            f"pip uninstall -y {' '.join(machine.software.builds)}, then install one: {newest}.",
-        )
+    if len(builds := machine.software.builds) > 1:
+        seen = f"{' and '.join(builds)} are both installed, and each overwrites the other's files"
+        return Said("broken", seen, figures, f"pip uninstall -y {' '.join(builds)}, then install one: {newest}.")
     backend = machine.software.variables.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
-        return Said(
-            "note",
-            f"{seen}; KERAS_BACKEND={backend!r}: Keras does not compute with TensorFlow",
-            figures | {"keras_backend": backend},
-            "Unset KERAS_BACKEND where Keras is to train with TensorFlow.",
-        )
+        seen = f"{seen}; KERAS_BACKEND={backend!r}: Keras does not compute with TensorFlow"
+        remedy = "Unset KERAS_BACKEND where Keras is to train with TensorFlow."
+        return Said("note", seen, figures | {"keras_backend": backend}, remedy)
     return Said("ok", seen, figures)
 
 
@@ -55,18 +47,14 @@ def tensorflow_starts(machine: Machine) -> Said | None:
     sight = machine.sight
     if sight.stage == "start" and sight.ended is None:
         return None
-    figures: dict[str, Figure] = {"import_s": sight.import_s, "stage": sight.stage, "ended": sight.ended}
+    figures = {"import_s": sight.import_s, "stage": sight.stage, "ended": sight.ended}
     if sight.ended is not None and sight.stage in ("start", "import", "devices"):
         doing = "its first operation" if sight.stage == "devices" else "'import tensorflow'"
         return Said("broken", f"{doing}: {sight.ended}{_words(sight)}", figures, _start_remedy(machine))
     took = "" if sight.import_s is None else f"imported in {sight.import_s:.1f} s"
     if sight.import_s is not None and sight.import_s > _SLOW_IMPORT_S:
-        return Said(
-            "note",
-            f"{took}, which takes 4-7 s from a local disk",
-            figures,
-            "Put the environment on a local disk; a second import is quick where the first was cold.",
-        )
+        remedy = "Put the environment on a local disk; a second import is quick where the first was cold."
+        return Said("note", f"{took}, which takes 4-7 s from a local disk", figures, remedy)
     return Said("ok", took or "started", figures)
 
 
@@ -87,12 +75,9 @@ def xla(machine: Machine) -> Said | None:
     """Whether XLA compiles and computes."""
     sight = machine.sight
     if sight.stage == "xla" and sight.ended is not None:
-        return Said(
-            "broken",
-            f"while XLA compiled a small function: {sight.ended}{_words(sight)}",
-            {"ended": sight.ended},
-            "Train without jit_compile=True until this works; the last words say what failed.",
-        )
+        seen = f"while XLA compiled a small function: {sight.ended}{_words(sight)}"
+        remedy = "Train without jit_compile=True until this works; the last words say what failed."
+        return Said("broken", seen, {"ended": sight.ended}, remedy)
     if not sight.computed:
         return Said("unknown", "not tried: TensorFlow did not come so far", {})
     figures = {f"first_s.{one.device}": one.first_s for one in sight.computed}
@@ -100,12 +85,9 @@ def xla(machine: Machine) -> Said | None:
         if one.error is not None:
             return Said("broken", f"on {one.device}: {one.error}", figures, _xla_remedy(one.error))
         if one.value is None or abs(one.value - one.expected) > _TOLERANCE * one.expected:
-            return Said(
-                "broken",
-                f"on {one.device} a compiled function gave {one.value} where {one.expected:g} is right",
-                figures | {"value": one.value, "expected": one.expected},
-                "Trust no number of this device: test its memory (nvidia-smi -q -d ECC), and update the driver.",
-            )
+            seen = f"on {one.device} a compiled function gave {one.value} where {one.expected:g} is right"
+            remedy = "Trust no number of this device: test its memory (nvidia-smi -q -d ECC), and update the driver."
+            return Said("broken", seen, figures | {"value": one.value, "expected": one.expected}, remedy)
     took = ", ".join(f"{one.device} in {one.first_s:.2g} s" for one in sight.computed if one.first_s is not None)
     return Said("ok", f"compiled, and right: {took}", figures)
 
@@ -135,7 +117,7 @@ _VARIABLES: Final = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NU
 def cpu_quota(machine: Machine) -> Said:
     """A control group's quota below the processors that TensorFlow sizes its pools by."""
     found = machine.processors
-    figures: dict[str, Figure] = {
+    figures = {
         "machine_cpus": found.machine_cpus,
         "affinity_cpus": found.affinity_cpus,
         "quota_cpus": found.quota_cpus,
@@ -165,20 +147,12 @@ def threads(machine: Machine) -> Said | None:
     figures |= told
     for name, count in told.items():
         if count > max(allowed, machine.processors.affinity_cpus) + _SLACK:
-            return Said(
-                "note",
-                f"{name}={count} on {allowed:g} processors: more threads than can run take turns",
-                figures,
-                f"Unset {name}, or set it to {max(int(allowed), 1)}.",
-            )
+            seen = f"{name}={count} on {allowed:g} processors: more threads than can run take turns"
+            return Said("note", seen, figures, f"Unset {name}, or set it to {max(int(allowed), 1)}.")
         if 0 < count <= _HALF * allowed:
             who = "NumPy's linear algebra" if name.startswith("O") else "TensorFlow"
-            return Said(
-                "note",
-                f"{name}={count}: {who} uses {count} of {allowed:g} processors",
-                figures,
-                f"Unset {name} unless processes share the machine on purpose.",
-            )
+            seen = f"{name}={count}: {who} uses {count} of {allowed:g} processors"
+            return Said("note", seen, figures, f"Unset {name} unless processes share the machine on purpose.")
     if not pools:
         return None
     sizes = ", ".join(f"{count} {pool.replace('_', '-')}" for pool, count in pools.items())
@@ -188,7 +162,7 @@ def threads(machine: Machine) -> Said | None:
 def neighbours(machine: Machine) -> Said:
     """Stolen time (the hypervisor ran something else), and other processes."""
     found = machine.processors
-    figures: dict[str, Figure] = {
+    figures = {
         "steal_share": found.steal_share,
         "foreign_share": found.foreign_share,
         "window_s": found.window_s,
@@ -225,7 +199,7 @@ _FILES_LEAST: Final = 1000
 def memory(machine: Machine) -> Said:
     """Too little for TensorFlow and a pipeline's buffers; swapping."""
     found = machine.memory
-    figures: dict[str, Figure] = {
+    figures = {
         "total_bytes": found.total_bytes,
         "available_bytes": found.available_bytes,
         "limit_bytes": found.limit_bytes,
@@ -233,18 +207,13 @@ def memory(machine: Machine) -> Said:
         "swapped_bytes_per_s": found.swapped_bytes_per_s,
         "tensorflow_bytes": machine.sight.peak_bytes,
     }
-    limited = found.limit_bytes is not None and found.limit_bytes < found.total_bytes
-    whole = (
-        f"the control group's {size(found.limit_bytes)}" if limited and found.limit_bytes else size(found.total_bytes)
-    )
+    limit, swapped = found.limit_bytes, found.swapped_bytes_per_s
+    limited = limit is not None and limit < found.total_bytes
+    whole = f"the control group's {size(limit)}" if limited and limit else size(found.total_bytes)
     seen = f"{size(found.left)} left of {whole}"
-    if found.swapped_bytes_per_s is not None and found.swapped_bytes_per_s > _SWAP_BYTES_PER_S:
-        return Said(
-            "broken",
-            f"{seen}, and {size(found.swapped_bytes_per_s)}/s go to and from swap",
-            figures,
-            "End what fills the memory (ps aux --sort -rss | head), or take a machine with more.",
-        )
+    if swapped is not None and swapped > _SWAP_BYTES_PER_S:
+        remedy = "End what fills the memory (ps aux --sort -rss | head), or take a machine with more."
+        return Said("broken", f"{seen}, and {size(swapped)}/s go to and from swap", figures, remedy)
     if found.left >= _LITTLE_BYTES:
         return Said("ok", seen, figures)
     remedy = "Raise the container's memory limit." if limited else "End what fills it (ps aux --sort -rss | head)."
@@ -259,7 +228,7 @@ def memory(machine: Machine) -> Said:
 def shared_memory(machine: Machine) -> Said:
     """Docker's 64 MiB, or a /dev/shm that is full or may not be written to."""
     found = machine.memory
-    figures: dict[str, Figure] = {"total_bytes": found.shared_total_bytes, "free_bytes": found.shared_free_bytes}
+    figures = {"total_bytes": found.shared_total_bytes, "free_bytes": found.shared_free_bytes}
     remedy = "Start the container with --shm-size=2g (or `--ipc=host`); without one: mount -o remount,size=2g /dev/shm."
     if found.shared_free_bytes is None or found.shared_total_bytes is None:
         why = found.unmeasured.get("shared_free_bytes", "not read")
@@ -274,32 +243,26 @@ def shared_memory(machine: Machine) -> Said:
 
 def disk_space(machine: Machine) -> Said:
     """A disk that is full, has no file entries left, or may not be written to."""
-    figures: dict[str, Figure] = {}
-    for one in machine.places:
-        figures |= {f"{one.what}.free_bytes": one.free_bytes, f"{one.what}.free_files": one.free_files}
+    figures = {
+        f"{one.what}.{name}": getattr(one, name) for one in machine.places for name in ("free_bytes", "free_files")
+    }
     for one in machine.places:
         if one.refused is not None:
             free = f"; {size(one.free_bytes)} are free" if one.free_bytes is not None else ""
-            return Said(
-                "broken",
-                f"{one.what} {one.path}: a file of 16 MB cannot be made there ({one.refused}{free})",
-                figures,
-                "Make room or name another place: --out for runs, XTTSBENCH_CACHE for made data, TMPDIR for the rest.",
-            )
-    little = [one for one in machine.places if one.free_bytes is not None and one.free_bytes < _DISK_LITTLE_BYTES]
-    few = [one for one in machine.places if one.free_files is not None and one.free_files < _FILES_LEAST]
-    for one in sorted(little, key=lambda place: place.free_bytes or 0):
-        return Said(
-            "broken" if (one.free_bytes or 0) < _DISK_LEAST_BYTES else "note",
-            f"{one.what} {one.path}: {size(one.free_bytes or 0)} free",
-            figures,
-            "Make room: checkpoints, feature caches and profiles need gigabytes.",
-        )
-    for one in few:
-        said = f"{one.what} {one.path}: {one.free_files} more files can be made"
-        return Said("broken", said, figures, "Delete small files: the file system is out of inodes (df -i).")
-    free = ", ".join(f"{size(one.free_bytes)} ({one.what})" for one in machine.places if one.free_bytes is not None)
-    return Said("ok", f"free: {free}", figures)
+            seen = f"{one.what} {one.path}: a file of 16 MB cannot be made there ({one.refused}{free})"
+            others = "--out for runs, XTTSBENCH_CACHE for made data, TMPDIR for the rest"
+            return Said("broken", seen, figures, f"Make room or name another place: {others}.")
+    known = [one for one in machine.places if one.free_bytes is not None]
+    fullest = min(known, key=lambda place: place.free_bytes or 0, default=None)
+    if fullest is not None and (least := fullest.free_bytes or 0) < _DISK_LITTLE_BYTES:
+        status: Status = "broken" if least < _DISK_LEAST_BYTES else "note"
+        remedy = "Make room: checkpoints, feature caches and profiles need gigabytes."
+        return Said(status, f"{fullest.what} {fullest.path}: {size(least)} free", figures, remedy)
+    for one in machine.places:
+        if one.free_files is not None and one.free_files < _FILES_LEAST:
+            seen = f"{one.what} {one.path}: {one.free_files} more files can be made"
+            return Said("broken", seen, figures, "Delete small files: the file system is out of inodes (df -i).")
+    return Said("ok", f"free: {', '.join(f'{size(one.free_bytes or 0)} ({one.what})' for one in known)}", figures)
 
 
 SEEK_S, BYTES_PER_S = 0.0127, 150e6
@@ -322,13 +285,13 @@ def storage_speed(machine: Machine) -> Said | None:
     told = []
     for name, one, files, read in _passes(found):
         figures |= {f"{name}_bytes_per_s": read / one.seconds, f"{name}_stored_share": one.stored_share}
-        told.append(f"{name} {_rate(read / one.seconds)} and {files / one.seconds:,.0f} files/s")
+        told.append(f"{name} {size(read / one.seconds)}/s and {files / one.seconds:,.0f} files/s")
     seen = f"{found.files} of {found.listed} files on {found.filesystem or 'an unknown file system'}: {', '.join(told)}"
     cold = found.cold.stored_share is None or found.cold.stored_share >= _FAR
     speed = found.bytes / found.cold.seconds
     best = max(speed, found.parallel_bytes / found.parallel.seconds if found.parallel else 0.0)
     if (need := found.needed_bytes_per_s) is not None:
-        seen = f"{seen}; the run needs {_rate(need)}"
+        seen = f"{seen}; the run needs {size(need)}/s"
         if best >= need:
             return _said(found, seen, figures, cold=cold)
         return Said("broken" if best < _SHORT * need else "note", seen, figures, _remedy(found, speed, best))
@@ -362,16 +325,8 @@ def _passes(found: Storage) -> list[tuple[str, Pass, int, int]]:
     return [(name, one, files, read) for name, one, files, read in passes if one is not None and one.seconds > 0]
 
 
-def _rate(speed: float) -> str:
-    return f"{size(speed)}/s"
-
-
 def _remedy(found: Storage, speed: float, best: float) -> str:
     several = "Read several files at once (interleave with num_parallel_calls). " if best > 2 * speed else ""
-    small = found.files > 0 and found.bytes / found.files < 1e6
-    packed = (
-        "Pack small files into large ones (TFRecord, or the packed cache of xttsbench data precompute). "
-        if small
-        else ""
-    )
+    pack = "Pack small files into large ones (TFRecord, or the packed cache of xttsbench data precompute). "
+    packed = pack if found.files > 0 and found.bytes / found.files < 1e6 else ""
     return f"{several}{packed}Copy the data to a local disk, or to memory where they fit (cache())."

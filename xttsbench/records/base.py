@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 SCHEMA_VERSION: Final = 2
 """Version of every file that this package writes. History: 1, the first; 2, comparisons in rounds, decided by evidence
@@ -64,6 +64,15 @@ def evidence_of_version_1(found: Any, field: str = "decision") -> Any:
     kept = {name: value for name, value in found.items() if name != "p_value"}
     word = kept.get(field)
     return kept | {field: _WORDS_OF_VERSION_1[word]} if word in _WORDS_OF_VERSION_1 else kept
+
+
+class Judged(Record):
+    """A record with the evidence's word in ``decision``, which files of version 1 have in other words."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, found: Any) -> Any:
+        return evidence_of_version_1(found)
 
 
 class Location(Record):

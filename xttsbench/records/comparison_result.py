@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from xttsbench.records.base import MARGIN, Estimate, Record, Word, evidence_of_version_1
+from xttsbench.records.base import MARGIN, Estimate, Judged, Record, Word, evidence_of_version_1
 from xttsbench.records.report import Disturbance, Report
 
 Method = Literal["paired blocks", "separate sessions", "one process", "not measured"]
@@ -51,7 +51,7 @@ class Figures(Record):
     memory_bytes: float | None = None  # Largest resident memory of a process of the configuration
 
 
-class ComparedPair(Record):
+class ComparedPair(Judged):
     """A configuration of A beside one of B."""
 
     name: str
@@ -64,11 +64,6 @@ class ComparedPair(Record):
     evidence: float | None = None  # The e-value that the two differ; ``20 m`` decides for ``m`` pairs
     smallest_visible_effect: float | None = None  # As a share: what would have been decided in four cases of five
     why: str | None = None  # Why nothing was decided, where it was not
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, found: Any) -> Any:
-        return evidence_of_version_1(found)
 
 
 class Gate(Record):

@@ -12,16 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pydantic import model_validator
-
-from xttsbench.records.base import (
-    SCHEMA_VERSION,
-    Estimate,
-    Location,
-    Record,
-    Word,
-    evidence_of_version_1,
-)
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Judged, Location, Record, Word
 from xttsbench.records.pipeline import GraphIdentity
 
 _BETWEEN: Final = " + "
@@ -216,7 +207,7 @@ class Patch(Record):
     """Why it was not run, or how that ended."""
 
 
-class FixResult(Record):
+class FixResult(Judged):
     """One fix, or several together, from proposal to verdict."""
 
     name: str
@@ -245,11 +236,6 @@ class FixResult(Record):
     source_limit: int = 0
     """Elements of each source on which it was measured, where it keeps a cache that takes long to fill; 0 where all
     data were read."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, found: Any) -> Any:
-        return evidence_of_version_1(found)
 
 
 class Optimized(Record):

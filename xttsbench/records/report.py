@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field
 
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word, evidence_of_version_1
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Judged, Location, Record, Word
 from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.training import Training
@@ -177,7 +177,7 @@ class Oscillation(Record):
     """The rule of thumb: above 0.5 oscillates, below 0.2 is stable."""
 
 
-class Variant(Record):
+class Variant(Judged):
     """One configuration that was measured against the baseline."""
 
     id: str
@@ -224,11 +224,6 @@ class Variant(Record):
     """The e-value that it differs from the baseline; ``20 m`` decides among ``m`` candidates."""
     gain_ruled_out: bool = False
     """Whether a gain that matters is ruled out at 95 %, also where it is undecided whether it is slower."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, found: Any) -> Any:
-        return evidence_of_version_1(found)
 
 
 class AA(Record):

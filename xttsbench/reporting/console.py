@@ -69,7 +69,6 @@ def render(document: doc.Document, *, width: int, color: bool, view: doc.View = 
 
 
 def _section(section: doc.Section, width: int) -> Iterator[RenderableType]:
-    """The heading, then the blocks below it, a blank line between those that do not belong together."""
     yield Text(f"\n{section.title}", "bold") if section.title else Text()
     for index, block in enumerate(section.blocks):
         if isinstance(block, doc.Section):
@@ -131,7 +130,6 @@ def _first_lines(text: Text, most: int, width: int) -> Text:
 
 
 def _hanging(label: str, style: str, text: Text) -> RichTable:
-    """A label with the text beside it, wrapped under itself."""
     grid = RichTable.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -160,7 +158,6 @@ def _code(code: doc.Code) -> Iterator[RenderableType]:
 
 
 def _bars(bars: doc.Bars, width: int) -> Iterator[RenderableType]:
-    """One stacked bar over the width, and its legend; parts that are nothing are named on a line of their own."""
     yield Text.assemble(*((PART_GLYPHS[name] * count, PART_COLORS[name]) for name, count in bars.cells(width)))
     if bars.compact:
         parts = ((PART_GLYPHS[part.name], part.label, part.percent, PART_COLORS[part.name]) for part in bars.largest)

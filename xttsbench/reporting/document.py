@@ -8,12 +8,13 @@ they come, and a visitor escapes for its own markup alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Final, Literal
 
 from xttsbench.records.report import Severity
+from xttsbench.reporting import units
 from xttsbench.reporting.words import part, plain, plain_lines
 
 NOT_MEASURED: Final = "not measured"
@@ -315,7 +316,6 @@ class Section(Block):
 
     title: str
     blocks: tuple[Block, ...]
-    view: View = field(default=View.SUMMARY, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,22 @@ class Document:
 
         Of the plots those that are named are there; ``None`` is for all.
         """
-        return tuple(_shown(self.summary if view is View.SUMMARY else self.blocks, view, figures))
+        if view is View.SUMMARY:
+            return tuple(_shown(self.summary, View.FULL, figures))
+        return tuple(_shown(self.blocks, view, figures))
+
+
+def bars(seconds: Mapping[str, float], whole_s: float) -> Bars:
+    """A step of so many seconds, by its parts in seconds."""
+    shares = {name: value / whole_s if whole_s else 0.0 for name, value in seconds.items()}
+    return Bars(
+        tuple(Part(name, units.duration(seconds[name]), share, units.percent(share)) for name, share in shares.items())
+    )
+
+
+def numeric(*names: str) -> tuple[Column, ...]:
+    """Columns of numbers."""
+    return tuple(Column(name, numeric=True) for name in names)
 
 
 def table(header: Iterable[str | Column], rows: Iterable[Sequence[object]], *, view: View = View.DETAILED) -> Table:

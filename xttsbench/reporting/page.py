@@ -53,7 +53,15 @@ from xttsbench.reporting.sections.report import (
     report_document,
     where_time_goes,
 )
-from xttsbench.reporting.sections.summary import cause_facts, headline, inner, likely_sentence, training_facts
+from xttsbench.reporting.sections.summary import (
+    cause_facts,
+    gpu_names,
+    headline,
+    inner,
+    likely_sentence,
+    memory_bytes,
+    training_facts,
+)
 from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")  # Plots that say something where there is a period
@@ -124,16 +132,15 @@ def machine(report: Report) -> Tiles:
 
 def _machine(report: Report) -> Iterator[doc.Fact]:
     found = report.environment
-    cpu, memory = inner(found, "cpu"), inner(found, "memory")
+    cpu = inner(found, "cpu")
     if cores := cpu.get("allowed_cpus") or found.get("cpus"):
         yield doc.Fact("processors", f"{cores:g} of {cpu['model']}" if cpu.get("model") else f"{cores:g}")
     kind, label = (str(report.accelerator.get(key, "")) for key in ("kind", "label"))
-    names = ", ".join(str(gpu.get("name", "GPU")) for gpu in found.get("gpus") or () if isinstance(gpu, Mapping))
     if label or kind:
         said = label or kind
         yield doc.Fact("accelerator", said.upper() if kind == "emulated" and said == kind else _capital(said, kind))
-    yield doc.Fact("GPU", names or "none")
-    if total := memory.get("limit_bytes") or memory.get("total_bytes"):
+    yield doc.Fact("GPU", gpu_names(found) or "none")
+    if total := memory_bytes(found):
         yield doc.Fact("memory", units.size(total))
     packages = inner(found, "packages")
     if packages.get("tensorflow"):
@@ -170,13 +177,11 @@ def _figures(report: Report) -> Iterator[Tiles]:
 
 
 def _losses(report: Report) -> Iterator[doc.Section]:
-    """How a model learnt."""
     if report.training is not None:
         yield doc.Section("Losses", (doc.Figure(TRAINING, target_figures(report)[TRAINING], view=doc.View.FULL),))
 
 
 def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ...], tuple[doc.Section, ...]]:
-    """The findings to act on, and those that are only worth knowing, folded away."""
     every = [
         replace(block, title=with_calls(block.title, report)) if isinstance(block, doc.Finding) else block
         for part in findings(report, comparing=comparing)
@@ -190,7 +195,6 @@ def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ..
 
 
 def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Section]:
-    """The time line, then how the step behaves in time."""
     said = list(step.in_time(report, only_measured=comparing))
     if (drawn := time_line(scene)) is not None:
         of = "The baseline's steps over time" if comparing else "Steps over time"
@@ -201,7 +205,6 @@ def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterato
 
 
 def _with_tables(part: doc.Block, scene: Scene | None) -> doc.Block:
-    """A section whose plots have their data as a table."""
     if not isinstance(part, doc.Section) or scene is None:
         return part
     blocks = [
@@ -220,7 +223,6 @@ def _with_folded_plots(part: doc.Block) -> doc.Block:
 
 
 def _passed(report: Report) -> Iterator[doc.Fold]:
-    """The rules that found nothing in a diagnosis."""
     if report.kind not in _DIAGNOSES or not report.findings:
         return
     fired = {finding.rule for finding in report.findings}
@@ -229,7 +231,6 @@ def _passed(report: Report) -> Iterator[doc.Fold]:
 
 
 def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Block]:
-    """What the answer rests on: numbers, experiments, plots, what was not measured, tables, how it was made."""
     if not comparing:
         yield from (_folded("Step time and utilization", numbers(report, comparing=False)))
         yield from (_folded("What the model estimates", predictions(report)))
@@ -373,7 +374,6 @@ def to_json(report: Report) -> str:
 
 
 def _stage(report: Report, trials: Sequence[TrialRecord]) -> tuple[Scene | None, list[str]]:
-    """What is drawn from; ``None`` and the reason where the steps cannot be read."""
     try:
         return stage(report, trials), []
     except Exception as error:

@@ -179,14 +179,12 @@ def side_runs(group: Group, scene: Scene) -> tuple[SideRun, ...]:
 
 
 def _chosen(group: Group) -> tuple[Variant, ...]:
-    """The baseline first, then the best candidate, and the others where they are few."""
     first = () if group.baseline is None else (group.baseline,)
     arms = (*first, *group.candidates)
     return arms if len(arms) <= MOST_ARMS else arms[:2]
 
 
 def _series(record: TrialRecord) -> StepSeries | None:
-    """The measured steps, without the segment's own warm-up."""
     segment = record.segment("as_is")
     if segment is None:
         return None
@@ -217,7 +215,6 @@ def has_samples(run: SideRun) -> bool:
 
 
 def _sampled(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
-    """The driver's samples of all GPUs during the steps, averaged over windows."""
     times = [np.array(gpu.utilization_t_ns, dtype=np.int64) - run.series.zero_ns for gpu in run.record.readings.gpus]
     shares = [np.array(gpu.utilization, dtype=np.float64) for gpu in run.record.readings.gpus]
     t_s = np.concatenate([np.empty(0), *times]) / 1e9
@@ -298,7 +295,6 @@ def time_line(scene: Scene | None) -> TimeLine | None:
 
 
 def _parts(segment: Segment, steps: Steps) -> dict[str, FloatArray]:
-    """Seconds of each step by part, as far as they were recorded."""
     known = segment.columns
     found: dict[str, FloatArray] = {}
     if "wait_ns" in known:
@@ -341,7 +337,6 @@ def _use(name: str, series: StepSeries, busy_s: FloatArray, window_s: float) -> 
 def _table(
     series: StepSeries, parts: Mapping[str, FloatArray], compiled: NDArray[np.int64], uses: Sequence[Use]
 ) -> Table:
-    """Stretches of equally many steps."""
     count = series.wall_s.size
     edges = np.unique(np.linspace(0, count, min(_ROWS, count) + 1).astype(int))
     rows = []
@@ -406,7 +401,6 @@ def _numbers(first: str, *others: str) -> tuple[Column, ...]:
 
 
 def _distribution(scene: Scene) -> Table | None:
-    """Quantiles of the step time, a row for each process."""
     steps = [series for series in scene.series if series.steady_wall_s.size]
     columns = _numbers("process", "steps", *(_NAMED.get(share, f"{100 * share:g} %") for share in _QUANTILES))
     rows = [
@@ -428,7 +422,6 @@ def _autocorrelation(wall_s: FloatArray) -> Table:
 
 
 def _periodogram(wall_s: FloatArray) -> Table:
-    """The periods with most power."""
     found = periodogram(wall_s)
     strongest = np.argsort(-found.power)[:_PERIODS]
     rows = [
@@ -444,7 +437,6 @@ def _periodogram(wall_s: FloatArray) -> Table:
 
 
 def _traces(runs: tuple[SideRun, ...]) -> Table:
-    """The step time and the utilization of each configuration over stretches of the longest one's time."""
     span_s = max(float(run.series.end_s[-1]) for run in runs)
     edges = np.linspace(0.0, span_s, _STRETCHES + 1)
     heads = [f"{run.arm.id}: {what}" for run in runs for what in ("mean step", "utilization")]
@@ -457,7 +449,6 @@ def _traces(runs: tuple[SideRun, ...]) -> Table:
 
 
 def _stretches(run: SideRun, edges: FloatArray) -> Iterator[tuple[str, str]]:
-    """Mean step time and utilization in each stretch."""
     end_s, wall_s = run.series.end_s, run.series.wall_s
     t_s, share = utilization(run, float(edges[1] - edges[0]))
     known = bool(run.arm.utilization_of)

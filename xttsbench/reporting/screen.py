@@ -263,7 +263,6 @@ def _gpu_words(stream: Stream, gpu: int) -> list[str]:
 
 
 def _bar(share: float | None, cells: int, style: str = "use") -> Line:
-    """A bar of a share, in eighths of a cell."""
     if share is None:
         return [("·" * cells, "soft")]
     whole, part = divmod(round(min(max(share, 0.0), 1.0) * cells * 8), 8)

@@ -169,7 +169,6 @@ def _turns(trial: TrialRecord, process: int) -> Iterator[Event]:
 
 
 def _step_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
-    """Phases of a step, and in each the lines of the user's that its operations are from."""
     ops, at = trial.step_ops, _first_measured_ns(trial)
     if ops is None or ops.op_time_s is None or at is None:
         return
@@ -187,7 +186,6 @@ def _step_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
 
 
 def _pipeline_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
-    """Ops of the pipeline, each with what it alone costs for a batch."""
     at = _first_measured_ns(trial)
     if trial.pipeline is None or at is None:
         return
@@ -286,5 +284,4 @@ def _counter(name: str, process: int, at_ns: int, value: float) -> Event:
 
 
 def _about(kind: str, process: int, thread: int, **known: str | int) -> Event:
-    """Metadata of a process or a thread."""
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": known}

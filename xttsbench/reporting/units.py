@@ -145,7 +145,6 @@ def _suffix(name: str) -> str:
 
 
 def _decimals(value: float) -> int:
-    """Decimals that give ``value`` three significant digits."""
     rounded = abs(float(f"{value:.3g}"))
     return max(0, 2 - math.floor(math.log10(rounded))) if rounded and math.isfinite(rounded) else 0
 
@@ -176,7 +175,6 @@ def _time_unit(seconds: float) -> tuple[float, str]:
 
 
 def _long(seconds: int) -> str:
-    """Minutes and seconds, or hours and minutes, of a whole number of seconds."""
     minutes, rest = divmod(seconds, 60)
     if seconds < 60 * _LONG_S:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"

@@ -37,7 +37,7 @@ def records_of(package: types.ModuleType) -> list[type[Record]]:
     found: dict[str, type[Record]] = {}
     for module in pkgutil.iter_modules(package.__path__):
         for member in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
-            if inspect.isclass(member) and issubclass(member, Record) and member is not Record:
+            if inspect.isclass(member) and issubclass(member, Record) and member.model_fields:
                 found[f"{member.__module__}.{member.__name__}"] = member
     return list(found.values())
 

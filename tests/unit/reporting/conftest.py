@@ -89,11 +89,7 @@ def starving_trial(name: str = "b0-ladder", *, seed: int = 1, steps: int = 400) 
     wait[0] += 0.9
     step = 0.0152 + 0.0002 * rng.gamma(2.0, size=steps)
     step[0] += 1.4
-    return trial(
-        name,
-        segment(wait, step, emulated_s=0.015, warmup=3),
-        devices=Devices(cpus=2),
-    )
+    return trial(name, segment(wait, step, emulated_s=0.015, warmup=3), devices=Devices(cpus=2))
 
 
 def starving_run() -> Run:

@@ -32,7 +32,7 @@ from xttsbench.reporting.document import (
 from xttsbench.reporting.sections import groups, trials_of
 from xttsbench.reporting.words import PART_COLORS
 
-HEAD = Headline("diagnose", "x", "input", "It waits.", view=View.SUMMARY)
+HEAD = Headline("diagnose", "x", "input", "It waits.")
 
 
 def bars(**shares: float) -> Bars:
@@ -41,7 +41,7 @@ def bars(**shares: float) -> Bars:
 
 def test_the_summary_stands_apart_and_everything_has_the_details() -> None:
     then, last = (Paragraph("a", view=view) for view in (View.DETAILED, View.FULL))
-    answer = (Headline("", "", "input", "It waits.", view=View.SUMMARY), Paragraph("b", view=View.SUMMARY))
+    answer = (Headline("", "", "input", "It waits."), Paragraph("b"))
     document = Document((HEAD, then, last), answer)
     assert document.shown(View.SUMMARY) == answer
     assert document.shown(View.DETAILED) == (HEAD, then)

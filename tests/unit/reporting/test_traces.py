@@ -164,9 +164,7 @@ def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
 def test_turns_and_processors_are_on_the_same_clock(make_trial) -> None:
     host = HostReadings(t_ns=(100 * MS, 110 * MS, 120 * MS), cpu_s=(1.0, 1.02, 1.025))
     trial = made(
-        make_trial,
-        rounds=(RoundMark(round=2, start_ns=99 * MS, end_ns=140 * MS),),
-        readings=Readings(host=host),
+        make_trial, rounds=(RoundMark(round=2, start_ns=99 * MS, end_ns=140 * MS),), readings=Readings(host=host)
     )
     events = json.loads(traces.perfetto([trial]))["traceEvents"]
     assert ("round 2", 4, 0.0, 41_000.0) in slices([trial])

@@ -57,8 +57,7 @@ def test_a_small_share_does_not_print_as_nothing(share: float, text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1536, "1.50 KiB"), (1024**2 - 1, "1.00 MiB"), (2**33, "8.00 GiB")],
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.50 KiB"), (1024**2 - 1, "1.00 MiB"), (2**33, "8.00 GiB")]
 )
 def test_size(count: int, text: str) -> None:
     assert units.size(count) == text

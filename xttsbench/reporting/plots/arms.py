@@ -91,7 +91,6 @@ def draw_throughput(group: Group, _: Scene) -> Figure:
 
 
 def _throughput_title(group: Group) -> str:
-    """What the bars come to; only what was decided to be faster is named."""
     baseline, fastest = group.baseline, group.fastest
     if fastest is None or fastest.effect is None or baseline is None:
         return f"{group.name}: no configuration is proven to be faster than the baseline"
@@ -134,7 +133,6 @@ def _look(arm: Variant) -> tuple[str, bool]:
 
 
 def _beside(axes: Axes, bars: list[_Bar], limits: tuple[float, float]) -> None:
-    """Utilization and speed-up as columns to the right of the bars."""
     axes.set_axis_off()
     axes.set_xlim(0, 1)
     axes.set_ylim(limits)
@@ -210,7 +208,6 @@ def _utilization_panel(axes: Axes, group: Group, runs: Sequence[SideRun], window
 
 
 def _traces_title(group: Group, runs: Sequence[SideRun]) -> str:
-    """How busy the baseline and the best candidate keep what is measured."""
     known = [(run.arm, run.arm.utilization.estimate) for run in runs if run.arm.utilization is not None]
     shares = [f"{arm.id} {units.percent(share)}" for arm, share in known[:2]]
     if not shares:

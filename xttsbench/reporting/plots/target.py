@@ -152,7 +152,6 @@ def _utilization(axes: Axes, series: StepSeries, record: TrialRecord, mean: Esti
 
 
 def _gpus(axes: Axes, series: StepSeries, record: TrialRecord) -> list[str]:
-    """Draw each GPU's utilization during the steps; names of those that have samples."""
     names = []
     for color, gpu in zip(SERIES_COLORS, record.readings.gpus, strict=False):
         t_s = (np.array(gpu.utilization_t_ns, dtype=np.int64) - series.zero_ns) / 1e9
@@ -285,7 +284,6 @@ def draw_autocorrelation(scene: Scene) -> Figure:
 
 
 def _why_not(scene: Scene, steps: int) -> str:
-    """Why the steps cannot be analysed as a time series."""
     if scene.main is None:
         return scene.why_empty
     if steps < _FEWEST_FOR_A_SERIES:

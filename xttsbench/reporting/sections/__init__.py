@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -44,12 +43,21 @@ def pipeline_of(report: Report) -> Pipeline | None:
 
 def missing(report: Report, path: str) -> str:
     """``not measured``, with the reason that the record gives for ``path`` or for what holds it."""
-    known = {re.sub(r"\[(\d+)\]", r".\1", key): reason for key, reason in report.unmeasured.items()}
-    steps = path.split(".")
-    for length in range(len(steps), 0, -1):
-        if reason := known.get(".".join(steps[:length])):
+    known = {_dotted(key): reason for key, reason in report.unmeasured.items()}
+    while path:
+        if reason := known.get(path):
             return f"{NOT_MEASURED}: {reason}"
+        path = path.rpartition(".")[0]
     return NOT_MEASURED
+
+
+def _dotted(path: str) -> str:
+    return re.sub(r"\[(\d+)\]", r".\1", path)
+
+
+def known(value: float | None, text: Callable[[float], str]) -> str:
+    """A number in words; ``not measured`` where there is none."""
+    return NOT_MEASURED if value is None else text(value)
 
 
 def cell(estimate: Estimate | None, bounds: Callable[[Estimate], tuple[str, str]]) -> Cell:
@@ -59,23 +67,19 @@ def cell(estimate: Estimate | None, bounds: Callable[[Estimate], tuple[str, str]
 
 def unmeasured(report: Report) -> tuple[Section, ...]:
     """What a reader would miss, and why it was not measured; what shares the reason shares the line."""
-    missing_by: dict[tuple[str, str], dict[str, None]] = {}
+    lines: dict[tuple[str, str], dict[str, None]] = {}
     for path, reason in report.unmeasured.items():
-        plain_path = re.sub(r"\[(\d+)\]", r".\1", path)
-        what = missed(re.sub(r"\.\d+", ".*", plain_path))
-        number = re.match(r"arms\.(\d+)\.", plain_path)
+        what = missed(re.sub(r"\.\d+", ".*", _dotted(path)))
+        number = re.match(r"arms\.(\d+)\.", _dotted(path))
         arm = report.arms[int(number[1])] if number and int(number[1]) < len(report.arms) else None
-        if what is None or (arm is not None and not (arm.group or arm.status != "ok")):
+        if what is None or (arm is not None and not arm.group and arm.status == "ok"):
             continue
-        named = (configuration(arm.id), arm.accelerator) if arm is not None else ()
-        subject = ", ".join(filter(None, named))
-        missing_by.setdefault((subject, reason), {})[what] = None
-    facts = []
-    for (subject, reason), names in missing_by.items():
-        label = ", ".join(names)
-        facts.append(Fact(f"{subject}: {label}" if subject else label, reason))
-    found = Facts(tuple(facts), ("what", "why"))
-    return (Section("Not measured", (found,), view=View.FULL),) if facts else ()
+        subject = ", ".join(filter(None, (configuration(arm.id), arm.accelerator))) if arm is not None else ""
+        lines.setdefault((subject, reason), {})[what] = None
+    facts = tuple(
+        Fact(": ".join(filter(None, (subject, ", ".join(names)))), reason) for (subject, reason), names in lines.items()
+    )
+    return (Section("Not measured", (Facts(facts, ("what", "why")),), view=View.FULL),) if facts else ()
 
 
 _KIND: Final = re.compile(r"\b(real|emulated)\b", re.IGNORECASE)
@@ -151,12 +155,12 @@ def groups(report: Report) -> tuple[Group, ...]:
     for arm in report.arms:
         if arm.group:
             found.setdefault((arm.group, arm.accelerator), []).append(arm)
-    slugs: list[str] = []
-    for key in found:
+    made: dict[str, Group] = {}
+    for key, arms in found.items():
         slug = _slug(*key)
-        others = (f"{slug}-{number}" for number in count(2))
-        slugs.append(slug if slug not in slugs else next(other for other in others if other not in slugs))
-    return tuple(Group(slug, *key, tuple(arms)) for slug, (key, arms) in zip(slugs, found.items(), strict=True))
+        unlike = next(one for one in (slug, *(f"{slug}-{n}" for n in range(2, len(found) + 2))) if one not in made)
+        made[unlike] = Group(unlike, *key, tuple(arms))
+    return tuple(made.values())
 
 
 def compares(report: Report) -> bool:
@@ -177,9 +181,12 @@ def target_figures(report: Report) -> dict[str, str]:
         return {TRAINING: "Losses and waiting over the steps"} | CAPTIONS
     if not compares(report):
         return CAPTIONS
-    known = {"attribution": report.verdict.attribution_s}
-    drawn = [name for name in CAPTIONS if known.get(name, report.verdict.step_time_s) is not None]
-    return {name: f"{CAPTIONS[name]}, of the baseline" for name in drawn}
+    needed = {"attribution": report.verdict.attribution_s}
+    return {
+        name: f"{caption}, of the baseline"
+        for name, caption in CAPTIONS.items()
+        if needed.get(name, report.verdict.step_time_s) is not None
+    }
 
 
 def figures_of(group: Group) -> dict[str, str]:
@@ -225,5 +232,4 @@ def _names_the_wait(accelerator: str, trial: TrialRecord) -> bool:
 
 def _slug(*words: str) -> str:
     """``words`` as a file's name: no path, no markup, no other character than ``a-z``, ``0-9`` and ``-``."""
-    parts = [re.sub(r"[^a-z0-9]+", "-", plain(word).lower()).strip("-") for word in words]
-    return "-".join(part for part in parts if part)[:_LONGEST_SLUG].strip("-") or "group"
+    return re.sub(r"[^a-z0-9]+", "-", plain("-".join(words)).lower()).strip("-")[:_LONGEST_SLUG].strip("-") or "group"

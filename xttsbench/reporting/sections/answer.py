@@ -145,7 +145,6 @@ def gain(report: Report) -> Option | None:
 
 
 def _refuted(removed: Estimate, report: Report) -> bool:
-    """Whether what removing the cause would give was tried, and did not come."""
     tried = [one.gain for one in options(report) if one.measured and one.basis == "rejected" and one.data != "NO"]
     return any(found is not None and found.high < removed.estimate for found in tried)
 
@@ -182,7 +181,6 @@ def one_trial(report: Report) -> dict[frozenset[str], Variant]:
 
 
 def _experiments(report: Report) -> Iterator[Variant]:
-    """Fixes that a diagnosis tried in one process, to see what the cause is worth."""
     if any(found.verified_speedup is not None for found in report.fixes):
         return
     for arm in report.arms:
@@ -225,7 +223,6 @@ def _of_fix(found: FixResult, report: Report) -> Option:
 
 
 def _of_group(group: Group, report: Report) -> Iterator[Option]:
-    """The fastest configuration of a group, where it is faster."""
     best = next((arm for arm in group.candidates if arm.effect and arm.effect.estimate >= WORTH), None)
     if best is None or best.decision not in _LIKELY:
         return
@@ -285,7 +282,6 @@ def next_command(report: Report, place: str) -> str:
 
 
 def _again(report: Report) -> str:
-    """The command once more, with more time."""
     head, separator, rest = report.command.partition(" -- ")
     try:
         given = shlex.split(head)
@@ -299,7 +295,6 @@ def _again(report: Report) -> str:
 
 
 def _optimize(report: Report) -> str:
-    """``xttsbench optimize`` of the target that was diagnosed."""
     head, separator, rest = report.command.partition(" -- ")
     try:
         given = shlex.split(head)
@@ -334,6 +329,5 @@ def with_calls(text: str, report: Report) -> str:
 
 
 def _ops(report: Report) -> tuple[PipelineOp, ...]:
-    """Of the pipeline that was read; none where there is none, or another version wrote it."""
     pipeline = pipeline_of(report)
     return pipeline.ops if pipeline is not None else ()

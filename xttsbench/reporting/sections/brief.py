@@ -6,19 +6,17 @@ Of a monitor's log there are plots as well: which columns stand in which figure,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.records.machine import COLUMNS, Check, Examination, Monitored, Signal, spoken
-from xttsbench.records.report import Attribution
+from xttsbench.records.machine import COLUMNS, Examination, Monitored, spoken
 from xttsbench.records.watch import Memory, StallCause, WatchSummary
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.document import NOT_MEASURED, Column, Table, table
 from xttsbench.reporting.screen import numbered
 from xttsbench.reporting.words import part
 
@@ -39,9 +37,13 @@ def monitored_document(
         users: who used the processors, for a page.
     """
     subject = " ".join(filter(None, (found.log, f"{found.readings:,} readings in {units.duration(found.duration_s)}")))
-    about = [doc.Paragraph(text, "soft") for text in _about(found)]
-    headline = doc.Headline("monitor", subject, "", sentence(found), tuple(about), view=doc.View.SUMMARY)
+    own = found.own_cpu_share
+    about = () if own is None else (f"The readings themselves took {100 * own:.2f} % of one processor.",)
+    headline = doc.Headline(
+        "monitor", subject, "", sentence(found), tuple(doc.Paragraph(text, "soft") for text in about)
+    )
     main = [name for name in found.signals if name in _COMMON or name.startswith(("gpu", "process_"))]
+    last = [doc.Paragraph(f"{one.t_s:.1f} s: {one.text}", "soft") for one in found.events[-3:]]
     events = [(f"{event.t_s:.1f} s", event.text) for event in found.events]
     blocks = (
         headline,
@@ -52,8 +54,7 @@ def monitored_document(
         doc.folded("Not measured", ("column", "why"), sorted(found.unmeasured.items())),
         doc.Section("The machine", (doc.Facts(_machine(found), header=("", "")),)),
     )
-    summary = (headline, _signals(found, main), *_last_events(found))
-    return doc.Document(blocks, summary)
+    return doc.Document(blocks, (headline, _signals(found, main), *last))
 
 
 def sentence(found: Monitored) -> str:
@@ -70,43 +71,25 @@ def _stands_out(found: Monitored) -> Iterator[str]:
         used = means.get(f"gpu{number}_utilization")
         if used is not None:
             yield f"GPU {number} was used {units.percent(used)} of the time" + (", it starves" if used < _HALF else "")
-    newest = {one.column: one for one in found.oscillations}
-    for one in newest.values():
+    for one in {one.column: one for one in found.oscillations}.values():  # the newest of each column
         yield f"{spoken(one.column)} repeated itself every {units.duration(one.period_s)}"
-    share = means.get("cpu_share")
-    if share is not None:
-        yield f"the processors were in use {units.percent(share)} of the time" + (
-            ", nearly all" if share > _BUSY else ""
-        )
+    if (share := means.get("cpu_share")) is not None:
+        nearly = ", nearly all" if share > _BUSY else ""
+        yield f"the processors were in use {units.percent(share)} of the time{nearly}"
     if (stolen := means.get("cpu_steal_share", 0.0)) > _STOLEN:
         yield f"{units.percent(stolen)} of their time was stolen by the hypervisor"
 
 
-def _about(found: Monitored) -> Iterator[str]:
-    if found.own_cpu_share is not None:
-        yield f"The readings themselves took {100 * found.own_cpu_share:.2f} % of one processor."
-
-
 def _signals(found: Monitored, names: Sequence[str]) -> doc.Table:
-    columns = (doc.Column("column"), *(doc.Column(name, numeric=True) for name in ("mean", "lowest", "highest")))
-    shown = [name for name in _ordered(names) if not name.endswith(_NOT_SUMMED)]
-    rows = [(name, *_values(name, found.signals[name])) for name in shown if name in found.signals]
-    return doc.table(columns, rows, view=doc.View.SUMMARY)
-
-
-def _values(name: str, signal: Signal) -> tuple[str, ...]:
-    return tuple(units.named(name, value)[1] for value in (signal.mean, signal.lowest, signal.highest))
-
-
-def _ordered(names: Sequence[str]) -> list[str]:
     """In the order of the CSV: the machine, its GPUs, the process."""
-    kinds = list(COLUMNS)
-    starts = [kind.partition("<")[0] for kind in kinds]
-    return sorted(names, key=lambda name: next((at for at, start in enumerate(starts) if name.startswith(start)), 0))
-
-
-def _last_events(found: Monitored) -> list[doc.Block]:
-    return [doc.Paragraph(f"{one.t_s:.1f} s: {one.text}", "soft", view=doc.View.SUMMARY) for one in found.events[-3:]]
+    starts = [kind.partition("<")[0] for kind in COLUMNS]
+    names = sorted(names, key=lambda name: next((at for at, start in enumerate(starts) if name.startswith(start)), 0))
+    rows = []
+    for name in names:
+        if not name.endswith(_NOT_SUMMED):
+            one = found.signals[name]
+            rows.append((name, *(units.named(name, value)[1] for value in (one.mean, one.lowest, one.highest))))
+    return doc.table(("column", *doc.numeric("mean", "lowest", "highest")), rows)
 
 
 def _machine(found: Monitored) -> tuple[doc.Fact, ...]:
@@ -133,16 +116,12 @@ class Panel:
 
 def figures(columns: Collection[str]) -> dict[str, tuple[str, list[Panel]]]:
     """Name of each figure to its title and its panels, of the columns that hold something."""
-    made = {
-        name: (title, [cut for one in panels if (cut := _cut(one, columns)).series])
-        for name, title, panels in _all(columns)
-    }
-    return {name: found for name, found in made.items() if found[1]}
-
-
-def _cut(panel: Panel, columns: Collection[str]) -> Panel:
-    series = tuple((name, text) for name, text in panel.series if name in columns)
-    return Panel(panel.title, panel.unit, panel.scale, series, panel.top)
+    made = {}
+    for name, title, panels in _all(columns):
+        cut = [replace(one, series=tuple(pair for pair in one.series if pair[0] in columns)) for one in panels]
+        if read := [panel for panel in cut if panel.series]:
+            made[name] = (title, read)
+    return made
 
 
 def _all(columns: Collection[str]) -> Iterator[tuple[str, str, list[Panel]]]:
@@ -166,18 +145,14 @@ def _all(columns: Collection[str]) -> Iterator[tuple[str, str, list[Panel]]]:
         Panel("waiting for input", "% of a step", 100, (("process_input_wait_share", ""),), 105),
     ]
     yield "process", "The process", steps
+    taken = (("cpu_steal_share", "stolen"), ("cpu_iowait_share", "waiting for storage"))
     cores = tuple((f"cpu{n}_share", f"processor {n}") for n in numbered(columns, "cpu"))
     yield (
         "processors",
         "Processors",
         [
             Panel("use", "%", 100, (("cpu_share", "all"), *cores), 105),
-            Panel(
-                "time taken from them",
-                "%",
-                100,
-                (("cpu_steal_share", "stolen"), ("cpu_iowait_share", "waiting for storage")),
-            ),
+            Panel("time taken from them", "%", 100, taken),
             Panel("stopped by the quota", "processors", 1, (("quota_throttled_cpus", ""),)),
         ],
     )
@@ -206,7 +181,7 @@ def stretches(t_s: FloatArray, values: FloatArray, most: int) -> tuple[FloatArra
     return middle, mean, np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
 
 
-def table_of(panels: list[Panel], columns: Mapping[str, FloatArray]) -> Table:
+def table_of(panels: list[Panel], columns: Mapping[str, FloatArray]) -> doc.Table:
     """What a figure draws, as means over stretches of time: for who cannot see it, or wants the numbers."""
     names = [name for panel in panels for name, _ in panel.series]
     t_s = columns["t_s"]
@@ -214,14 +189,10 @@ def table_of(panels: list[Panel], columns: Mapping[str, FloatArray]) -> Table:
     rows = []
     for low, high in pairwise(edges):
         inside = (t_s >= low) & (t_s <= high)
-        found = (columns[name][inside] for name in names)
-        means = [float(one[~np.isnan(one)].mean()) if (~np.isnan(one)).any() else None for one in found]
-        cells = (
-            NOT_MEASURED if mean is None else units.named(name, mean)[1]
-            for name, mean in zip(names, means, strict=True)
-        )
+        read = {name: columns[name][inside & ~np.isnan(columns[name])] for name in names}
+        cells = (units.named(name, float(one.mean()) if one.size else None)[1] for name, one in read.items())
         rows.append((f"{low:.1f} to {high:.1f} s", *cells))
-    return table((Column("since the first reading"), *(Column(name, numeric=True) for name in names)), rows)
+    return doc.table(("since the first reading", *doc.numeric(*names)), rows)
 
 
 _MARKS: Final = {
@@ -235,7 +206,7 @@ _ORDER: Final = ("broken", "unknown", "note")
 
 def doctor_document(found: Examination) -> doc.Document:
     """The examination in words."""
-    headline = doc.Headline("doctor", _examined(found), "", _judged(found), view=doc.View.SUMMARY)
+    headline = doc.Headline("doctor", _examined(found), "", _judged(found))
     rows = [(_MARKS[check.status], check.id, check.seen) for check in found.checks]
     return doc.Document(
         summary=(headline, *_worth_saying(found)),
@@ -244,11 +215,10 @@ def doctor_document(found: Examination) -> doc.Document:
 
 
 def _examined(found: Examination) -> str:
-    software, processors = found.machine.software, found.machine.processors
-    gpus = found.machine.driver.gpus
-    cores = f"{processors.allowed:g} processor{'s' * (processors.allowed != 1)}"
-    devices = f"{cores}, {len(gpus) or 'no'} GPU{'s' * (len(gpus) != 1)}"
-    return f"TensorFlow {software.packages.get('tensorflow') or 'not installed'}, {devices}"
+    allowed, gpus = found.machine.processors.allowed, len(found.machine.driver.gpus)
+    version = found.machine.software.packages.get("tensorflow") or "not installed"
+    cores = f"{allowed:g} processor{'s' * (allowed != 1)}"
+    return f"TensorFlow {version}, {cores}, {gpus or 'no'} GPU{'s' * (gpus != 1)}"
 
 
 def _judged(found: Examination) -> str:
@@ -260,18 +230,11 @@ def _judged(found: Examination) -> str:
 
 
 def _worth_saying(found: Examination) -> Iterator[doc.Block]:
-    for status in _ORDER:
-        for check in found.checks:
-            if check.status == status:
-                yield doc.Section("", tuple(_check(check)))
-
-
-def _check(check: Check) -> Iterator[doc.Block]:
-    word = check.status.upper() if check.status == "broken" else check.status
-    tone: doc.Tone = "refused" if check.status == "broken" else "strong"
-    yield doc.Paragraph(f"{word}  {check.id}: {check.seen}", tone, view=doc.View.SUMMARY)
-    if check.remedy:
-        yield doc.Paragraph(f"→ {check.remedy}", "soft", view=doc.View.SUMMARY)
+    for check in (check for status in _ORDER for check in found.of(status)):
+        tone: doc.Tone = "refused" if check.status == "broken" else "strong"
+        said = doc.Paragraph(f"{_MARKS[check.status].value}  {check.id}: {check.seen}", tone)
+        remedy = (doc.Paragraph(f"→ {check.remedy}", "soft"),) if check.remedy else ()
+        yield doc.Section("", (said, *remedy))
 
 
 _CAUSES: Final = 4
@@ -299,19 +262,18 @@ def watch_document(summary: WatchSummary, place: str = "") -> doc.Document:
 
 def _headline(summary: WatchSummary) -> doc.Headline:
     named = summary.bottleneck != "inconclusive"
-    below = []
+    below: tuple[doc.Paragraph, ...] = ()
     if named and summary.probability is not None:
         sure = f"Probability {units.probability(summary.probability)}, given what was seen; no experiment was made."
-        below.append(doc.Paragraph(sure, "soft", lines=1))
+        below = (doc.Paragraph(sure, "soft", lines=1),)
     return doc.Headline(
         kind=f"watch {summary.script}"[:_COMMAND],
         subject="",
         word=f"likely {part(summary.bottleneck)}" if named else part(summary.bottleneck),
         name=summary.bottleneck,
         sentence=summary.sentence,
-        below=tuple(below),
+        below=below,
         lines=3,
-        view=doc.View.SUMMARY,
     )
 
 
@@ -327,14 +289,15 @@ def _run(summary: WatchSummary) -> str:
 
 def _body(summary: WatchSummary) -> Iterator[doc.Block]:
     if summary.error:
-        yield doc.Callout(summary.error, lines=2, view=doc.View.SUMMARY)
+        yield doc.Callout(summary.error, lines=2)
     run = doc.Fact("run", _run(summary), 2)
     step = summary.step_time_s
     if step is None:
-        yield doc.Section("", (doc.Facts((run,), view=doc.View.SUMMARY),))
+        yield doc.Section("", (doc.Facts((run,)),))
         return
     if summary.attribution_s is not None:
-        yield doc.Section("", (_bars(summary.attribution_s, step.estimate),))
+        parts = doc.bars(dict(summary.attribution_s), step.estimate)
+        yield doc.Section("", (replace(parts, compact=True),))
     facts = [run, doc.Fact("a step", _times(summary))]
     if (waits := summary.input_wait_fraction) is not None:
         facts.append(doc.Fact("waiting for input", f"{units.percent_interval(waits)} of a step", 1))
@@ -351,30 +314,18 @@ def _body(summary: WatchSummary) -> Iterator[doc.Block]:
     if cause is not None:
         where = f" ({cause.location.file}:{cause.location.line})" if cause.location.file else ""
         facts += [doc.Fact("likely cause", f"{cause.title}{where}", 2), doc.Fact("what to do", cause.remedy, 2)]
-    yield doc.Section("", (doc.Facts(tuple(facts), view=doc.View.SUMMARY),))
-
-
-def _bars(parts: Attribution, step_s: float) -> doc.Bars:
-    found = tuple(
-        doc.Part(name, units.duration(seconds), seconds / step_s, units.percent(seconds / step_s))
-        for name, seconds in parts
-    )
-    return doc.Bars(found, compact=True, view=doc.View.SUMMARY)
+    yield doc.Section("", (doc.Facts(tuple(facts)),))
 
 
 def _times(summary: WatchSummary) -> str:
     words = [f"{units.duration_interval(summary.step_time_s)} in the mean"] if summary.step_time_s else []
-    names = {"median": "median", "p95": "95 % below", "p99": "99 % below"}
-    words += [
-        f"{word} {units.duration(summary.quantiles_s[name])}"
-        for name, word in names.items()
-        if name in summary.quantiles_s
-    ]
+    for name, word in {"median": "median", "p95": "95 % below", "p99": "99 % below"}.items():
+        if name in summary.quantiles_s:
+            words.append(f"{word} {units.duration(summary.quantiles_s[name])}")
     return ", ".join(words)
 
 
 def _stalls(summary: WatchSummary) -> Iterator[doc.Fact]:
-    """The steps that stalled, by what they had in common."""
     found = summary.stalls
     if not found.count or found.share_of_time < _WORTH:
         return
@@ -389,10 +340,8 @@ def _cause(one: StallCause) -> str:
     regular = f", every {one.every_steps:,.0f} steps" if one.every_steps is not None else ""
     if one.count == 1:
         return f"{one.what}: once, {units.duration(one.lost_s)} more, at step {one.first_step:,}"
-    mean = units.duration(one.lost_s / one.count)
-    return (
-        f"{one.what}: {one.count:,} times{regular}, {mean} more each, a step of {units.duration(one.slowest_s)} at most"
-    )
+    mean, slowest = units.duration(one.lost_s / one.count), units.duration(one.slowest_s)
+    return f"{one.what}: {one.count:,} times{regular}, {mean} more each, a step of {slowest} at most"
 
 
 def _memory(found: Memory) -> str:
@@ -401,11 +350,9 @@ def _memory(found: Memory) -> str:
 
 
 def _last(summary: WatchSummary, place: str) -> doc.Section:
-    facts = []
-    for gate in summary.fail_on:
-        facts.append(doc.Fact("gate", f"{gate.expression} {gate.outcome}: {gate.why}", 2))
+    facts = [doc.Fact("gate", f"{gate.expression} {gate.outcome}: {gate.why}", 2) for gate in summary.fail_on]
     if summary.next_command and summary.stretches:
         facts.append(doc.Fact("to prove it", summary.next_command, 2))
     if place:
         facts.append(doc.Fact("summary", f"{place}/summary.json", 2))
-    return doc.Section("", (doc.Facts(tuple(facts), view=doc.View.SUMMARY),))
+    return doc.Section("", (doc.Facts(tuple(facts)),))

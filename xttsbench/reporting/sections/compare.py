@@ -60,7 +60,6 @@ def comparison_document(report: ComparisonReport) -> doc.Document:
 
 
 def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
-    """The answer, the gates that did not pass first, the speeds, and how far apart the two sides are otherwise."""
     sides = tuple(doc.Paragraph(_side(name, run), "soft", lines=1) for name, run in (("A", report.a), ("B", report.b)))
     warnings = [doc.Callout(warning, lines=1) for warning in report.warnings]
     gates = sorted(report.gates, key=lambda gate: gate.outcome == "passed")[:_MOST_ROWS]
@@ -77,10 +76,10 @@ def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
     if apart := [found.field if found.comparable else f"{found.field}: NOT COMPARABLE" for found in report.differences]:
         notes.append(f"What differs: {', '.join(apart)}.")
     return (
-        doc.Headline(report.command, "", "", report.verdict.summary, sides, lines=3, view=doc.View.SUMMARY),
-        *(replace(one, view=doc.View.SUMMARY) for one in warnings[:_MOST_WARNINGS]),
-        *(doc.Section("", (replace(one, short=True, view=doc.View.SUMMARY),)) for one in tables),
-        *([doc.Section("", (doc.Paragraph(" ".join(notes), lines=2, view=doc.View.SUMMARY),))] if notes else []),
+        doc.Headline(report.command, "", "", report.verdict.summary, sides, lines=3),
+        *(replace(one) for one in warnings[:_MOST_WARNINGS]),
+        *(doc.Section("", (replace(one, short=True),)) for one in tables),
+        *([doc.Section("", (doc.Paragraph(" ".join(notes), lines=2),))] if notes else []),
     )
 
 
@@ -148,7 +147,6 @@ _ROWS: Final[tuple[tuple[str, str, Callable[..., str]], ...]] = (
 
 
 def _figures(pair: ComparedPair) -> Iterator[doc.Block]:
-    """Side by side, without a verdict; what neither run measured is left out."""
     rows = []
     for label, name, text in _ROWS:
         values = [getattr(side, name) for side in (pair.a, pair.b)]
@@ -309,7 +307,6 @@ def _row(arm: Variant) -> tuple[str | doc.Cell, ...]:
 
 
 def _noise_check(report: Report) -> str:
-    """What the same configuration, measured twice, differs by."""
     aa = report.aa
     if report.kind == "train":
         return ""  # nobody expects that training is done twice
@@ -409,7 +406,6 @@ def _group_notes(group: Group, nowhere: Sequence[str]) -> Iterator[str]:
 
 
 def _sample(ok: Sequence[Variant]) -> str:
-    """How much stands behind a row."""
     words = []
     if ok:
         words.append(

@@ -20,7 +20,20 @@ from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import units
-from xttsbench.reporting.document import Block, Cell, Cleaned, Code, Fact, Facts, Fold, Paragraph, Section, View, table
+from xttsbench.reporting.document import (
+    Block,
+    Cell,
+    Cleaned,
+    Code,
+    Fact,
+    Facts,
+    Fold,
+    Paragraph,
+    Section,
+    View,
+    folded,
+    table,
+)
 from xttsbench.reporting.sections import cell
 from xttsbench.reporting.sections.answer import one_trial, with_calls
 from xttsbench.reporting.words import short_path
@@ -47,18 +60,18 @@ def section(report: Report) -> Iterator[Section]:
     if not report.fixes and report.optimized is None:
         return
     chosen = next((found for found in report.fixes if found.chosen), None)
-    patch = chosen.patch if chosen else None
     blocks: list[Block] = [Paragraph(proposal(report, chosen))]
     if tried := [found for found in report.fixes if found.outcome != "not verified"]:
         blocks.append(table(_FIXES, map(_row, tried)))
-    blocks += applied(report, patch, with_diff=True)
+    blocks += applied(report, chosen, with_diff=True)
     if left := [Fact(found.name, found.why) for found in report.fixes if found.outcome == "not verified"]:
         blocks.append(Facts(tuple(left), ("fix", "why"), "Not measured:"))
     yield Section("Fixes", tuple(blocks))
 
 
-def applied(report: Report, patch: Patch | None, *, with_diff: bool) -> Iterator[Block]:
+def applied(report: Report, chosen: FixResult | None, *, with_diff: bool) -> Iterator[Block]:
     """How what is proposed is applied: its patch, whether that was run, what is left to do by hand, and a call."""
+    patch = chosen.patch if chosen else None
     if said := patched(patch):
         yield Paragraph(said)
     if with_diff and patch and patch.diff.strip():
@@ -81,10 +94,7 @@ def predictions(report: Report) -> Iterator[Section]:
 
 def predictions_in_full(report: Report) -> Fold:
     """A row for each condition that the model was asked about."""
-    return Fold(
-        "What the model estimates, in full",
-        (table(_PREDICTED, map(_prediction, report.predictions), view=View.FULL),) if report.predictions else (),
-    )
+    return folded("What the model estimates, in full", _PREDICTED, list(map(_prediction, report.predictions)))
 
 
 def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
@@ -143,12 +153,10 @@ def patched(patch: Patch | None) -> str:
         words.append("yields the same data" if patch.equivalent else "CHANGES THE DATA")
     if patch.verified_speedup is not None:
         words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast")
-    if words:
-        said = f"The source with this patch was run; it {' and '.join(words)}"
-        said = f"{said}: {patch.why_not}" if patch.why_not else f"{said}."
-    else:
-        reason = f": {patch.why_not}" if patch.why_not else ""
-        said = f"The source with this patch was not run{reason}" + ("" if reason.endswith(".") else ".")
+    said = f"The source with this patch was {'run; it' if words else 'not run'} {' and '.join(words)}".rstrip()
+    said += f": {patch.why_not}" if patch.why_not else "."
+    if not words and not said.endswith("."):
+        said += "."
     return " ".join([said, *(f"{one}." for one in patch.also)])
 
 
@@ -202,22 +210,20 @@ def as_cards(report: Report) -> Iterator[Section]:
     if not report.fixes and report.optimized is None:
         return
     tried = one_trial(report)
-    rated = [(found, *_gain(found, tried)) for found in report.fixes]
-    ranked = sorted(rated, key=_rank)
-    cards = _cards(ranked, report)
-    opens = [_open(found, gain) for found, gain, _ in ranked]
-    worth = [card for card, is_open in zip(cards, opens, strict=True) if is_open]
-    others = tuple(card for card, is_open in zip(cards, opens, strict=True) if not is_open)
+    ranked = sorted(((found, *_gain(found, tried)) for found in report.fixes), key=_rank)
+    worth: list[FixCard] = []
+    others: list[FixCard] = []
+    for card, (found, gain, _) in zip(_cards(ranked, report), ranked, strict=True):
+        (worth if _open(found, gain) else others).append(card)
     chosen = next((found for found in report.fixes if found.chosen), None)
     blocks: list[Block] = [Paragraph(proposal(report, chosen)), *worth]
-    blocks += applied(report, chosen.patch if chosen else None, with_diff=False)
+    blocks += applied(report, chosen, with_diff=False)
     if others:
-        blocks.append(Fold(f"{len(others)} more, not worth it here or rejected", others))
+        blocks.append(Fold(f"{len(others)} more, not worth it here or rejected", tuple(others)))
     yield Section("Fixes, the best first", tuple(blocks))
 
 
 def _gain(found: FixResult, tried: Mapping[frozenset[str], Variant]) -> tuple[Estimate | None, str]:
-    """What it gives, and what that rests on."""
     if found.verified_speedup is not None:
         return found.verified_speedup, "measured"
     if found.outcome == "not verified" and (arm := tried.get(frozenset(fix.kind for fix in FixSet.of(found.fixes)))):
@@ -239,7 +245,6 @@ def _size(gain: Estimate | None) -> float:
 
 
 def _open(found: FixResult, gain: Estimate | None) -> bool:
-    """Whether its card stands open: it was accepted, or not verified though it may give something."""
     accepted = found.chosen or found.outcome == "accepted"
     return accepted or (found.outcome == "not verified" and _size(gain) >= WORTH)
 
@@ -262,7 +267,6 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
                 basis == "measured" and found.decision in (*FASTER, *SLOWER),
                 *map(place, (1.0, gain.estimate, gain.low, gain.high)),
             )
-        data = "" if found.semantics is None else same_data(found.semantics)
         cards.append(
             FixCard(
                 rank=rank,
@@ -270,8 +274,8 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
                 what=with_calls(found.what or found.name, report),
                 basis=basis,
                 gain=drawn,
-                data=data,
-                outcome=": ".join(word for word in (_became(found, basis), found.why) if word),
+                data="" if found.semantics is None else same_data(found.semantics),
+                outcome=": ".join(filter(None, (_became(found, basis), found.why))),
                 where=tuple(dict.fromkeys(_where(found))),
                 patch=Code((found.patch.diff,) if found.patch else (), "diff"),
                 proposed=found.chosen,
@@ -297,5 +301,4 @@ def _tone(gain: Estimate, basis: str) -> Literal["better", "worse", "none"]:
 def _where(found: FixResult) -> Iterator[str]:
     for place in found.places:
         if place.file:
-            file = short_path(place.file)
-            yield f"{file}:{place.line}" if place.line is not None else file
+            yield short_path(place.file) + ("" if place.line is None else f":{place.line}")

@@ -54,8 +54,6 @@ _CLASSES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One op as it stands in the tree."""
-
     lead: str  # What is drawn before the op
     below: str  # What continues below it, for the lines of its notes
     depth: int
@@ -92,7 +90,6 @@ def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[tuple[s
 
 
 def _rows(ops: Sequence[PipelineOp]) -> Iterator[_Row]:
-    """The ops from the end on; one that feeds several others is told where it comes first."""
     by_name = {op.name: op for op in ops}
     read = {source for op in ops for source in op.inputs}
     seen: set[str] = set()
@@ -101,7 +98,6 @@ def _rows(ops: Sequence[PipelineOp]) -> Iterator[_Row]:
 
 
 def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at: _Row) -> Iterator[_Row]:
-    """An op, the datasets that its function makes, and all that feeds it."""
     current: PipelineOp | None = op
     while current is not None and current.name not in seen:
         seen.add(current.name)
@@ -373,7 +369,6 @@ def _placed(ops: Sequence[PipelineOp], start: int = 0, inner: bool = False) -> I
 
 
 def _ends(placed: Sequence[_Placed], start: int) -> tuple[int, ...]:
-    """Rows of the ops that no other of them reads."""
     read = {row for _, rows, _ in placed for row in rows}
     return tuple(row for row in range(start, start + len(placed)) if row not in read)
 

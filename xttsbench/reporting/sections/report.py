@@ -12,17 +12,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from xttsbench.records.base import Estimate, Location
+from xttsbench.records.base import Estimate
 from xttsbench.records.report import Finding, Report
 from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units, words
-from xttsbench.reporting.document import NOT_MEASURED, Fold, Section, View, folded
+from xttsbench.reporting.document import Fold, Section, View, folded
 from xttsbench.reporting.sections import (
     cell,
     compare,
     compares,
     fixes,
+    known,
     missing,
     of_verdict,
     pipeline,
@@ -64,10 +65,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             _plots(report, comparing=comparing),
             *unmeasured(report),
             details(report, comparing=comparing),
-            doc.Section(
-                "How it was made",
-                made(report),
-            ),
+            doc.Section("How it was made", made(report)),
         ),
     )
 
@@ -84,7 +82,7 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     if comparing and verdict.step_time_s is None:
         return
     kind, label = (report.accelerator.get(key, "") for key in ("kind", "label"))
-    about = ", ".join(word for word in (kind if kind not in label else "", label) if word)
+    about = ", ".join(filter(None, (kind if kind not in label else "", label)))
     about = about.replace("emulated", "EMULATED")  # never to be taken for a measurement of a device
     device = f"accelerator utilization ({about})" if about else "accelerator utilization"
     time, share = units.duration_interval, units.percent_interval
@@ -106,12 +104,11 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
 def _baseline(report: Report) -> str:
     group = of_verdict(report)
     arm = None if group is None else group.baseline
-    words = [arm.id if arm else "", group.where if group else ""]
-    return ": ".join(["The baseline by itself", ", ".join(word for word in words if word)])
+    about = ", ".join(filter(None, (arm.id if arm else "", group.where if group else "")))
+    return f"The baseline by itself: {about}"
 
 
 def _limit(report: Report) -> str:
-    """The bottleneck of the baseline, or why a comparison does not name one."""
     verdict = report.verdict
     if verdict.bottleneck == "inconclusive":
         return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else part(verdict.bottleneck)
@@ -137,14 +134,11 @@ def attribution(report: Report) -> tuple[doc.Bars | None, str]:
     seconds: dict[str, float] = {name: getattr(found, name) for name in PART_COLORS}
     measured = sum(seconds.values()) - found.residual
     whole = report.verdict.step_time_s.estimate if report.verdict.step_time_s else measured + found.residual
-    shares = {name: value / whole if whole else 0.0 for name, value in seconds.items()}
-    parts = tuple(
-        doc.Part(name, units.duration(seconds[name]), share, units.percent(share)) for name, share in shares.items()
-    )
     note = f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the rest is unattributed."
-    paths = {name: f"verdict.attribution_s.{name}" for name in PART_COLORS}
-    reasons = [f"{name}: {missing(report, path)}." for name, path in paths.items() if path in report.unmeasured]
-    return doc.Bars(parts), " ".join([note, *reasons])
+    for name in PART_COLORS:
+        if (path := f"verdict.attribution_s.{name}") in report.unmeasured:
+            note += f" {name}: {missing(report, path)}."
+    return doc.bars(seconds, whole), note
 
 
 def experiments(report: Report) -> Iterator[doc.Section]:
@@ -168,42 +162,31 @@ def findings(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The findings in their order; a diagnosis says where there is none."""
     proposed = next((fix.patch.diff for fix in report.fixes if fix.chosen and fix.patch is not None), None)
     tried = [arm.effect for arm in one_trial(report).values()]
-    every = enumerate(report.findings, start=1)
-    blocks = tuple(_finding(number, found, proposed, tried) for number, found in every)
+    blocks = tuple(_finding(number, found, proposed, tried) for number, found in enumerate(report.findings, start=1))
     if blocks or not comparing:
         yield doc.Section("Findings", blocks or (doc.Paragraph("None."),))
 
 
 def _finding(number: int, found: Finding, proposed: str | None, tried: Sequence[Estimate | None]) -> doc.Finding:
     """``proposed`` is the diff of what is proposed, which stands once, with the fixes; ``tried`` what trials gave."""
-    patch = found.patch if found.patch and found.patch != proposed else ""
-    facts = tuple(_evidence(name, value) for name, value in found.evidence.items())
+    at = found.location
+    line = f":{at.line}" if at.file and at.line is not None else ""
+    facts = []
+    for name, value in found.evidence.items():
+        said, text = units.named(name, value)
+        facts.append(doc.Fact(label(said), _SPOKEN.get(name, str)(text)))
     return doc.Finding(
         number=number,
         severity=found.severity,
         limiting=found.limiting,
         title=found.title,
         rule=found.rule,
-        where=_where(found.location),
-        evidence=doc.Facts(facts, ("evidence", "value")),
+        where=", ".join(filter(None, (f"{at.file or ''}{line}", f"op {at.op}" if at.op else ""))),
+        evidence=doc.Facts(tuple(facts), ("evidence", "value")),
         remedy=doc.Lines((found.remedy,)),
-        patch=doc.Code((patch,)),
+        patch=doc.Code((found.patch if found.patch and found.patch != proposed else "",)),
         gain=_gain(found, tried),
     )
-
-
-def _evidence(name: str, value: object) -> doc.Fact:
-    said, text = units.named(name, value)
-    if name in _SPOKEN:
-        text = _SPOKEN[name](text)
-    return doc.Fact(label(said), text)
-
-
-def _where(location: Location) -> str:
-    place = location.file or ""
-    if place and location.line is not None:
-        place += f":{location.line}"
-    return ", ".join(word for word in (place, f"op {location.op}" if location.op else "") if word)
 
 
 def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
@@ -226,12 +209,11 @@ def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
 
 
 def _plots(report: Report, *, comparing: bool) -> doc.Section:
-    """The plots of one target; those of compared configurations stand by their table."""
-    drawn = tuple(
+    drawn = (
         doc.Figure(name, caption, drawn_above=name == "attribution", view=doc.View.FULL)
         for name, caption in target_figures(report).items()
     )
-    return doc.Section("Plots of the baseline" if comparing else "Plots", drawn)
+    return doc.Section("Plots of the baseline" if comparing else "Plots", tuple(drawn))
 
 
 _MOST_ROWS: Final = 40  # Intervals of a table at most; of more, evenly chosen ones, the last among them
@@ -299,7 +281,6 @@ def _trials(report: Report) -> Fold:
 
 
 def _training(training: Training) -> Iterator[Fold]:
-    """Losses over the steps, evaluations, checkpoints, and what was taken over from a winner."""
     yield from (_run(training), _losses(training.intervals), _evaluations(training), _checkpoints(training))
     if training.taken_over is not None:
         yield _taken_over(training.taken_over)
@@ -319,8 +300,7 @@ def _run(training: Training) -> Fold:
         rows.append(("fitted to memory", f"tokens_per_batch {training.fitted.tokens_per_batch:,}"))
     if training.spoken is not None:
         rows += [
-            (f"speech, {name.replace('_', ' ')}", NOT_MEASURED if value is None else units.number(float(value)))
-            for name, value in training.spoken.metrics.items()
+            (f"speech, {name.replace('_', ' ')}", _number(value)) for name, value in training.spoken.metrics.items()
         ]
     return folded("Training", ("what", "value"), rows)
 
@@ -337,13 +317,12 @@ def _chosen(intervals: Sequence[WatchedInterval]) -> Sequence[WatchedInterval]:
 
 
 def _interval(interval: WatchedInterval) -> tuple[str, ...]:
-    rate, waits = interval.valid_frames_per_s, interval.wait_fraction
     return (
         f"{interval.first_step:,} to {interval.first_step + interval.steps - 1:,}",
         *(_number(getattr(interval, name)) for name in ("loss", "mel", "stop", "guided", "gradient_norm")),
         f"{interval.skipped:,}",
-        NOT_MEASURED if rate is None else f"{rate:,.0f}",
-        NOT_MEASURED if waits is None else units.percent(waits),
+        known(interval.valid_frames_per_s, "{:,.0f}".format),
+        known(interval.wait_fraction, units.percent),
     )
 
 
@@ -354,7 +333,7 @@ def _evaluations(training: Training) -> Fold:
             *(_number(value) for value in (found.loss, found.mel, found.stop, found.guided)),
             f"{found.clips:,}",
             "lowest so far" if found.best else "",
-            NOT_MEASURED if found.took_s is None else units.duration(found.took_s),
+            known(found.took_s, units.duration),
         )
         for found in training.evaluations
     ]
@@ -378,4 +357,4 @@ def _taken_over(taken: TakenOver) -> Fold:
 
 
 def _number(value: float | None) -> str:
-    return NOT_MEASURED if value is None else units.number(float(value))
+    return known(value, lambda number: units.number(float(number)))

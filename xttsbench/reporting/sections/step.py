@@ -16,7 +16,7 @@ from xttsbench.records.report import Oscillation, Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Fact, Facts, Fold, Section, View, folded
-from xttsbench.reporting.sections import cell, missing, read_as
+from xttsbench.reporting.sections import cell, known, missing, read_as
 from xttsbench.reporting.words import part
 
 OSCILLATES: Final = 0.5
@@ -90,8 +90,7 @@ def _phases(ops: StepOps) -> Fold:
 
 def _lines(ops: StepOps) -> Fold:
     rows = [
-        (_where(line), line.phase, f"{line.ops:,}", NOT_MEASURED if line.share is None else units.percent(line.share))
-        for line in ops.lines[:_LINES]
+        (_where(line), line.phase, f"{line.ops:,}", known(line.share, units.percent)) for line in ops.lines[:_LINES]
     ]
     return folded("The lines behind the step's ops", ("line", "phase", "ops a step", "share"), rows)
 
@@ -105,7 +104,7 @@ def _devices(ops: StepOps) -> Fold:
     for (device, why), own in groups.items():
         shares = [placed.share for placed in own if placed.share is not None]
         names = ", ".join(placed.op for placed in own[:5]) + (", …" if len(own) > 5 else "")
-        share = units.percent(sum(shares)) if shares else NOT_MEASURED
+        share = known(sum(shares) if shares else None, units.percent)
         rows.append((device, f"{sum(placed.count for placed in own):,}", share, names, why))
     return folded("Where the step's ops run", ("device", "ops", "share", "types", "why"), rows)
 
@@ -118,7 +117,7 @@ def _shapes(step: Mapping[str, Any]) -> Fold:
             f"{shape['traces']:,}",
             f"{shape['compiles']:,}",
             units.duration(shape["lost_s"]),
-            NOT_MEASURED if shape["step_s"] is None else units.duration(shape["step_s"]),
+            known(shape["step_s"], units.duration),
         )
         for shape in step.get("shapes", ())[:_SHAPES]
     ]
@@ -176,7 +175,6 @@ def period(report: Report) -> str:
 
 
 def _rhythm(report: Report) -> str:
-    """The period, the rule of thumb and the tail in one line."""
     found, words = report.oscillation, [period(report)]
     if (spread := found.std_over_mean) is not None:
         between = "stable" if spread < STABLE else "between stable and oscillating"
@@ -193,36 +191,29 @@ def _measure(report: Report, name: str) -> str:
 
 def _warm_up(report: Report) -> str:
     warm = report.warm_up
-    words = [f"{warm.steps_measured:,} steps measured, {warm.steps_cut:,} cut as warm-up"]
     first = warm.first_step_s
-    words.append(f"first step {missing(report, 'warm_up.first_step_s') if first is None else units.duration(first)}")
+    words = [
+        f"{warm.steps_measured:,} steps measured, {warm.steps_cut:,} cut as warm-up",
+        f"first step {missing(report, 'warm_up.first_step_s') if first is None else units.duration(first)}",
+    ]
     compiled = ("XLA compilation", warm.xla_compiles, warm.xla_compile_s)
     for what, count, time in (("trace", warm.traces, warm.trace_s), compiled):
         if count is not None:
             took = f" taking {units.duration(time)}" if time else ""
             words.append(f"{count:,} {what}{'' if count == 1 else 's'}{took}")
-    if warm.steady_state:
-        words.append(f"steady state reached, {'certified' if warm.certified else 'not certified'}")
-    else:
-        words.append("no steady state")
-    if warm.reason:
-        words.append(warm.reason)
-    return "; ".join(words)
+    certified = "certified" if warm.certified else "not certified"
+    words.append(f"steady state reached, {certified}" if warm.steady_state else "no steady state")
+    return "; ".join(filter(None, (*words, warm.reason)))
 
 
 def _overhead(report: Report) -> str:
     cost = report.overhead.get("overhead_s_per_step")
     if not isinstance(cost, int | float):
         return missing(report, "overhead")
-    words = [units.duration(cost)]
-    share = report.overhead.get("share_of_step")
-    if isinstance(share, int | float):
-        words[0] += f", {units.percent(share)} of the step"
-    if method := report.overhead.get("method"):
-        words.append(str(method))
-    if report.verdict_after_s is not None:
-        words.append(f"the verdict took {units.duration(report.verdict_after_s)}")
-    return "; ".join(words)
+    share, took = report.overhead.get("share_of_step"), report.verdict_after_s
+    said = f", {units.percent(share)} of the step" if isinstance(share, int | float) else ""
+    after = "" if took is None else f"the verdict took {units.duration(took)}"
+    return "; ".join(filter(None, (units.duration(cost) + said, str(report.overhead.get("method") or ""), after)))
 
 
 WORDS: Final = {
@@ -270,10 +261,7 @@ def _blocks(profile: Mapping[str, Any], gpu: GpuActivity | None) -> Iterator[doc
         yield doc.Paragraph(gpu.unmeasured.get("devices", "no GPU in the profile"))
     if gpu is not None and gpu.host_s:
         yield _host(gpu)
-    facts = [*_xprof(profile, unmeasured)]
-    if profile.get("steps"):
-        facts.append(doc.Fact("to open it", f"tensorboard --logdir {profile['directory']}, in the run's directory"))
-    yield doc.Facts(tuple(facts), ("profile", "what"))
+    yield doc.Facts(tuple(_xprof(profile, unmeasured)), ("profile", "what"))
 
 
 def _share(seconds: float, gpu: GpuActivity) -> str:
@@ -305,10 +293,11 @@ def _sentences(gpu: GpuActivity) -> Iterator[str]:
 
 def _mostly(device: GpuDevice) -> str:
     causes = device.idle_by_cause_s
-    if not causes or not device.idle_s:
-        return ""
-    cause = max(causes, key=lambda name: causes[name])
-    return f", mostly while the main thread is {WORDS[cause]}"
+    return (
+        f", mostly while the main thread is {WORDS[max(causes, key=causes.__getitem__)]}"
+        if any(causes.values())
+        else ""
+    )
 
 
 def _gpus(gpu: GpuActivity, nvml: Any) -> doc.Table:
@@ -326,28 +315,24 @@ def _gpus(gpu: GpuActivity, nvml: Any) -> doc.Table:
                 ),
                 units.size(moved) if moved or not device.copy_s else NOT_MEASURED,
                 units.number(device.kernels),
-                NOT_MEASURED if busy is None else units.percent(busy),
+                known(busy, units.percent),
             )
         )
-    header = ("kernels", "collectives alone", "copies alone", "idle", "copied", "kernels a step", "NVML busy")
-    return doc.table(("GPU", *map(_number, header)), rows, view=View.FULL)
-
-
-def _number(name: str) -> doc.Column:
-    return doc.Column(name, numeric=True)
+    header = doc.numeric(
+        "kernels", "collectives alone", "copies alone", "idle", "copied", "kernels a step", "NVML busy"
+    )
+    return doc.table(("GPU", *header), rows, view=View.FULL)
 
 
 def _idle(gpu: GpuActivity) -> doc.Table:
-    """A row for each cause, a column for each GPU that ran anything."""
     working = [device for device in gpu.devices if device.work_s and device.idle_by_cause_s]
     rows = []
     for cause in CAUSES:
         times = [device.idle_by_cause_s.get(cause, 0.0) for device in working]
         if any(time > 0 for time in times):
             rows.append((WORDS[cause], *(doc.Cell(units.duration(time), _share(time, gpu)) for time in times)))
-    return doc.table(
-        ("idle while the main thread is", *(_number(f"GPU {device.index}") for device in working)), rows, view=View.FULL
-    )
+    gpus = doc.numeric(*(f"GPU {device.index}" for device in working))
+    return doc.table(("idle while the main thread is", *gpus), rows, view=View.FULL)
 
 
 def _gaps(gpu: GpuActivity) -> doc.Table:
@@ -367,9 +352,8 @@ def _kernels(gpu: GpuActivity) -> doc.Table:
         (kernel.name[:_NAME_CHARACTERS], _WORK[kernel.work], units.duration(kernel.time_s), units.number(kernel.calls))
         for kernel in gpu.kernels[:_KERNELS]
     ]
-    return doc.table(
-        ("costliest on the GPUs", "what", _number("a step"), _number("calls a step")), rows, view=View.FULL
-    )
+    numbers = doc.numeric("a step", "calls a step")
+    return doc.table(("costliest on the GPUs", "what", *numbers), rows, view=View.FULL)
 
 
 def _host(gpu: GpuActivity) -> doc.Table:
@@ -379,17 +363,19 @@ def _host(gpu: GpuActivity) -> doc.Table:
         for cause in CAUSES
         if (time := gpu.host_s.get(cause, 0.0)) > 0
     ]
-    return doc.table(
-        ("the main thread in the profiled steps", _number("a step"), _number("share")), rows, view=View.FULL
-    )
+    numbers = doc.numeric("a step", "share")
+    return doc.table(("the main thread in the profiled steps", *numbers), rows, view=View.FULL)
 
 
 def _xprof(profile: Mapping[str, Any], unmeasured: Mapping[str, str]) -> Iterator[doc.Fact]:
     said, beside = profile.get("xprof"), profile.get("agreement") or {}
-    if not said:
+    if said:
+        version = f"XProf {said.get('version') or ''}".strip()
+        yield doc.Fact(version, said.get("statement") or "says nothing of the input")
+        if beside:
+            ours = part(str(beside["verdict"]))
+            yield doc.Fact("the verdict", f"{ours}: they agree" if beside["agree"] else f"{ours}; {beside['why']}")
+    else:
         yield doc.Fact("XProf", f"{NOT_MEASURED}: {unmeasured.get('xprof', 'there is no profile for it')}")
-        return
-    yield doc.Fact(f"XProf {said.get('version') or ''}".strip(), said.get("statement") or "says nothing of the input")
-    if beside:
-        ours = part(str(beside["verdict"]))
-        yield doc.Fact("the verdict", f"{ours}: they agree" if beside["agree"] else f"{ours}; {beside['why']}")
+    if profile.get("steps"):
+        yield doc.Fact("to open it", f"tensorboard --logdir {profile['directory']}, in the run's directory")

@@ -1,18 +1,16 @@
-"""What a report says first: the bottleneck of a diagnosis, or the answer of a comparison.
+"""What a report says first: the headline, and the answer on one screen.
 
-A run that compares arms is asked which of them is worth what; the first sentence of its comparison is the headline. The
-others stand below it, and whether all arms feed the same data (else no speed-up means anything): first of these, where
-they do not.
-
-The answer on one screen: what is wrong, where, what to do, what that gives, how sure that is, and what is next.
-
-It fits 25 lines of 100 columns whatever a report holds: each block says how many lines it may take.
+The headline of a diagnosis is its bottleneck. That of a comparison is its first sentence; the others stand below it,
+and whether all configurations feed the same data (else no speed-up means anything): first of these, where they do not.
+The screen says what is wrong, where, what to do, what that gives, how sure that is, and what is next. It fits 25 lines
+of 100 columns whatever a report holds: each block says how many lines it may take.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from xttsbench.diagnosis.verdict import MEANINGS
@@ -20,7 +18,6 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.document import Headline, Paragraph, View
 from xttsbench.reporting.sections import Group, answer, cell, compare, compares, fixes, groups, missing
 from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.step import costliest_line
@@ -28,43 +25,43 @@ from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
 _REFUSED: Final = "REFUSED: "
+_NOT_KNOWN: Final = {"failed": "Not known of", "losses_unknown": "Losses not compared:", "skipped": "Not compared:"}
 
 
-def headline(report: Report) -> Headline:
+def headline(report: Report) -> doc.Headline:
     """The first words of every output."""
     comparing, summary = compares(report), report.verdict.summary
     if comparing:
-        said, same = list(report.comparison) or [summary], parity_sentences(report)
-        first, then = (same, said[1:]) if refused(report) else (said[1:], same)
-        sentence, below = said[0], [*first, *then, *_chosen(report)]
+        sentence, *others = report.comparison or (summary,)
+        same = parity_sentences(report)
+        below = [*(same if refused(report) else ()), *others, *(() if refused(report) else same), *_chosen(report)]
     else:
-        sure = f"Probability {units.probability(report.verdict.confidence)}, given what was measured"
-        sentence, below = disturbed(report) or summary, [sure]
-        if sentence != summary:
-            below.insert(0, summary)
+        sentence = disturbed(report) or summary
+        below = [] if sentence == summary else [summary]
+        below.append(f"Probability {units.probability(report.verdict.confidence)}, given what was measured")
     if report.disturbance and sentence != disturbed(report):
         below.append(f"Machine: {report.disturbance.sentence}")
-    return Headline(
+    return doc.Headline(
         kind=report.kind,
         subject=str(next((report.target[key] for key in _SUBJECT if report.target.get(key)), "")),
         word="" if comparing else part(report.verdict.bottleneck),
         name="" if comparing else report.verdict.bottleneck,
         sentence=sentence,
         below=tuple(
-            Paragraph(text, "refused" if text.startswith(_REFUSED) else "" if comparing else "soft") for text in below
+            doc.Paragraph(text, "refused" if text.startswith(_REFUSED) else "" if comparing else "soft")
+            for text in below
         ),
-        view=View.SUMMARY,
     )
 
 
 def _chosen(report: Report) -> tuple[str, ...]:
-    """What ``best.yaml`` holds."""
-    if report.best is None:
+    best = report.best
+    if best is None:
         return ()
-    config = ", ".join(f"{key}={value}" for key, value in report.best.config.items()) or "the target's defaults"
-    tied = f"; no worse as far as was measured: {', '.join(report.best.tied_with)}" if report.best.tied_with else ""
-    proof = "proven in fresh processes" if report.best.proven else "not proven"
-    return (f"best.yaml: {config} ({proof}, {report.best.accelerator['label']}){tied}.",)
+    config = ", ".join(f"{key}={value}" for key, value in best.config.items()) or "the target's defaults"
+    tied = f"; no worse as far as was measured: {', '.join(best.tied_with)}" if best.tied_with else ""
+    proof = "proven in fresh processes" if best.proven else "not proven"
+    return (f"best.yaml: {config} ({proof}, {best.accelerator['label']}){tied}.",)
 
 
 def refused(report: Report) -> bool:
@@ -86,19 +83,15 @@ def parity_sentences(report: Report) -> tuple[str, ...]:
     if trained and not refused(report) and set(others) <= {str(arm) for arm in trained}:
         return _losses(trained, baseline), *_unknown(parity)
     what = _what(report, [str(parity.get("baseline")), *map(str, parity.get("arms") or ())])
-    if refused(report):
-        said = _refusal(parity, baseline, others, what)
-    else:
-        said = f"All {len(others) + 1} {what} give the same batches{_how(parity, what)}."
+    all_alike = f"All {len(others) + 1} {what} give the same batches{_how(parity, what)}."
+    said = _refusal(parity, baseline, others, what) if refused(report) else all_alike
     alike = {arm: apart for arm, apart in trained.items() if arm not in (parity.get("differences") or {})}
     return said, *([_losses(alike, baseline)] if alike else []), *_unknown(parity)
 
 
 def _losses(apart: Mapping[str, float], baseline: str) -> str:
-    """The configurations whose losses were compared, and how far they are from the baseline's."""
-    names = [str(arm) for arm in apart]
-    verb = "has" if len(names) == 1 else "have"
-    return f"{_and(names)} {verb} the losses of {baseline}: at most {max(apart.values()):.1g} apart, relative to them."
+    who = f"{_and(list(map(str, apart)))} {'has' if len(apart) == 1 else 'have'}"
+    return f"{who} the losses of {baseline}: at most {max(apart.values()):.1g} apart, relative to them."
 
 
 def _how(parity: Mapping[str, Any], what: str) -> str:
@@ -106,7 +99,8 @@ def _how(parity: Mapping[str, Any], what: str) -> str:
     if isinstance(batches := parity.get("batches"), int):
         words.append(f"{batches:,} {'batch' if batches == 1 else 'batches'} compared")
     if isinstance(tolerance := parity.get("tolerance"), int | float):
-        words.append(f"{'mels' if what == 'loaders' else 'numbers'} within {_tolerance(tolerance)}")
+        within = re.sub(r"e([-+])0*(?=\d)", r"e\1", f"{tolerance:.0e}").replace("e+", "e")  # 1e-4 for 1e-04
+        words.append(f"{'mels' if what == 'loaders' else 'numbers'} within {within}")
     return f": {', '.join(words)}" if words else ""
 
 
@@ -127,11 +121,7 @@ def _refusal(parity: Mapping[str, Any], baseline: str, others: Sequence[str], wh
 def _unknown(parity: Mapping[str, Any]) -> list[str]:
     """The configurations of which nothing is known, or need not be, with the reason."""
     said = []
-    for key, start in (
-        ("failed", "Not known of"),
-        ("losses_unknown", "Losses not compared:"),
-        ("skipped", "Not compared:"),
-    ):
+    for key, start in _NOT_KNOWN.items():
         by_reason: dict[str, list[str]] = {}
         for arm, reason in (parity.get(key) or {}).items():
             by_reason.setdefault(str(reason).rstrip("."), []).append(str(arm))
@@ -149,12 +139,6 @@ def _what(report: Report, ids: Sequence[str]) -> str:
     return next((name for name in names if name.isalpha() and name.endswith("s")), "configurations")
 
 
-def _tolerance(value: float) -> str:
-    """``1e-4``."""
-    mantissa, _, exponent = f"{value:.0e}".partition("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
 MOST_LINES: Final = 25
 _VERDICT_LINES: Final = 3
 _MOST_OPTIONS: Final = 3
@@ -169,26 +153,35 @@ def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc
 
     The place is the run's directory as it is shown; empty where it is not known.
     """
-    comparing = compares(report)
-    body = _compared(report) if comparing else _diagnosed(report, bars)
-    last = doc.Facts(tuple(_last(report, place)), view=doc.View.SUMMARY)
-    return (_headline(report), *_warnings(report), *body, *([doc.Section("", (last,))] if last.facts else []))
+    body = _compared(report) if compares(report) else _diagnosed(report, bars)
+    last = tuple(_last(report, place))
+    end = (doc.Section("", (doc.Facts(last),)),) if last else ()
+    return (_headline(report), *_warnings(report), *body, *end)
 
 
 def subject(report: Report) -> str:
     """What it was measured on, in a line: processors, memory, GPUs, and an accelerator that was emulated."""
     found = report.environment
-    cpu, memory = inner(found, "cpu"), inner(found, "memory")
-    words = []
+    cpu, words = inner(found, "cpu"), []
     if cores := cpu.get("allowed_cpus") or cpu.get("affinity_cpus") or found.get("cpus"):
         words.append(f"{cores:g} CPU{'' if cores == 1 else 's'}")
-    if total := memory.get("limit_bytes") or memory.get("total_bytes"):
+    if total := memory_bytes(found):
         words.append(units.size(total))
-    gpus = [str(gpu.get("name", "GPU")) for gpu in found.get("gpus") or () if isinstance(gpu, Mapping)]
-    words += [", ".join(gpus) or "no GPU"] if found else []
+    words += [gpu_names(found) or "no GPU"] if found else []
     if report.accelerator.get("kind") == "emulated":
         words.append(str(report.accelerator.get("label", "")).replace("emulated", "EMULATED"))
     return ", ".join(words)
+
+
+def memory_bytes(environment: Mapping[str, Any]) -> float | None:
+    """Memory that a process may use; ``None`` where it is not known."""
+    memory = inner(environment, "memory")
+    return memory.get("limit_bytes") or memory.get("total_bytes")
+
+
+def gpu_names(environment: Mapping[str, Any]) -> str:
+    """The GPUs by their names; empty for none."""
+    return ", ".join(str(gpu.get("name", "GPU")) for gpu in environment.get("gpus") or () if isinstance(gpu, Mapping))
 
 
 def inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -198,25 +191,17 @@ def inner(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _headline(report: Report) -> doc.Headline:
-    said = headline(report)
-    below: list[doc.Paragraph] = []
+    said, text = headline(report), likely_sentence(report)
+    below = [doc.Paragraph(text, "strong", lines=1)] if text else []
     if compares(report):
-        others = [one for one in said.below if not one.text.startswith("Machine: ")]
-        below = [doc.Paragraph(one.text, one.tone, lines=2) for one in others[:2]]
-    elif text := likely_sentence(report):
-        below = [doc.Paragraph(text, "strong", lines=1)]
+        others = (one for one in said.below if not one.text.startswith("Machine: "))
+        below = [replace(one, lines=2) for one in others][:2]
     sentence = answer.with_calls(said.sentence, report)
     if said.word and not below and report.verdict.step_time_s is not None:
         sentence = f"{sentence.rstrip('. ')} (probability {units.probability(report.verdict.confidence)})."
-    return doc.Headline(
-        kind=report.command if len(report.command) <= _COMMAND else f"{report.command[: _COMMAND - 1]}…",
-        subject=subject(report),
-        word=said.word,
-        sentence=sentence,
-        below=tuple(below),
-        lines=2 if below else _VERDICT_LINES,
-        view=doc.View.SUMMARY,
-    )
+    command = report.command if len(report.command) <= _COMMAND else f"{report.command[: _COMMAND - 1]}…"
+    lines = 2 if below else _VERDICT_LINES
+    return doc.Headline(command, subject(report), said.word, sentence, tuple(below), lines=lines)
 
 
 def likely_sentence(report: Report) -> str:
@@ -231,17 +216,15 @@ def _warnings(report: Report) -> Iterator[doc.Callout]:
     if report.warnings:
         more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
         first = re.sub(r" \([^()]*\)$", "", report.warnings[0])  # what stands in brackets at its end is for the page
-        yield doc.Callout(f"{first}{more}", lines=1, view=doc.View.SUMMARY)
+        yield doc.Callout(f"{first}{more}", lines=1)
 
 
 def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
-    """Where a step goes, now and after; the cause; what may be changed."""
     facts = [*_times(report), *cause_facts(report), *training_facts(report)]
-    compact = [doc.Bars(bars.parts, compact=True, view=doc.View.SUMMARY)] if bars is not None else []
-    yield doc.Section("", (*compact, doc.Facts(tuple(facts), view=doc.View.SUMMARY, tone="soft" if compact else "")))
-    found = answer.options(report)
+    compact = [replace(bars, compact=True)] if bars is not None else []
+    yield doc.Section("", (*compact, doc.Facts(tuple(facts), tone="soft" if compact else "")))
     blocks: list[doc.Block] = []
-    if found:
+    if found := answer.options(report):
         rows = [
             (
                 doc.Cell(one.words, tone="strong" if one.taken else ""),
@@ -251,17 +234,16 @@ def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
             )
             for one in found[:_MOST_OPTIONS]
         ]
-        made = doc.table(_OPTIONS, rows, view=doc.View.SUMMARY)
-        blocks.append(doc.Table(made.columns, made.rows, short=True, view=doc.View.SUMMARY))
+        blocks.append(replace(doc.table(_OPTIONS, rows), short=True))
     if said := _note(report, len(found) - _MOST_OPTIONS):
-        blocks.append(doc.Paragraph(said, "soft", lines=1, view=doc.View.SUMMARY))
+        blocks.append(doc.Paragraph(said, "soft", lines=1))
     yield doc.Section("", tuple(blocks))
 
 
 def _gain(gain: Estimate, *, measured: bool) -> doc.Cell:
     """With its interval; what a model says has none."""
-    exact = not measured and gain.low == gain.high
-    return doc.Cell(units.ratio(gain.estimate)) if exact else doc.Cell(*units.ratio_bounds(gain))
+    estimate, bounds = units.ratio_bounds(gain)
+    return doc.Cell(estimate, bounds if measured or gain.low != gain.high else "")
 
 
 def _times(report: Report) -> Iterator[doc.Fact]:
@@ -336,8 +318,8 @@ def training_facts(report: Report) -> Iterator[doc.Fact]:
     losses = [found for found in training.intervals if found.loss is not None]
     if losses:
         first, last = losses[0], losses[-1]
+        fell = " to ".join(units.number(float(one.loss or 0.0)) for one in (first, last))
         steps = f"steps {first.first_step:,} to {last.first_step + last.steps - 1:,}"
-        fell = f"{units.number(float(first.loss or 0.0))} to {units.number(float(last.loss or 0.0))}"
         yield doc.Fact("loss", f"{fell} over {steps}", 1)
     if (held := next((found for found in reversed(training.evaluations) if found.best), None)) is not None:
         yield doc.Fact("held-out loss", f"{units.number(float(held.loss))}, the lowest, at step {held.step:,}", 1)
@@ -351,16 +333,16 @@ def training_facts(report: Report) -> Iterator[doc.Fact]:
 def _note(report: Report, hidden: int) -> str:
     """What the table of changes does not say: what is proposed, or why the first was not tried; and how many more."""
     more = f"{hidden} more with -v. " if hidden > 0 else ""
-    left = next((found for found in report.fixes if found.outcome == "not verified" and found.why), None)
-    if any(found.outcome == "rejected" for found in report.fixes) and not any(one.chosen for one in report.fixes):
-        return more + fixes.proposal(report, None)
-    if left is not None and answer.options(report) and not any(one.chosen for one in report.fixes):
-        return f"{more}{answer.with_calls(left.what or left.name, report)}: {left.why}"
+    if not any(found.chosen for found in report.fixes):
+        if any(found.outcome == "rejected" for found in report.fixes):
+            return more + fixes.proposal(report, None)
+        left = next((found for found in report.fixes if found.outcome == "not verified" and found.why), None)
+        if left is not None and answer.options(report):
+            return f"{more}{answer.with_calls(left.what or left.name, report)}: {left.why}"
     return more.strip() or ("" if report.fixes or report.kind == "train" else "No fix was found to try.")
 
 
 def _compared(report: Report) -> Iterator[doc.Block]:
-    """The groups, the baseline and the fastest of each."""
     found = groups(report)
     room = max(2, _MOST_ARMS // max(1, len(found))) if len(found) < _MOST_ARMS // 2 else 2
     for group in found[: _MOST_ARMS // 2]:
@@ -369,9 +351,7 @@ def _compared(report: Report) -> Iterator[doc.Block]:
 
 def _group(group: Group, most: int) -> doc.Table:
     every = [arm for arm in group.arms if arm.role != "aa"]
-    best = [one for one in every if one.role == "baseline"]
-    rest = [one for one in every if one.role != "baseline"]
-    best += sorted(rest, key=lambda one: -(one.effect.estimate if one.effect else 0.0))
+    best = sorted(every, key=lambda one: (one.role != "baseline", -(one.effect.estimate if one.effect else 0.0)))
     rows = [
         doc.Row(
             (
@@ -385,8 +365,8 @@ def _group(group: Group, most: int) -> doc.Table:
         )
         for one in best[:most]
     ]
-    if hidden := len(best) - most:
-        rows += [doc.Row((doc.Cell(f"{hidden} more with -v"), *[doc.Cell("")] * 4), "plain")] if hidden > 0 else []
+    if (hidden := len(best) - most) > 0:
+        rows.append(doc.Row((doc.Cell(f"{hidden} more with -v"), *[doc.Cell("")] * 4), "plain"))
     columns = (
         doc.Column("configuration"),
         doc.Column("step time", numeric=True, interval=False),
@@ -394,11 +374,10 @@ def _group(group: Group, most: int) -> doc.Table:
         doc.Column("speed-up", numeric=True),
         doc.Column("result", leads=True),
     )
-    return doc.Table(columns, tuple(rows), blanks=True, short=True, view=doc.View.SUMMARY)
+    return doc.Table(columns, tuple(rows), blanks=True, short=True)
 
 
 def _last(report: Report, place: str) -> Iterator[doc.Fact]:
-    """What is next, what the machine did to the measurement, and where the report is."""
     if command := answer.next_command(report, place):
         yield doc.Fact("next", command, 2)
     if report.disturbance is not None and not answer.disturbed(report):
