@@ -46,26 +46,26 @@ class PathText(Text):
     @property
     def name(self) -> Text:
         """The last part."""
-        return basename(self.bare)
+        return _basename(self.bare)
 
     @property
     def stem(self) -> Text:
         """The last part without what is behind its last point."""
-        return splitext(self.name)[0]
+        return _splitext(self.name)[0]
 
     @property
     def suffix(self) -> Text:
         """What is behind the last point, with that."""
-        return splitext(self.name)[1]
+        return _splitext(self.name)[1]
 
     @property
     def parent(self) -> PathText:
         """All but the last part."""
-        return PathText(dirname(self.bare))
+        return PathText(_dirname(self.bare))
 
     def with_suffix(self, suffix: str) -> PathText:
         """Another end."""
-        return PathText(joined([splitext(self.bare)[0], suffix], str))
+        return PathText(joined([_splitext(self.bare)[0], suffix], str))
 
     def __truediv__(self, other: Any) -> PathText:
         return made_path(self, other)
@@ -74,14 +74,13 @@ class PathText(Text):
         return made_path(other, self)
 
 
-def path_text(value: Any) -> Text:
+def _path_text(value: Any) -> Text:
     """A path, or text that is one."""
     return PathText(text(str(value))) if isinstance(value, pathlib.PurePath) else text(value)
 
 
-def path_joined(first: Any, *more: Any) -> Text:
-    """``os.path.join``."""
-    given = [path_text(one) for one in (first, *more)]
+def _path_joined(first: Any, *more: Any) -> Text:
+    given = [_path_text(one) for one in (first, *more)]
     kind = next((one.kind for one in given if one.kind is not Path), str)
     slash: Any = "/" if kind is str else b"/"
     parts: list[Any] = []
@@ -99,19 +98,17 @@ def path_joined(first: Any, *more: Any) -> Text:
     return joined(parts, kind)
 
 
-def basename(path: Any) -> Text:
-    """``os.path.basename``."""
-    return path_text(path).sub("^.*/", "", os.path.basename)
+def _basename(path: Any) -> Text:
+    return _path_text(path).sub("^.*/", "", os.path.basename)
 
 
-def dirname(path: Any) -> Text:
+def _dirname(path: Any) -> Text:
     """``os.path.dirname``, of a path below the root."""
-    return path_text(path).sub("/*[^/]*$", "", os.path.dirname)
+    return _path_text(path).sub("/*[^/]*$", "", os.path.dirname)
 
 
-def splitext(path: Any) -> tuple[Text, Text]:
-    """``os.path.splitext``."""
-    given, pattern = path_text(path), r"^((?:.*/)?\.*[^/.][^/]*)(\.[^./]*)$"
+def _splitext(path: Any) -> tuple[Text, Text]:
+    given, pattern = _path_text(path), r"^((?:.*/)?\.*[^/.][^/]*)(\.[^./]*)$"
     root = given.sub(pattern, r"\1", lambda one: os.path.splitext(one)[0])
     end = given.sub(pattern, r"\2", lambda one: os.path.splitext(one)[1])
     has = tf.strings.regex_full_match(given.tensor, f"(?s){pattern}")
@@ -120,14 +117,14 @@ def splitext(path: Any) -> tuple[Text, Text]:
 
 def made_path(*parts: Any) -> PathText:
     """``Path(...)``."""
-    return PathText(path_joined(*parts))
+    return PathText(_path_joined(*parts))
 
 
 OF_PATHS: Final[Mapping[Any, Callable[..., Any]]] = {
-    os.path.join: path_joined,
-    os.path.basename: basename,
-    os.path.dirname: dirname,
-    os.path.splitext: splitext,
+    os.path.join: _path_joined,
+    os.path.basename: _basename,
+    os.path.dirname: _dirname,
+    os.path.splitext: _splitext,
     os.fspath: lambda value: value.bare if isinstance(value, PathText) else value,
     Path: made_path,
     pathlib.PosixPath: made_path,
@@ -147,10 +144,10 @@ class _Opened(Symbolic):
         return None
 
     def close(self) -> None:
-        """Nothing: what is read by ops is not held open."""
+        pass  # what is read by ops is not held open
 
 
-class File(_Opened):
+class _File(_Opened):
     """A file that is open, or bytes that are read like one."""
 
     __slots__ = ("_at", "content", "kind")
@@ -178,23 +175,22 @@ class File(_Opened):
         return offset
 
 
-def opened(file: Any, mode: str = "r", *_: Any, encoding: Any = None, **named: Any) -> File:
-    """``open``."""
+def _opened(file: Any, mode: str = "r", *_: Any, encoding: Any = None, **named: Any) -> _File:
     only(mode in ("rb", "r", "rt", "br") and not named, f"opens a file in the mode {mode!r}")
-    raw = content(file)
+    raw = _content(file)
     if "b" in mode:
-        return File(raw)
+        return _File(raw)
     only(encoding in (None, "utf-8", "utf8", "UTF-8"), f"reads text in {encoding}")
     lines = tf.strings.regex_replace(raw.tensor, "\r\n?", "\n")
-    return File(raw.made(lines, lambda one: re.sub("\r\n?", "\n", one.decode()), str), str)
+    return _File(raw.made(lines, lambda one: re.sub("\r\n?", "\n", one.decode()), str), str)
 
 
-def content(file: Any) -> Text:
+def _content(file: Any) -> Text:
     """The bytes of a file, by its path or of one that is open."""
-    if isinstance(file, File):
+    if isinstance(file, _File):
         only(file.kind is bytes, "reads what is no text from a file of text")
         return file.content
-    path = path_text(file)
+    path = _path_text(file)
     if path.seen is None:
         raise CannotTraceError("reads a file of which no recorded call says the path")
     return Text(tf.io.read_file(path.tensor), [_bytes(one) for one in path.seen], bytes)
@@ -216,14 +212,14 @@ def _decodable(dtype: Any) -> Any:
     return tf.as_dtype(wanted)
 
 
-def load(file: Any, mmap_mode: Any = None, **named: Any) -> Any:
+def _load(file: Any, mmap_mode: Any = None, **named: Any) -> Any:
     """``numpy.load``, of one array or of an archive, as NumPy writes them."""
     known = mmap_mode in (None, "r", "c") and not named.get("allow_pickle")
     only(known, "loads arrays that are written to, or objects")
-    raw = content(file)
+    raw = _content(file)
     if raw.seen is None:
         raise CannotTraceError("loads an array of which no recorded call says the dtype")
-    return Archive(raw) if any(one[:2] == b"PK" for one in raw.seen) else _array(raw)
+    return _Archive(raw) if any(one[:2] == b"PK" for one in raw.seen) else _array(raw)
 
 
 def _array(raw: Text) -> Array:
@@ -255,7 +251,7 @@ def _head(raw: bytes) -> tuple[str, int, bool]:
     return dtype.str, len(shape), bool(by_columns)
 
 
-class Archive(_Opened):
+class _Archive(_Opened):
     """A ``.npz`` file whose arrays have the names, and the order, of those of the recorded calls."""
 
     __slots__ = ("_entries", "_raw", "files")
@@ -299,9 +295,8 @@ class Archive(_Opened):
         return _array(self._raw.made(values, lambda one: zipfile.ZipFile(io.BytesIO(one)).read(f"{key}.npy")))
 
 
-def from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 0) -> Array:
-    """``numpy.frombuffer``."""
-    if isinstance(buffer, Samples):
+def _from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 0) -> Array:
+    if isinstance(buffer, _Samples):
         only(np.dtype(dtype) == np.int16 and count == -1 and not offset, "reads audio as other numbers")
         return Array(buffer.values.tensor, view=buffer.values)
     kind, size = _decodable(dtype), np.dtype(dtype).itemsize
@@ -315,16 +310,15 @@ def from_buffer(buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 
     return found
 
 
-def from_file(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Array:
-    """``numpy.fromfile``."""
+def _from_file(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Array:
     only(not sep, "reads numbers that are written as text")
-    return Array(from_buffer(content(file), dtype, count, offset).tensor)
+    return Array(_from_buffer(_content(file), dtype, count, offset).tensor)
 
 
 # Audio
 
 
-class Samples(Symbolic):
+class _Samples(Symbolic):
     """The bytes of whole numbers of 16 bits."""
 
     __slots__ = ("values",)
@@ -345,7 +339,7 @@ class Audio:
 
     def __init__(self, file: Any) -> None:
         """Take a path, or a file that is open."""
-        raw = content(file)
+        raw = _content(file)
         if raw.seen is None:
             raise CannotTraceError("reads audio of which no recorded call says the format")
         heads = [_format(one) for one in raw.seen]
@@ -396,7 +390,7 @@ def wavfile_read(filename: Any, mmap: bool = False) -> tuple[Array, Array]:
     return audio.rate, _mono(audio, audio.in_dtype(np.int16))
 
 
-class WaveFile(_Opened):
+class _WaveFile(_Opened):
     """What ``wave.open`` gives."""
 
     __slots__ = ("_audio", "_frames")
@@ -409,36 +403,32 @@ class WaveFile(_Opened):
         self._frames = Array(tf.shape(self._audio.samples, tf.int64)[0], int)
 
     def getnchannels(self) -> int:
-        """How many channels."""
         return int(self._audio.channels)
 
     def getsampwidth(self) -> int:
-        """Bytes of a sample."""
         return 2
 
     def getframerate(self) -> Array:
-        """Samples a second."""
         return self._audio.rate
 
     def getnframes(self) -> Array:
-        """How many samples there are in a channel."""
         return self._frames
 
-    def readframes(self, count: Any) -> Samples:
+    def readframes(self, count: Any) -> _Samples:
         """So many frames from the beginning."""
         values = self._audio.in_dtype(np.int16)
         only(count is self._frames or (isinstance(count, int) and count >= -1), "reads so many frames as values say")
         if count is not self._frames and count != -1:
             values = values[:count]
-        return Samples(Array(tf.reshape(values.tensor, [-1])))
+        return _Samples(Array(tf.reshape(values.tensor, [-1])))
 
 
 FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {
-    open: opened,
-    io.BytesIO: lambda value: File(text(value)),
-    wave.open: WaveFile,
-    np.load: load,
-    np.frombuffer: from_buffer,
-    np.fromfile: from_file,
+    open: _opened,
+    io.BytesIO: lambda value: _File(text(value)),
+    wave.open: _WaveFile,
+    np.load: _load,
+    np.frombuffer: _from_buffer,
+    np.fromfile: _from_file,
 }
 """Function that reads a file, or bytes -> what does the same here."""
