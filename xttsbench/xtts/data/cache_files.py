@@ -92,13 +92,7 @@ def read_npy(path: Path, n_mels: int) -> Floats:
         CacheFileError: the file is missing, no ``.npy`` file, of another type, order or shape, or shorter or longer
             than its header says.
     """
-    try:
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    frames, offset = array_header(path, content, n_mels)
-    _check_size(path, len(content), frames, offset, n_mels)
+    content, frames, offset = _read_checked(path, n_mels, -1)
     # The file's own bytes, not a copy of them: a loader copies them once more, into the batch.
     return np.frombuffer(content, "<f4", offset=offset).reshape(frames, n_mels)
 
@@ -109,15 +103,23 @@ def npy_rows(path: Path, n_mels: int) -> tuple[int, int]:
     Raises:
         CacheFileError: as :func:`read_npy`.
     """
+    return _read_checked(path, n_mels, _FIRST_READ_BYTES)[1:]
+
+
+def _read_checked(path: Path, n_mels: int, most_bytes: int) -> tuple[bytes, int, int]:
+    """Return the first bytes of a file (-1: all), the number of its rows, and where they begin in bytes."""
     try:
         with open(path, "rb", buffering=0) as file:
-            head = file.read(_FIRST_READ_BYTES)
+            head = file.read(most_bytes)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise unreadable(path, error) from error
     frames, offset = array_header(path, head, n_mels)
-    _check_size(path, size, frames, offset, n_mels)
-    return frames, offset
+    expected = offset + 4 * frames * n_mels
+    if size != expected:
+        what = "is truncated: it" if size < expected else "is too long: it"
+        raise CacheFileError(path, f"{what} has {size} bytes, and its header ({frames} x {n_mels}) means {expected}")
+    return head, frames, offset
 
 
 def array_header(path: Path, head: bytes, n_mels: int) -> tuple[int, int]:
@@ -154,13 +156,6 @@ def unreadable(path: Path, error: OSError) -> CacheFileError:
     if isinstance(error, FileNotFoundError):
         return CacheFileError(path, "is missing")
     return CacheFileError(path, f"cannot be read ({error.strerror or error})")
-
-
-def _check_size(path: Path, size: int, frames: int, offset: int, n_mels: int) -> None:
-    expected = offset + 4 * frames * n_mels
-    if size != expected:
-        what = "is truncated: it" if size < expected else "is too long: it"
-        raise CacheFileError(path, f"{what} has {size} bytes, and its header ({frames} x {n_mels}) means {expected}")
 
 
 def write_packed(
@@ -267,19 +262,16 @@ class Index:
         """Return the row of each clip of a data set, ``[n]``; -1 where it is not in the cache."""
         rows = np.full(len(data), -1, np.int64)
         starts, buffer, expected = self.ids.starts, bytes(self.ids.buffer), 0
-        known: dict[bytes, int] | None = None
+        known: dict[bytes, int] = {}
         for clip in range(len(data)):
             clip_id = data.id(clip).encode()
-            row = -1
             # A cache is nearly always in the order of its data set: then no table of all ids is needed.
             if expected < len(self) and buffer[starts[expected] : starts[expected + 1]] == clip_id:
-                row = expected
+                rows[clip] = expected
             else:
-                if known is None:
-                    known = {own: number for number, own in enumerate(self.raw_ids())}
-                row = known.get(clip_id, -1)
-            rows[clip] = row
-            expected = row + 1 if row >= 0 else expected
+                known = known or {own: number for number, own in enumerate(self.raw_ids())}
+                rows[clip] = known.get(clip_id, -1)
+            expected = int(rows[clip]) + 1 if rows[clip] >= 0 else expected
         return rows
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Index:
@@ -303,9 +295,7 @@ def merged(indices: Sequence[Index]) -> Index:
         return indices[0] if indices else EMPTY
     ids = [clip_id for index in indices for clip_id in index.raw_ids()]
     entries = np.concatenate([index.entries for index in indices])
-    latest = {
-        clip_id: number for number, clip_id in enumerate(ids)
-    }  # in the order of the first, with the last's number
+    latest = {clip_id: number for number, clip_id in enumerate(ids)}  # in the first's order, with the last's number
     return index_of(list(latest), entries[np.fromiter(latest.values(), np.int64, len(latest))])
 
 

@@ -26,8 +26,7 @@ SHOWN: Final = 5
 """Problems that an error names; the others are counted."""
 MAX_ID_BYTES: Final = 240
 """Longest id in UTF-8: file systems allow 255 bytes for a name, and an ending and a draft's prefix are added."""
-HELD_OUT: Final = 16
-"""One clip in so many is held out where a data set does not say itself which."""
+_HELD_OUT: Final = 16  # one clip in so many is held out where a data set does not say itself which
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,200}").fullmatch
 METADATA: Final = "metadata.csv"
 EVAL_METADATA: Final = "metadata_eval.csv"
@@ -36,6 +35,53 @@ ONE_SPEAKER: Final = "speaker"
 """Name of the speaker where a data set names none."""
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+SYMBOLS: Final = "abcdefghijklmnopqrstuvwxyz '.,;:?!-"
+"""Known characters; the id of the first is 1, for 0 is padding."""
+
+VOCABULARY: Final = len(SYMBOLS) + 1
+
+# Typographic forms of what is known; Unicode's own decomposition leaves these as they are.
+_PLAIN: Final = str.maketrans({"‘": "'", "’": "'", "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-"})
+_IDS: Final = bytes.maketrans(SYMBOLS.encode(), bytes(range(1, VOCABULARY)))
+_UNKNOWN: Final = bytes(set(range(128)) - set(SYMBOLS.encode()))
+
+
+def encode(text: str) -> npt.NDArray[np.int32]:
+    """Return the ids of a text's known characters, ``[n]``.
+
+    Case is folded, accents are dropped, typographic apostrophes and dashes are plain ones, white space is one blank;
+    what is still unknown (digits, other scripts) is left out.
+
+    Raises:
+        ValueError: nothing that is known is left.
+    """
+    ids = _encode(text)
+    if not ids:
+        raise ValueError(f"no character of {text!r} is among {SYMBOLS!r}")
+    return np.frombuffer(ids, np.uint8).astype(np.int32)
+
+
+def encoded_length(text: str) -> int:
+    """Return the number of ids that :func:`encode` gives; 0 where it raises."""
+    return len(_encode(text))
+
+
+def left_out(text: str) -> str:
+    """Return the characters of a text that :func:`encode` leaves out, each once, in their order; but for accents."""
+    return "".join(
+        character
+        for character in dict.fromkeys(text)
+        if not (_encode(character) or character.isspace() or unicodedata.combining(character))
+    )
+
+
+def _encode(text: str) -> bytes:
+    text = text.lower()
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+    known = " ".join(text.split()).encode("ascii", "ignore").translate(None, _UNKNOWN)
+    return b" ".join(known.split()).translate(_IDS)  # again, for what was left out may leave two blanks
 
 
 class Issue(NamedTuple):
@@ -123,7 +169,7 @@ def held_out(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     A clip's side depends on its own id and the seed, so that clips added later move no other; save that of two or more
     clips at least one is on each side.
     """
-    out = keys < np.uint64(2**64 // HELD_OUT)
+    out = keys < np.uint64(2**64 // _HELD_OUT)
     if len(keys) > 1 and not out.any():
         out[np.argmin(keys)] = True
     elif len(keys) > 1 and out.all():
@@ -193,13 +239,14 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         InvalidInputError: the file cannot be read, or is not UTF-8 with ordinary line ends.
     """
+    convert = "convert it from the encoding that it has, e.g. with: iconv -f {} -t UTF-8 {} > converted.csv"
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.rstrip(b"\r\n")
                 if number == 1:
                     if line.startswith(_UTF_16):
-                        raise InvalidInputError(f"{path}: is UTF-16; {_converted(path, 'UTF-16')}")
+                        raise InvalidInputError(f"{path}: is UTF-16; {convert.format('UTF-16', path.name)}")
                     line = line.removeprefix(_BOM)
                 if b"\r" in line:
                     raise InvalidInputError(
@@ -210,8 +257,9 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
                     text = line.decode("utf-8")
                 except UnicodeDecodeError as error:
                     byte = f"byte {error.start + 1} of the line, 0x{line[error.start]:02x}, is not UTF-8"
-                    remedy = _converted(path, "ISO-8859-1")
-                    raise InvalidInputError(f"{path}:{number}: {byte}; {remedy}") from error
+                    raise InvalidInputError(
+                        f"{path}:{number}: {byte}; {convert.format('ISO-8859-1', path.name)}"
+                    ) from error
                 if text and not text.isspace():
                     yield number, text
     except OSError as error:
@@ -231,9 +279,10 @@ def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:
     lengths, keys, lines = array("i"), array("Q"), array("i")
     held_out_from = None
     key = key_maker(seed)
-    names = [METADATA, *([EVAL_METADATA] if (directory / EVAL_METADATA).exists() else [])]
-    for name in names:
+    for name in (METADATA, EVAL_METADATA):
         if name == EVAL_METADATA:
+            if not (directory / name).exists():
+                break
             held_out_from = len(lines)
         for number, line in lines_of(directory / name):
             fields = line.split("|", 3)
@@ -326,57 +375,3 @@ def repeated(metadata: Metadata) -> Iterator[tuple[int, int]]:
         if metadata.ids[first] == metadata.ids[row]:  # and not merely of the same hash
             first_of[row] = first_of.get(first, first)
     yield from sorted(first_of.items())
-
-
-def _converted(path: Path, encoding: str) -> str:
-    return (
-        f"convert it from the encoding that it has, e.g. with: iconv -f {encoding} -t UTF-8 {path.name} > converted.csv"
-    )
-
-
-SYMBOLS: Final = "abcdefghijklmnopqrstuvwxyz '.,;:?!-"
-"""Known characters; the id of the first is 1, for 0 is padding."""
-
-VOCABULARY: Final = len(SYMBOLS) + 1
-
-# Typographic forms of what is known; Unicode's own decomposition leaves these as they are.
-_PLAIN: Final = str.maketrans({"‘": "'", "’": "'", "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-"})
-_IDS: Final = bytes.maketrans(SYMBOLS.encode(), bytes(range(1, VOCABULARY)))
-_UNKNOWN: Final = bytes(set(range(128)) - set(SYMBOLS.encode()))
-
-
-def encode(text: str) -> npt.NDArray[np.int32]:
-    """Return the ids of a text's known characters, ``[n]``.
-
-    Case is folded, accents are dropped, typographic apostrophes and dashes are plain ones, white space is one blank;
-    what is still unknown (digits, other scripts) is left out.
-
-    Raises:
-        ValueError: nothing that is known is left.
-    """
-    ids = _encode(text)
-    if not ids:
-        raise ValueError(f"no character of {text!r} is among {SYMBOLS!r}")
-    return np.frombuffer(ids, np.uint8).astype(np.int32)
-
-
-def encoded_length(text: str) -> int:
-    """Return the number of ids that :func:`encode` gives; 0 where it raises."""
-    return len(_encode(text))
-
-
-def left_out(text: str) -> str:
-    """Return the characters of a text that :func:`encode` leaves out, each once, in their order; but for accents."""
-    return "".join(
-        character
-        for character in dict.fromkeys(text)
-        if not (_encode(character) or character.isspace() or unicodedata.combining(character))
-    )
-
-
-def _encode(text: str) -> bytes:
-    text = text.lower()
-    if not text.isascii():
-        text = unicodedata.normalize("NFKD", text.translate(_PLAIN))
-    known = " ".join(text.split()).encode("ascii", "ignore").translate(None, _UNKNOWN)
-    return b" ".join(known.split()).translate(_IDS)  # again, for what was left out may leave two blanks

@@ -8,7 +8,6 @@ interrupted resumes where it was.
 from __future__ import annotations
 
 import errno
-import os
 import secrets
 import shutil
 import time
@@ -152,7 +151,8 @@ class _Maker:
 
     def make(self, workers: int | None, again: Collection[int]) -> Made:
         (self.directory / NPY).mkdir(exist_ok=True)
-        _remove_drafts(self.directory)
+        for left in self.directory.rglob(f"{DRAFT_PREFIX}*"):  # by a process that died: nobody else has the lock
+            left.unlink(missing_ok=True)
         indices = []
         for path in (self.directory / INDEX, *sorted((self.directory / PARTS).glob("*.npz"))):
             with suppress(CacheFileError):  # nothing is known then, and everything made again
@@ -182,7 +182,7 @@ class _Maker:
             known.entries["wav_bytes"][places] = UNFINISHED
             (self.directory / MANIFEST).unlink(missing_ok=True)
             write_index(self.directory / INDEX, known, self.features)
-            self._remove_parts()
+            shutil.rmtree(self.directory / PARTS, ignore_errors=True)
         known = merged([known, self._make_features(clips, workers)])
         rows = known.rows_of(self.data)
         self._check_lengths(known, rows)
@@ -263,7 +263,7 @@ class _Maker:
         sync(self.directory)
         write_manifest(self.directory, index, self.features, index_hash)
         sync(self.directory)
-        self._remove_parts()
+        shutil.rmtree(self.directory / PARTS, ignore_errors=True)
 
     def _gone(self, known: Index, ours: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which clips have left the data set, or are not ours and damaged, ``[n]``; delete their files."""
@@ -295,9 +295,6 @@ class _Maker:
                 f"{self.directory}: the disk is too full for the feature cache: about {megabytes(needed_bytes)} are "
                 f"needed, {megabytes(free)} are free; {_ELSEWHERE}"
             )
-
-    def _remove_parts(self) -> None:
-        shutil.rmtree(self.directory / PARTS, ignore_errors=True)
 
 
 def _make_clips(
@@ -355,15 +352,6 @@ def _check_clips(data: SpeechData, features: FeatureSettings) -> None:
             f"{data.directory}: the clip {data.id(clip)!r} has {data.samples[clip]} samples, and features need "
             f"{fewest} ({short.size} of {len(data)} clips are too short); take them out of the metadata"
         )
-
-
-def _remove_drafts(directory: Path) -> None:
-    """Delete what a process that died left half-written; nobody else writes here while we hold the lock."""
-    for folder in (directory, directory / NPY, directory / PARTS):
-        if folder.is_dir():
-            for entry in os.scandir(folder):
-                if entry.name.startswith(DRAFT_PREFIX):
-                    Path(entry.path).unlink(missing_ok=True)
 
 
 def _not_written(error: OSError, directory: Path) -> InvalidInputError | UsageError:
