@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -198,7 +198,8 @@ def _experiment(
     if found.kind == "generator":
         if opening is None or not opening.arguments:
             return "unknown"
-        return _majority(_Restarting(found.generator_state._generator, opening.arguments[0]), [()], calls - 1, max_s)
+        elements = _without_end(found.generator_state._generator, opening.arguments[0])
+        return _majority(lambda: next(elements, None), [()], calls - 1, max_s)
     return _majority(found.called, recorder.arguments, calls, max_s)
 
 
@@ -251,20 +252,11 @@ def _gone_through(
     return times_s, bool(times_s)
 
 
-class _Restarting:
-    """One element per call from a generator of its own, opened anew where it ends."""
-
-    def __init__(self, generator: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self._generator = generator
-        self._arguments = arguments
-        self._elements: Any = None
-
-    def __call__(self) -> None:
-        for _ in range(2):
-            if self._elements is None:
-                self._elements = iter(self._generator(*self._arguments))
-            try:
-                next(self._elements)
-                return
-            except StopIteration:
-                self._elements = None
+def _without_end(generator: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[bool]:
+    """An item for each element of a generator of its own, opened anew where it ends."""
+    yielded = True
+    while yielded:
+        yielded = False
+        for _ in generator(*arguments):
+            yielded = True
+            yield True

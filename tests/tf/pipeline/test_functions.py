@@ -195,17 +195,8 @@ def field(file):
 
 @pytest.mark.parametrize(
     ("function", "expected"),
-    [
-        (sliced, 128),
-        (substring, 128),
-        (by_element, 128),
-        (in_a_call, 128),
-        (to_the_measured_end, 128),
-        (parsed, None),
-        (whole, None),
-        (of_the_name, None),
-        (field, None),
-    ],
+    [(one, 128) for one in (sliced, substring, by_element, in_a_call, to_the_measured_end)]
+    + [(one, None) for one in (parsed, whole, of_the_name, field)],
 )
 def test_a_file_cut_at_a_fixed_byte_is_found_and_a_parsed_header_is_not(function, expected):
     files = tf.data.Dataset.from_tensor_slices(["a.npy"])

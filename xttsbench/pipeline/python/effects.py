@@ -166,23 +166,18 @@ class LoopEffects:
             return function(0)
         if function is open:
             return io.BytesIO()
-        if is_one_of(function, _COPIES):
-            return UNKNOWN
         if is_one_of(function, _ITERATES):
             return iter(())
         root = str(getattr(function, "__module__", None) or "").split(".")[0]
-        if root == "numpy" and not isinstance(function, type) and draws(function, True) is None:
-            return UNKNOWN
-        data = ("json", "glob", "posix", "pandas.read", "soundfile", "_json", "genericpath", "posixpath")
-        if root in data and not isinstance(function, type):
+        reads = root in ("json", "glob", "posix", "soundfile", "_json", "genericpath", "posixpath")
+        computes = reads or (root == "numpy" and draws(function, True) is None)
+        if is_one_of(function, _COPIES) or (computes and not isinstance(function, type)):
             return UNKNOWN
         if isinstance(owner, str | bytes | list | dict | np.ndarray) or owner is UNKNOWN:
             named = getattr(node.func, "attr", "")
             quick = ("split", "strip", "copy", "tolist", "keys", "values", "items", "astype", "reshape", "lower", "get")
             return UNKNOWN if named in (*quick, "splitlines", "readlines", "read_text", "format", "join") else _Opaque()
-        if isinstance(owner, io.IOBase):
-            return UNKNOWN
-        return _Opaque()
+        return UNKNOWN if isinstance(owner, io.IOBase) else _Opaque()
 
 
 class _LoopReader(Reader):

@@ -62,16 +62,9 @@ class Compiled:
         function, frame = function_of(generator), generator.gi_frame
         held = {} if frame is None else dict(frame.f_locals)
         generator.close()
-        code = function.__code__
-        count = code.co_argcount + code.co_kwonlyargcount
-        names = code.co_varnames
-        positional = [held[name] for name in names[: code.co_argcount]]
-        named = {name: held[name] for name in names[code.co_argcount : count]}
-        if code.co_flags & inspect.CO_VARARGS:
-            positional += held[names[count]]
-            count += 1
-        if code.co_flags & inspect.CO_VARKEYWORDS:
-            named |= held[names[count]]
+        (names, rest, more), count = inspect.getargs(function.__code__), function.__code__.co_argcount
+        positional = [*(held[name] for name in names[:count]), *(held[rest] if rest else ())]
+        named = {name: held[name] for name in names[count:]} | (held[more] if more else {})
         body = with_code(function, self.body, {})
         head = with_code(function, self.head, {SHARE: lambda *values: Shared(body, values)})
         return iter(head(*positional, **named))
@@ -115,7 +108,7 @@ class Opened:
                     self._items.pop(number, None)
 
     def groups(self, *arguments: Any) -> Iterator[Any]:
-        """The same in groups, ``[count]``: as many at once as are there within half a millisecond."""
+        """The same in groups, ``[count]``."""
         return map(np.array, grouped(self.head(*arguments)))
 
     def taken(self, number: int) -> tuple[Shared | None, Any]:
@@ -213,9 +206,8 @@ def _generator_function(generator: Any) -> tuple[types.FunctionType, dict[str, A
     try:
         made = iter(generator())
     except Exception as error:
-        raise CannotSplitError(
-            f"its generator could not be made to look at ({type(error).__name__}: {error})"
-        ) from error
+        why = f"its generator could not be made to look at ({type(error).__name__}: {error})"
+        raise CannotSplitError(why) from error
     if not is_unbegun(made):
         raise CannotSplitError(f"it gives an object of type {type(made).__name__}, which is no generator of Python's")
     given = {("source" if name == ".0" else name): value for name, value in made.gi_frame.f_locals.items()}
@@ -228,14 +220,10 @@ def _only_makes(generator: Any) -> bool:
     """Whether a function is one call with what is there already: ``lambda: iter(data)``, ``lambda: samples(files)``."""
     node = definition(generator.__code__) if isinstance(generator, types.FunctionType) else None
     match node:
-        case ast.Lambda(body=ast.Call() as call):
-            pass
-        case ast.FunctionDef(body=[ast.Return(value=ast.Call() as call)]):
-            pass
-        case _:
-            return False
-    given = [*call.args, *(one.value for one in call.keywords)]
-    return all(isinstance(one, ast.Name | ast.Attribute | ast.Constant) for one in given)
+        case ast.Lambda(body=ast.Call() as call) | ast.FunctionDef(body=[ast.Return(value=ast.Call() as call)]):
+            given = [*call.args, *(one.value for one in call.keywords)]
+            return all(isinstance(one, ast.Name | ast.Attribute | ast.Constant) for one in given)
+    return False
 
 
 class _Making(Reader):
@@ -253,9 +241,8 @@ def _node(function: types.FunctionType) -> Any:
         found: Any = definition(code)
     else:
         file, line = place(code)
-        inside = [one for one in ast.walk(tree_of(file)) if isinstance(one, ast.GeneratorExp) and one.lineno == line]
-        inside = [one for one in inside if holds(one, code)]
-        found = min(inside, key=lambda one: len(ast.dump(one)), default=None)
+        here = [one for one in ast.walk(tree_of(file)) if isinstance(one, ast.GeneratorExp) and one.lineno == line]
+        found = min((one for one in here if holds(one, code)), key=lambda one: len(ast.dump(one)), default=None)
     if found is None:
         raise CannotSplitError("its source is not known", code.co_firstlineno)
     return found
@@ -266,11 +253,10 @@ def _codes(function: types.FunctionType, node: Any, found: Split) -> tuple[types
     cells = [ast.arg(name) for name in (*function.__code__.co_freevars, SHARE)]
     given = ast.arguments([], cells, None, [], [], None, [])
     outer: ast.stmt = ast.FunctionDef("outer", given, [found.head, found.body], [])
-    around = getattr(node, "parent", None)
-    while around is not None and not isinstance(around, ast.ClassDef):
-        around = getattr(around, "parent", None)
-    if around is not None:
-        outer = ast.ClassDef(around.name, [], [], [outer], [])
+    while (node := getattr(node, "parent", None)) is not None:
+        if isinstance(node, ast.ClassDef):
+            outer = ast.ClassDef(node.name, [], [], [outer], [])
+            break
     module = ast.fix_missing_locations(ast.Module([outer], []))
     code = compile(module, place(function.__code__)[0], "exec", dont_inherit=True)
     inner = {one.co_name: one for one in _every_code(code)}

@@ -63,8 +63,7 @@ _GENERATORS: Final = np.random.Generator | np.random.RandomState | random.Random
 _PASS_ON: Final = (zip, enumerate, map, filter, iter, reversed)
 _CONSUMERS: Final = (*_PASS_ON, list, tuple, set, dict, sum, min, max, sorted, any, all)
 _NAMED: Final = types.ModuleType | types.FunctionType | types.BuiltinFunctionType | type
-_MAKES_FROZEN: Final = frozenset({"__dataclass_builtins_object__"})
-"""By whose ``__setattr__`` the ``__init__`` of a frozen dataclass sets the new object's own attributes."""
+_MAKES_FROZEN: Final = frozenset({"__dataclass_builtins_object__"})  # sets attributes of a new frozen dataclass
 _LOADS: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 
@@ -117,9 +116,8 @@ class Reader:
         for parameter in parameters_of(function).values():
             default = parameter.default
             kept = default is not parameter.empty and not immutable(default)
-            scope.names[parameter.name] = given.get(
-                parameter.name, Value(True, default, parameter.name) if kept else LOCAL
-            )
+            otherwise = Value(True, default, parameter.name) if kept else LOCAL
+            scope.names[parameter.name] = given.get(parameter.name, otherwise)
         self._depth += 1
         self._body(node, scope)
         self._depth -= 1

@@ -7,6 +7,7 @@ is a fact with a place; whether it costs anything is for the rules and the measu
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import sys
@@ -119,24 +120,12 @@ def module_file(target: TargetSpec) -> str:
 
 def _files(folder: str, main: str, makers: Iterable[str]) -> Iterator[str]:
     """Paths of the user's loaded modules, the target's own first and then the makers, each once."""
-    top = os.path.realpath(folder)
-    own = str(Path(__file__).resolve().parents[2])
-    seen = set()
-    for path in (main, *map(os.path.realpath, makers)):
-        if path.endswith(".py") and not _under(path, own) and path not in seen:
-            seen.add(path)
-            yield path
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py"):
-            continue
-        path = os.path.realpath(file)
-        if path in seen or not _under(path, top) or owner(path) != "user":
-            continue
-        seen.add(path)
-        yield path
-        if len(seen) >= MAX_FILES:
-            return
+    top, own = os.path.realpath(folder), str(Path(__file__).resolve().parents[2])
+    named = [path for path in (main, *map(os.path.realpath, makers)) if path.endswith(".py") and not _under(path, own)]
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    loaded = (os.path.realpath(file) for file in files if isinstance(file, str) and file.endswith(".py"))
+    users = (path for path in loaded if _under(path, top) and owner(path) == "user")
+    return itertools.islice(dict.fromkeys([*named, *users]), MAX_FILES)
 
 
 def _under(path: str, folder: str) -> bool:
@@ -166,20 +155,15 @@ def _reached(facts: Iterable[SourceFact], texts: Mapping[str, str], main: str, e
             continue
         for node in tree.body:
             _sort(node, file, definitions, mentioned)
-    found: set[tuple[str, _Definition]] = set()
-    pending = [*mentioned, entry.partition(".")[0]]
-    known: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in known:
-            continue
-        known.add(name)
-        for place in definitions.get(name, []):
-            found.add(place)
-            pending += _names(place[1])
-    if not any(file == main for file, _ in definitions.get(entry.partition(".")[0], [])):
+    target = entry.partition(".")[0]
+    if not any(file == main for file, _ in definitions.get(target, [])):
         return list(facts)  # the callable is made at run time: nothing can be told from names
-    missed = [(file, node) for places in definitions.values() for file, node in places if (file, node) not in found]
+    pending, known = [*mentioned, target], set[str]()
+    while pending:
+        if (name := pending.pop()) not in known:
+            known.add(name)
+            pending += [one for _, node in definitions.get(name, []) for one in _names(node)]
+    missed = [place for name, places in definitions.items() if name not in known for place in places]
     lines = {(file, line) for file, node in missed for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     return [fact for fact in facts if (fact.file, fact.line) not in lines]
 
@@ -198,13 +182,11 @@ def _sort(
         return  # not run where a callable is the target
     elif isinstance(node, ast.If | ast.Try | ast.With):
         for part in ast.iter_child_nodes(node):
-            if isinstance(part, ast.stmt):
-                _sort(part, file, definitions, mentioned)
-            elif not isinstance(part, ast.ExceptHandler):
-                mentioned += _names(part)
-            else:
-                for inner in part.body:
+            if isinstance(part, ast.stmt | ast.ExceptHandler):
+                for inner in part.body if isinstance(part, ast.ExceptHandler) else [part]:
                     _sort(inner, file, definitions, mentioned)
+            else:
+                mentioned += _names(part)
     elif not isinstance(node, ast.Import | ast.ImportFrom):
         mentioned += _names(node)
 
@@ -212,14 +194,13 @@ def _sort(
 def _names(node: ast.AST) -> list[str]:
     found = []
     for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            found.append(one.id)
-        elif isinstance(one, ast.Attribute):
-            found.append(one.attr)
-        elif isinstance(one, ast.alias):
-            found.append(one.name.rpartition(".")[2])
-        elif isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier():
-            found.append(one.value)
+        match one:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                found.append(name)
+            case ast.alias(name=name):
+                found.append(name.rpartition(".")[2])
+            case ast.Constant(value=str() as text) if text.isidentifier():
+                found.append(text)
     return found
 
 

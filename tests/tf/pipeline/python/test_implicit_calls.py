@@ -96,19 +96,13 @@ def archived(x):
 ARCHIVE = zipfile.ZipFile.__new__(zipfile.ZipFile)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        Derived().load,
-        Derived().of_the_class,
-        Derived().by_name,
-        Derived().in_dictionary,
-        Several("kept"),
-        in_globals,
-        adds_up,
-        fetches,
-    ],
-)
+STATEFUL = (
+    Derived().load, Derived().of_the_class, Derived().by_name, Derived().in_dictionary, Several("kept"), in_globals,
+    adds_up, fetches,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", STATEFUL)
 def test_state_is_found(function):
     assert python_state(function).state is not None
 

@@ -156,38 +156,16 @@ NO_SOURCE: dict[str, object] = {}
 exec("S = []\ndef appends(x):\n  S.append(x)\n  return x\ndef stores(x):\n  S[0] = x\n", NO_SOURCE)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        sets_a_global,
-        appends,
-        appends_by_another_name,
-        fills_a_memo,
-        changes_a_row,
-        writes_a_row,
-        appends_to_an_element,
-        seeds_all,
-        into_shared_memory,
-        within_a_comprehension,
-        takes_in_a_loop,
-        default_that_stays,
-        fills_what_is_shared,
-        closure(),
-        decorated,
-        AUGMENT.counted,
-        AUGMENT.through_another,
-        AUGMENT.drawn,
-        AUGMENT,
-        functools.partial(appends),
-        lambda x: x + next(COUNTS),
-        lambda x: x + next(FOLLOWING),
-        lambda x: FILE.read(1),
-        lambda x: WAITING.get(),
-        lambda x: x + DRAWN.normal(),
-        NO_SOURCE["appends"],
-        NO_SOURCE["stores"],
-    ],
-)
+STATEFUL = (
+    sets_a_global, appends, appends_by_another_name, fills_a_memo, changes_a_row, writes_a_row, appends_to_an_element,
+    seeds_all, into_shared_memory, within_a_comprehension, takes_in_a_loop, default_that_stays, fills_what_is_shared,
+    closure(), decorated, AUGMENT.counted, AUGMENT.through_another, AUGMENT.drawn, AUGMENT, functools.partial(appends),
+    lambda x: x + next(COUNTS), lambda x: x + next(FOLLOWING), lambda x: FILE.read(1), lambda x: WAITING.get(),
+    lambda x: x + DRAWN.normal(), NO_SOURCE["appends"], NO_SOURCE["stores"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", STATEFUL)
 def test_state_is_found(function):
     assert python_state(function).state is not None
 
@@ -342,28 +320,14 @@ def sorted_and_zipped(x):
     return sum(float(value) for _, value in pairs)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        local_objects,
-        either_table,
-        at_an_odd_object,
-        own_generator,
-        fills_its_own,
-        counts_inside,
-        remembered,
-        lambda x: remembered(int(x)),
-        busy,
-        locks_and_prints,
-        sorted_and_zipped,
-        QuietAugment().pure,
-        lambda x: x + VECTOR[0],
-        functools.partial(local_objects),
-        NO_SOURCE["pure"],
-        np.sqrt,
-        len,
-    ],
-)
+HARMLESS = (
+    local_objects, either_table, at_an_odd_object, own_generator, fills_its_own, counts_inside, remembered,
+    lambda x: remembered(int(x)), busy, locks_and_prints, sorted_and_zipped, QuietAugment().pure,
+    lambda x: x + VECTOR[0], functools.partial(local_objects), NO_SOURCE["pure"], np.sqrt, len,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", HARMLESS)
 def test_what_is_no_cause_for_alarm(function):
     found = python_state(function)
     assert (found.state, found.random) == (None, None)

@@ -206,20 +206,12 @@ def reads_a_table(batch):
         return trains(batch) + float(len(file.readline()) + len(other.readline()))
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        assigns,
-        Trainer().trains,
-        tf.reduce_sum,
-        print,
-        trains,
-        Summed().step,
-        collects,
-        joins,
-        replaces_a_setting,
-        reads_a_table,
-    ],
-)
+IN_GRAPHS_TOO = (
+    assigns, Trainer().trains, tf.reduce_sum, print, trains, Summed().step, collects, joins, replaces_a_setting,
+    reads_a_table,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("step", IN_GRAPHS_TOO)
 def test_what_a_graph_does_as_well(step) -> None:
     assert trace_time_effects(step) is None
