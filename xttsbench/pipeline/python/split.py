@@ -121,7 +121,7 @@ class _Cut:
     around: Sequence[Any]
     loop: Any
     effects: Effects
-    kept: dict[int, str] = field(default_factory=dict)  # statements that stay in the head, by identity, and why
+    kept: dict[ast.stmt, str] = field(default_factory=dict)  # statements that stay in the head, and why
     lifted: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
     def made(self) -> Split:
@@ -131,31 +131,40 @@ class _Cut:
         for _ in range(_MOST_ROUNDS):
             if not (self._keep_jumps() or self._keep_carried() or self._keep_needed() or self._keep_felt()):
                 break
-        body = [one for one in self.statements if id(one) not in self.kept]
-        if "super" in read(body):
+        if "super" in read(self.body):
             raise CannotSplitError("it calls super(), which a function of its own cannot", self.loop.lineno)
-        if not any(works(one) or self.effects.works(one) for one in body):
+        if not any(works(one) or self.effects.works(one) for one in self.body):
             why = next(iter(self.kept.values()), "the loop makes nothing of its items that takes time")
             raise CannotSplitError(why, self.loop.lineno)
-        self._check_changed(body)
-        return self._assembled(body)
+        self._check_changed()
+        return self._assembled()
+
+    @property
+    def head(self) -> list[ast.stmt]:
+        """The loop's statements that stay."""
+        return [one for one in self.statements if one in self.kept]
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """The others."""
+        return [one for one in self.statements if one not in self.kept]
 
     # What stays in the head
 
     def _keep(self, statement: ast.stmt, why: str) -> bool:
-        if id(statement) in self.kept:
+        if statement in self.kept:
             return False
         if yields(statement):
             raise CannotSplitError(why, statement.lineno)
-        self.kept[id(statement)] = why
+        self.kept[statement] = why
         return True
 
     def _keep_jumps(self) -> bool:
-        last = max((number for number, one in enumerate(self.statements) if id(one) in self.kept), default=-1)
+        last = max((number for number, one in enumerate(self.statements) if one in self.kept), default=-1)
         found = False
         for number, one in enumerate(self.statements):
             leaving = jumps(one) - (set() if number < last else {ast.Continue})
-            if leaving and id(one) not in self.kept:
+            if leaving and one not in self.kept:
                 word = "ends the loop" if leaving & {ast.Break, ast.Return} else "leaves out an element"
                 found |= self._keep(one, f"line {one.lineno} {word} by what was made of the item")
         return found
@@ -168,23 +177,22 @@ class _Cut:
 
     def _keep_needed(self) -> bool:
         """What the head, or what is outside of the loop, reads."""
-        head = [one for one in self.statements if id(one) in self.kept]
         outside = [self.loop.test] if isinstance(self.loop, ast.While) else []
         return self._keep_storing(
-            read([*head, *outside]) | self._read_outside(), "decides what comes next, or is read after the loop"
+            read([*self.head, *outside]) | self._read_outside(), "decides what comes next, or is read after the loop"
         )
 
     def _keep_storing(self, names: set[str], why: str) -> bool:
         found = False
         for one in self.statements:
-            both = sorted(stored(one) & names) if id(one) not in self.kept else []
+            both = sorted(stored(one) & names) if one not in self.kept else []
             if both:
                 found |= self._keep(one, f"line {one.lineno}: {both[0]!r} {why}")
         return found
 
     def _read_outside(self) -> set[str]:
         """Names that are read once the loop is over, before they are bound anew."""
-        parts = [one for node in self.around for one in (getattr(node, "test", None), getattr(node, "iter", None))]
+        parts = [getattr(node, "test", getattr(node, "iter", None)) for node in self.around]
         return exposed(self._later()) | read([one for one in parts if one is not None])
 
     def _later(self) -> list[ast.stmt]:
@@ -197,10 +205,9 @@ class _Cut:
         return [*after, *(one for one in outside if again and one not in after)]
 
     def _keep_felt(self) -> bool:
-        body = [one for one in self.statements if id(one) not in self.kept]
-        items, shared = self._names(body)
-        for felt in self.effects(body, frozenset(items), frozenset(shared)):
-            statement = next((one for one in body if felt.node in ast.walk(one)), None)
+        items, shared = self._names()
+        for felt in self.effects(self.body, frozenset(items), frozenset(shared)):
+            statement = next((one for one in self.body if felt.node in ast.walk(one)), None)
             if statement is None or not felt.allowed:
                 raise CannotSplitError(felt.text, getattr(felt.node, "lineno", None))
             if isinstance(felt.node, ast.Call) and self._lift(statement, felt.node, felt.text):
@@ -220,7 +227,7 @@ class _Cut:
         place = self.statements.index(statement)
         other = _Replace(call, placed(call, ast.Name(name, ast.Load()))).visit(statement)
         self.statements[place : place + 1] = [made, other]
-        self.kept[id(made)] = why
+        self.kept[made] = why
         return True
 
     # What has to hold
@@ -229,9 +236,9 @@ class _Cut:
         for node in self.around:
             if isinstance(node, ast.Try) and (node.handlers or node.orelse):
                 raise CannotSplitError("what the loop raises is caught around it", node.lineno)
-        plain = {id(one.value) for one in ast.walk(self.function) if isinstance(one, ast.Expr)}
+        plain = {one.value for one in ast.walk(self.function) if isinstance(one, ast.Expr)}
         for one in own_nodes(self.function):
-            if isinstance(one, ast.Yield | ast.Await) and id(one) not in plain:
+            if isinstance(one, ast.Yield | ast.Await) and one not in plain:
                 raise CannotSplitError("it takes what is sent to it", one.lineno)
         if seen := read(self.function.body) & {"locals", "eval", "exec"}:
             raise CannotSplitError(f"it looks at its own variables by {min(seen)}()", self.function.lineno)
@@ -239,19 +246,12 @@ class _Cut:
             if isinstance(node, ast.Global | ast.Nonlocal) and stored(self.loop.body) & set(node.names):
                 raise CannotSplitError(f"the loop sets {node.names[0]!r}, which outlives it", node.lineno)
 
-    def _check_changed(self, body: Sequence[ast.stmt]) -> None:
+    def _check_changed(self) -> None:
         """Refuse a body that reads what the head changes, or ends, meanwhile."""
-        head = [one for one in self.statements if id(one) in self.kept]
-        used = paths_read(body)
-        bound = {
-            name
-            for node in self.around
-            if isinstance(node, ast.With)
-            for item in node.items
-            if item.optional_vars is not None
-            for name in stored(item.optional_vars)
-        }
-        for path in sorted((changed([*head, *self._later()]) - numbers(self.function)) | bound):
+        used = paths_read(self.body)
+        items = [item for node in self.around if isinstance(node, ast.With) for item in node.items]
+        bound = stored([item.optional_vars for item in items if item.optional_vars is not None])
+        for path in sorted((changed([*self.head, *self._later()]) - numbers(self.function)) | bound):
             for other in sorted(used):
                 if other == path or other.startswith(f"{path}.") or path.startswith(f"{other}."):
                     verb = "is closed" if path in bound else "is changed"
@@ -259,21 +259,19 @@ class _Cut:
 
     # What comes out
 
-    def _names(self, body: Sequence[ast.stmt]) -> tuple[list[str], list[str]]:
+    def _names(self) -> tuple[list[str], list[str]]:
         """Local names that the body reads: of each item, and of the whole loop."""
         local = {one.arg for one in parameters(self.function)} | stored(self.function.body) | set(self.lifted)
-        head = [one for one in self.statements if id(one) in self.kept]
-        each = stored(head) | (stored(self.loop.target) if isinstance(self.loop, ast.For) else set())
-        wanted = exposed(body) & local
+        each = stored(self.head) | (stored(self.loop.target) if isinstance(self.loop, ast.For) else set())
+        wanted = exposed(self.body) & local
         return sorted(wanted & each), sorted(wanted - each)
 
-    def _assembled(self, body: Sequence[ast.stmt]) -> Split:
-        items, shared = self._names(body)
-        head = [one for one in self.statements if id(one) in self.kept]
+    def _assembled(self) -> Split:
+        items, shared = self._names()
         values = self._values(items)
         given = "".join(f"{values[name][0] if name in values else name}, " for name in items)
         kept: list[ast.stmt] = []
-        for one in head:
+        for one in self.head:
             kept += [self._new(f"{as_} = {name}") for name, (as_, before) in values.items() if before is one]
             kept.append(one)
         sharing = self._new(f"{_SHARED} = {SHARE}({', '.join(shared)})")
@@ -282,15 +280,15 @@ class _Cut:
         ast.copy_location(loop, self.loop)
         whole = copied(_Replace(self.loop, [sharing, loop]).visit(self.function))
         _plain(whole)
-        emitting = [_Emitting().visit(copied(one)) for one in body]
-        once = _once(body)
-        if any(jumps(one) for one in body):
+        emitting = [_Emitting().visit(copied(one)) for one in self.body]
+        once = _once(self.body)
+        if any(map(jumps, self.body)):
             one_turn: Any = self._new("for _xttsbench_once in (0,): pass")
             one_turn.body = emitting
             emitting = [one_turn]
         made: Any = self._new(f"def {self.function.name}_element({', '.join((EMIT, *shared, *items))}): pass")
         made.body = emitting
-        lines = tuple(one.lineno for one in head if not stored(one) & self.lifted.keys())
+        lines = tuple(one.lineno for one in self.head if not stored(one) & self.lifted.keys())
         return Split(
             head=ast.fix_missing_locations(whole),
             body=ast.fix_missing_locations(made),
@@ -320,7 +318,7 @@ class _Cut:
             versions, version = list[int](), 0
             later: dict[int, Any] = {}
             for one in self.statements:
-                if id(one) in self.kept:
+                if one in self.kept:
                     if name in stored(one):
                         later.setdefault(version, one)
                         version += 1
@@ -352,15 +350,14 @@ def _always(statement: ast.stmt, call: ast.Call) -> bool:
             return True
         if isinstance(node, ast.Compare):  # of a < b < c the third may not be asked for
             waiting += [node.left, node.comparators[0]]
-            continue
-        if isinstance(node, _UNCONDITIONAL | ast.Yield | ast.keyword | ast.UnaryOp | ast.Starred):
+        elif isinstance(node, _UNCONDITIONAL | ast.Yield | ast.keyword | ast.UnaryOp | ast.Starred):
             waiting.extend(ast.iter_child_nodes(node))
     return False
 
 
 def _once(body: Sequence[ast.stmt]) -> bool:
     """Whether statements give exactly one element."""
-    if any(jumps(one) for one in body):
+    if any(map(jumps, body)):
         return False
     found, waiting = 0, list(body)
     while waiting:

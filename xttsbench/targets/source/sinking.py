@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import libcst as cst
@@ -54,14 +54,6 @@ def flow_of(module: Module, within: cst.FunctionDef | cst.Module) -> Flow:
     return Flow(module, within)
 
 
-@dataclass
-class _Use:
-    """A place that reads data which moved links are missing from."""
-
-    node: cst.Name
-    missing: list[Link] = field(default_factory=list)
-
-
 class Sinking:
     """One edit: where data go from the moved links to the last one, and who else reads them on the way.
 
@@ -86,7 +78,7 @@ class Sinking:
             raise NoEditError(f"{link_shown(links[0])} and {link_shown(self._last)} are in different functions")
         self._flow = flow_of(module, next(iter(within)))
         self._inputs = {link: given for link in moved if (given := self._given(link)) is not None}
-        self._restored = {id(one) for one in self._readers(self._last.node, strict=False)}
+        self._restored = set(self._readers(self._last.node, strict=False))
 
     def change(self, text: str, extra: Sequence[Replacement]) -> Change:
         """The edit, with the text of a new link behind the last one (empty for none) and steps within the last one.
@@ -98,11 +90,11 @@ class Sinking:
         conditions = {link: [*self._conditions(link.node), *self._asked(link)] for link in self._moved}
         again, guard = list[tuple[Link, Put]](), ""
         try:
-            others: dict[int, _Use] = {}
+            missing = defaultdict[cst.Name, list[Link]](list)  # by place that reads data, the moved links that it lacks
             for link in self._moved:
                 for node in self._others(link):
-                    others.setdefault(id(node), _Use(node)).missing.append(link)
-            again += self._again(sorted(others.values(), key=lambda use: module.start(use.node)), conditions)
+                    missing[node].append(link)
+            again += self._again(missing, conditions)
         except NoEditError as why:
             again, self._not_where = [], []
             guard = self._guard(why)
@@ -164,17 +156,17 @@ class Sinking:
             NoEditError: it goes where it cannot be followed, and that matters (``strict``).
         """
         module, waiting, found = self._module, [node], list[cst.CSTNode]()
-        passed, seen = {id(link.node) for link in through}, set[int]()
+        passed, seen = {link.node for link in through}, set[cst.CSTNode]()
         while waiting:
             current = waiting.pop()
-            if id(current) in seen:
+            if current in seen:
                 continue
-            seen.add(id(current))
+            seen.add(current)
             parent = module.parent(current)
             if isinstance(parent, cst.Attribute | cst.Arg | cst.Comparison | cst.ComparisonTarget):
                 call = called_with(module, current)
                 link = module.link(call)
-                if call is not None and (id(call) in passed or (link is not None and link.name == "with_options")):
+                if call is not None and (call in passed or (link is not None and link.name == "with_options")):
                     waiting.append(call)
                 else:
                     found.append(current)
@@ -191,23 +183,25 @@ class Sinking:
                 raise NoEditError(f"the data cannot be followed from line {module.line(current)} on")
         return sorted(found, key=module.start)
 
-    def _again(self, uses: Sequence[_Use], conditions: dict[Link, list[str]]) -> Iterator[tuple[Link, Put]]:
+    def _again(
+        self, missing: Mapping[cst.Name, list[Link]], conditions: Mapping[Link, list[str]]
+    ) -> Iterator[tuple[Link, Put]]:
         """What moved written once more before those who read the data for something else.
 
         Where they do so before the last link, and on some ways to it only, it is not written behind that on these.
         """
         module, done = self._module, list[cst.CSTNode]()
-        for use in uses:
-            statement = module.statement(use.node)
-            where = f"`{use.node.value}` is used for something else as well at line {module.line(use.node)}"
-            loops = {one for one in module.ancestors(use.node) if isinstance(one, _LOOPS)}
+        for use in sorted(missing, key=module.start):
+            statement = module.statement(use)
+            where = f"`{use.value}` is used for something else as well at line {module.line(use)}"
+            loops = {one for one in module.ancestors(use) if isinstance(one, _LOOPS)}
             refused = (
                 not self._same_elements
-                or loops - set(module.ancestors(use.missing[0].node))
-                or id(use.node) in self._restored
-                or function_around(module, use.node) is not function_around(module, self._last.node)
+                or loops - set(module.ancestors(missing[use][0].node))
+                or use in self._restored
+                or function_around(module, use) is not function_around(module, self._last.node)
                 or not module.begins_line(module.start(statement))
-                or any(isinstance(at, cst.IfExp) for at, _ in branches(module, use.node))
+                or any(isinstance(at, cst.IfExp) for at, _ in branches(module, use))
             )
             if refused:
                 raise NoEditError(where)
@@ -216,17 +210,15 @@ class Sinking:
             if any(not exclusive(module, one, statement) for one in done):
                 raise NoEditError(where)
             done.append(statement)
-            if module.start(statement) < module.start(self._last.node) and not exclusive(
-                module, use.node, self._last.node
-            ):
-                aside = self._conditions(use.node)
-                if not aside or use.missing != self._moved:
+            if module.start(statement) < module.start(self._last.node) and not exclusive(module, use, self._last.node):
+                aside = self._conditions(use)
+                if not aside or missing[use] != self._moved:
                     raise NoEditError(where)
-                self._same_names(use.node, (), module.statement(self._last.node))
+                self._same_names(use, (), module.statement(self._last.node))
                 self._not_where.append(negated(aside))
-            for link in use.missing:
+            for link in missing[use]:
                 self._same_names(link.node, self._needs(link), statement)
-                put = self._as_statement(use.node.value, conditions[link], link, before_statement, statement)
+                put = self._as_statement(use.value, conditions[link], link, before_statement, statement)
                 yield link, put
 
     def _guard(self, why: NoEditError) -> str:
@@ -252,15 +244,15 @@ class Sinking:
             waiting.append(statement.targets[0].target)
             for at in apart:
                 self._same_names(link.node, [at.test], at)
-        done = set[int]()
+        done = set[cst.CSTNode]()
         while waiting:
             for use in self._flow.readers.get(waiting.pop(), ()):
                 place = dict(branches(module, use))
                 elsewhere = any(place.get(at, part) not in (part, "test") for at, part in apart.items())
-                behind_it = id(use) in self._restored and module.start(use) > module.end(last.node)
-                if id(use) in done or elsewhere or behind_it or _only_looks(module, use):
+                behind_it = use in self._restored and module.start(use) > module.end(last.node)
+                if use in done or elsewhere or behind_it or _only_looks(module, use):
                     continue
-                done.add(id(use))
+                done.add(use)
                 end = self._end_of_chain(use)
                 if end == last or end in self._moved:
                     continue
