@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -38,11 +39,8 @@ def add_constant(graph: Any, name: str, value: int | str | bool) -> str:
 def free_name(graph: Any, name: str) -> str:
     """``name``, with a number where the graph or function has a node of that name already."""
     taken = {node.name for node in _nodes(graph)}
-    candidate, number = name, 1
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
+    candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(one for one in candidates if one not in taken)
 
 
 def data_inputs(node: Any) -> list[str]:
@@ -90,14 +88,13 @@ def ordered(by_name: Mapping[str, Any], ends: Iterable[str]) -> list[Any]:
     waiting = [(name, False) for name in ends]
     while waiting:
         name, inputs_done = waiting.pop()
-        node = by_name.get(name)
-        if node is None or name in found:
+        if name not in by_name or name in found:
             continue
         if inputs_done:
-            found[name] = node
+            found[name] = by_name[name]
         else:
             waiting.append((name, True))
-            waiting.extend((upstream, False) for upstream in reversed(node_inputs(node)))
+            waiting.extend((upstream, False) for upstream in reversed(node_inputs(by_name[name])))
     return [node for node in found.values() if is_dataset(node)]
 
 
@@ -174,10 +171,9 @@ def named_inputs(node: Any) -> Iterator[tuple[str, str]]:
         return
     inputs = iter(data_inputs(node))
     for argument in definition.input_arg:
+        count = node.attr[argument.number_attr].i if argument.number_attr else 1
         if argument.type_list_attr:
             count = len(node.attr[argument.type_list_attr].list.type)
-        else:
-            count = node.attr[argument.number_attr].i if argument.number_attr else 1
         for _, name in zip(range(count), inputs, strict=False):
             yield argument.name, name
 

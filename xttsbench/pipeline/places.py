@@ -75,11 +75,11 @@ def install() -> Callable[[], None]:
     """
     watcher = object()
     with _lock:
-        if not _watchers:
-            if not hasattr(dataset_ops.DatasetV2.__init__, _PLACE):
-                dataset_ops.DatasetV2.__init__ = _remembering(dataset_ops.DatasetV2.__init__)
-            if not hasattr(getattr(dataset_ops, _COPYING), _PLACE):
-                setattr(dataset_ops, _COPYING, _keeping_source(getattr(dataset_ops, _COPYING)))
+        for owner, name, wrap in () if _watchers else _WRAPPED:
+            if not hasattr(original := getattr(owner, name), _PLACE):
+                wrapper = functools.wraps(original)(wrap(original))
+                setattr(wrapper, _PLACE, wrapper)
+                setattr(owner, name, wrapper)
         _watchers.append(watcher)
     return functools.partial(_uninstall, watcher)
 
@@ -96,13 +96,13 @@ def calls_of(dataset: Any) -> Calls:
 
 def files_of(dataset: Any) -> list[str]:
     """The user's own files that a dataset's ops, and their functions, come from."""
-    found: dict[str, None] = {}
+    files: list[str | None] = []
     for one in walk(dataset):
-        functions = [locate(user) for f in wrapped_functions(one) if (user := user_function(f._func)) is not None]
-        for file in (*(call.file for call in calls_of(one)), *(place.file for place in functions)):
-            if file is not None and whose(file) == "user" and "__autograph_generated_file" not in file:
-                found.setdefault(file)
-    return list(found)
+        users = (user_function(function._func) for function in wrapped_functions(one))
+        files += [call.file for call in calls_of(one)]
+        files += [locate(user).file for user in users if user is not None]
+    own = (file for file in files if file is not None and "__autograph_generated_file" not in file)
+    return [file for file in dict.fromkeys(own) if whose(file) == "user"]
 
 
 def _made_in(function: Any) -> Made | None:
@@ -114,47 +114,37 @@ def _uninstall(watcher: object) -> None:
     with _lock:
         if watcher in _watchers:
             _watchers.remove(watcher)
-        if not _watchers:
-            _restore(dataset_ops.DatasetV2, "__init__")
-            _restore(dataset_ops, _COPYING)
-
-
-def _restore(owner: Any, name: str) -> None:
-    """Take our wrapper off, unless it lies under another one."""
-    current = getattr(owner, name, None)
-    original = getattr(current, "__wrapped__", None)
-    if original is not None and getattr(current, _PLACE, None) is current:
-        setattr(owner, name, original)
+        for owner, name, _ in () if _watchers else _WRAPPED:
+            wrapper: Any = getattr(owner, name)
+            if getattr(wrapper, _PLACE, None) is wrapper:  # else it lies under another one
+                setattr(owner, name, wrapper.__wrapped__)
 
 
 def _remembering(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if _watchers:
-            calls = _user_calls(sys._getframe(1))
-            if calls:
-                place = calls[0].file, calls[0].line
-                self.__dict__[_PLACE], self.__dict__[_CALLS] = place, calls
-                variant = self.__dict__.get("_variant_tensor_attr")
-                if not isinstance(variant, tf.__internal__.EagerTensor) and variant is not None:
-                    _note(self, variant, place)
+        if _watchers and (calls := _user_calls(sys._getframe(1))):
+            place = calls[0].file, calls[0].line
+            self.__dict__[_PLACE], self.__dict__[_CALLS] = place, calls
+            variant = self.__dict__.get("_variant_tensor_attr")
+            if not isinstance(variant, tf.__internal__.EagerTensor) and variant is not None:
+                _note(self, variant, place)
 
-    setattr(construct, _PLACE, construct)
     return construct
 
 
 def _keeping_source(original: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow copies some datasets (the selector of ``choose_from_datasets``); the copy names its original."""
 
-    @functools.wraps(original)
     def copying(dataset: Any, *args: Any, **kwargs: Any) -> Any:
         copied = original(dataset, *args, **kwargs)
         copied.__dict__[SOURCE] = dataset
         return copied
 
-    setattr(copying, _PLACE, copying)
     return copying
+
+
+_WRAPPED: Final = ((dataset_ops.DatasetV2, "__init__", _remembering), (dataset_ops, _COPYING, _keeping_source))
 
 
 def _user_calls(frame: FrameType | None) -> Calls:
@@ -183,8 +173,7 @@ def _site(frame: FrameType) -> CallSite:
 
 def _note(dataset: Any, variant: Any, place: Place) -> None:
     """Keep the place with the graph that is being traced; the Python object does not outlive the trace."""
-    graph = getattr(variant, "graph", None)
-    if graph is None:
+    if (graph := getattr(variant, "graph", None)) is None:
         return
     made = _made(graph)
     made.places.setdefault(variant.op.name, place)  # the op's own dataset, not a wrapper made around it later
@@ -227,14 +216,11 @@ class Places:
 
 def places(dataset: Any, graph: Any) -> Places:
     """The places of a graph's nodes and functions, as far as ``dataset`` and the objects under it tell."""
-    nodes, calls, autotuned = {}, {}, set()
-    for name, found in _pairs(dataset, graph):
-        if tf.get_static_value(vars(found).get("_cycle_length")) == tf.data.AUTOTUNE:
-            autotuned.add(name)
-        place = user_place(place_of(found))
-        if place is not None:
-            nodes[name] = place
-        calls[name] = calls_of(found)
+    known = dict(_pairs(dataset, graph))
+    nodes = {name: place for name, one in known.items() if (place := user_place(place_of(one))) is not None}
+    cycles = {name: tf.get_static_value(vars(one).get("_cycle_length")) for name, one in known.items()}
+    autotuned = {name for name, cycle in cycles.items() if cycle == tf.data.AUTOTUNE}
+    calls = {name: calls_of(one) for name, one in known.items()}
     traced = {wrapped.function.name.decode(): wrapped for one in walk(dataset) for wrapped in wrapped_functions(one)}
     made = {name: inner for name, wrapped in traced.items() if (inner := _made_in(wrapped.function)) is not None}
     users = {name: user for name, wrapped in traced.items() if (user := user_function(wrapped._func)) is not None}

@@ -64,11 +64,11 @@ def without_xla() -> Iterator[None]:
         yield
 
 
+@dataclass
 class Fetches:
     """How often a traced step asked for a value that does not exist yet."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    count: int = 0
 
 
 @contextlib.contextmanager
@@ -98,16 +98,10 @@ def keras_step(model: keras.Model) -> Callable[[Any], Any]:
     def train_step(batch: Any) -> Any:
         return model.train_step(batch)
 
-    compiled = (
-        train_step
-        if model.run_eagerly
-        else tf.function(
-            tf.autograph.experimental.do_not_convert(train_step),
-            reduce_retracing=True,
-            jit_compile=bool(model.jit_compile) or None,
-        )
-    )
-    built = False
+    compiled, built = train_step, False
+    if not model.run_eagerly:
+        as_written = tf.autograph.experimental.do_not_convert(train_step)
+        compiled = tf.function(as_written, reduce_retracing=True, jit_compile=bool(model.jit_compile) or None)
 
     def step(batch: Any) -> Any:
         nonlocal built
@@ -122,9 +116,7 @@ def keras_step(model: keras.Model) -> Callable[[Any], Any]:
 
 def synchroniser() -> Callable[[], None] | None:
     """A function that blocks until all devices are idle, or ``None`` where every op already runs in place."""
-    if not tf.config.list_physical_devices("GPU"):
-        return None
-    return tf.test.experimental.sync_devices
+    return tf.test.experimental.sync_devices if tf.config.list_physical_devices("GPU") else None
 
 
 def loss_of(value: Any) -> float | None:
@@ -270,8 +262,7 @@ class Compilations:
         if len(self._suspects) > _SUSPECTS:
             self._suspects.remove(min(self._suspects, key=lambda one: one[0]))
         now = self._clock()
-        if self._began_ns is None:
-            self._began_ns = now
+        self._began_ns = now if self._began_ns is None else self._began_ns
         if self._spent_ns + self._cost_ns <= _SHARE * (now - self._began_ns):
             self.look()
             self._spent_ns += self._cost_ns
@@ -297,8 +288,7 @@ class Compilations:
         mean_ns = compile_ns // compiles
         charged = [one for one in suspects if one[0] >= _LEAST * mean_ns] or suspects[:1]
         total_ns = max(sum(excess_ns for excess_ns, _, _ in charged), compile_ns, 1)
-        for place, (excess_ns, index, rows) in enumerate(
-            charged
-        ):  # the slowest has those that have no step of their own
+        # The slowest has those that have no step of their own.
+        for place, (excess_ns, index, rows) in enumerate(charged):
             rows.add_to(index, "xla_compiles", 1 if place else compiles - len(charged) + 1)
             rows.add_to(index, "xla_ns", compile_ns * excess_ns // total_ns)
