@@ -11,14 +11,14 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
 from xttsbench.errors import HelperError, InvalidInputError, JournalError, UsageError
-from xttsbench.execution.child import child_environment, start
+from xttsbench.execution.child import child_environment, now_utc, start
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
@@ -37,7 +37,7 @@ from xttsbench.execution.whole_run import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
+from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Finding
 from xttsbench.records.training import (
     CHECKPOINTS,
@@ -192,13 +192,12 @@ def train(
     prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress, tokens=tokens)
     for sentence in prepared.said:
         progress.say(sentence)
-    now = datetime.now(UTC)
-    plan = _plan(request, prepared, now)
+    plan = _plan(request, prepared)
     if resumed and request.out is not None:
         directory = request.out
-        before = read_plan(directory)
-        plan = plan.model_copy(update={"created_utc": before.created_utc})
+        plan = plan.model_copy(update={"created_utc": read_plan(directory).created_utc})
     else:
+        now = datetime.fromisoformat(plan.created_utc)
         directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
     job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
@@ -214,12 +213,11 @@ def train(
 
 def _resumes(request: TrainRequest) -> bool:
     """Whether the directory holds a run of training that is to be resumed."""
-    if request.out is None or not (request.out / PLAN).exists():
-        if request.out is not None and request.resume:
-            clear_unplanned(request.out)
-        return False
-    if not request.resume:
+    if request.out is None or not request.resume:
         return False  # a directory that holds something is refused when it is to be made
+    if not (request.out / PLAN).exists():
+        clear_unplanned(request.out)
+        return False
     kind = read_plan(request.out).kind
     if kind != "train":
         raise UsageError(
@@ -230,13 +228,10 @@ def _resumes(request: TrainRequest) -> bool:
 
 def _fitted(directory: Path) -> int | None:
     """The size of a batch that an earlier session chose: the run keeps it, whatever is free now."""
-    return next(
-        (line.fitted.tokens_per_batch for line in read_history(directory) if line.fitted is not None),
-        None,
-    )
+    return next((line.fitted.tokens_per_batch for line in read_history(directory) if line.fitted is not None), None)
 
 
-def _plan(request: TrainRequest, prepared: Prepared, now: datetime) -> RunPlan:
+def _plan(request: TrainRequest, prepared: Prepared) -> RunPlan:
     recipe, accelerator = prepared.recipe, request.accelerator
     kwargs: dict[str, Any] = {
         **prepared.config,
@@ -262,7 +257,7 @@ def _plan(request: TrainRequest, prepared: Prepared, now: datetime) -> RunPlan:
     return RunPlan(
         kind="train",
         command=request.command,
-        created_utc=now.isoformat(timespec="milliseconds"),
+        created_utc=now_utc(),
         target=recipe.name,
         kwargs=kwargs,
         accelerator=accelerator,
@@ -283,7 +278,6 @@ def _session(
     directory: Path,
     progress: TrainProgress,
 ) -> Outcome:
-    """Train, keep what came of it, and report on all sessions of the run."""
     earlier = read_trials(directory) if (directory / TRIALS).exists() else []
     before = read_history(directory)
     number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
@@ -291,16 +285,17 @@ def _session(
     why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)
     session = SessionProgress(directory, number, progress, lambda share: why(share=share))
     gpus = open_gpus()
-    variables = training_environment(job, has_gpu=gpus[0] is not None)
+    has_gpu = gpus[0] is not None
+    variables = training_environment(job, has_gpu=has_gpu)
     try:
         trained = run_training(
             job,
-            _spec(job, plan, number, request.accelerator),
+            _spec(job, plan, number),
             session,
             variables={name: value for name, value in variables.items() if name not in os.environ},
             monitor=lambda pid: Monitor(pid, gpus=gpus, interval_s=_READINGS_S),
             print_to_stderr=request.print_to_stderr,
-            has_gpu=gpus[0] is not None,
+            has_gpu=has_gpu,
         )
     finally:
         if gpus[0] is not None:
@@ -311,20 +306,19 @@ def _session(
     # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.
     from xttsbench.reporting.page import write_run
 
-    warnings = write_run(directory, report, trials)
-    code, message = judge_training(trained, report)
-    return Outcome(report, directory, code, message, tuple(warnings))
+    return Outcome(
+        report, directory, *judge_training(trained, report), warnings=tuple(write_run(directory, report, trials))
+    )
 
 
-def _spec(job: TrainJob, plan: RunPlan, number: int, accelerator: Accelerator) -> TrialSpec:
-    """What the journal says of the session."""
+def _spec(job: TrainJob, plan: RunPlan, number: int) -> TrialSpec:
     return TrialSpec(
         trial_id=f"{number:03d}-{ARM}",
         block=number,
         kind="arm",
         target=plan.target,
         kwargs=plan.kwargs,
-        emulated_ms=accelerator.step_times_ms,
+        emulated_ms=plan.accelerator.step_times_ms,
         steps=plan.steps,
         window_s=_UNLIMITED_S,
         seed=job.seed,
@@ -399,25 +393,18 @@ def synthesise(
         raise UsageError(f"{out} is a directory; name the file to write: --out FILE.wav")
     if not out.absolute().parent.is_dir():
         raise UsageError(f"{out.absolute().parent} is no directory; make it, or name another file: --out FILE.wav")
-    gpus = open_gpus()
-    return run_synthesis(
-        SynthesisJob(
-            checkpoint=str(checkpoint.absolute()),
-            text=text,
-            speaker=speaker,
-            reference=None if reference is None else str(reference.absolute()),
-            out=str(out.absolute()),
-        ),
-        has_gpu=gpus[0] is not None,
+    job = SynthesisJob(
+        checkpoint=str(checkpoint.absolute()),
+        text=text,
+        speaker=speaker,
+        reference=None if reference is None else str(reference.absolute()),
+        out=str(out.absolute()),
     )
+    return run_synthesis(job, has_gpu=open_gpus()[0] is not None)
 
 
 def run_synthesis(job: SynthesisJob, *, has_gpu: bool = False) -> Synthesised:
-    """Speak a text in a process of its own.
-
-    Args:
-        job: what it is told.
-        has_gpu: whether the machine has an NVIDIA driver.
+    """Speak a text in a process of its own; ``has_gpu`` where the machine has an NVIDIA driver.
 
     Raises:
         InvalidInputError: the process refused the job, and said why.
