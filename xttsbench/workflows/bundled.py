@@ -38,6 +38,16 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 """Without a winner: the loader that reads one mapped file, and a compiled step."""
 _BATCH: Final = ("batch_size", "tokens_per_batch")
+_AS_ASKED: Final = ("seed", "strategy", "logical_cpus", "device_memory_mb", "input_workers", "overlap", "listen")
+_OFF: Final[dict[str, dict[str, Any]]] = {
+    "native_loader": {"loader": "numpy_wav"},
+    "device_prefetch": {"device_prefetch": 0},
+    "overlap": {"prefetch": 0, "device_prefetch": 0, "workers": 0},
+    "xla": {"mode": "graph"},
+    "graph": {"mode": "eager"},
+    "bucketing": {"bucketing": False},
+}
+"""Switch of a request -> what its absence changes of the configuration."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +109,8 @@ class Prepared:
                 "recipe": self.recipe.model_dump(mode="json"),
                 "config": self.config,
                 "data": str(self.data.resolve()),
-                "seed": request.seed,
-                "strategy": request.strategy,
-                "logical_cpus": request.logical_cpus,
-                "device_memory_mb": request.device_memory_mb,
-                "input_workers": request.input_workers,
-                "overlap": request.overlap,
+                **{name: getattr(request, name) for name in _AS_ASKED},
                 "fit_memory": request.fit_memory and self.tokens is None,
-                "listen": request.listen,
                 "accelerator_ms": request.accelerator.step_times_ms,
             }
         )
@@ -172,20 +176,10 @@ def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dic
         )
     asked = _one_size({**_DEFAULTS}, taken, given)
     changes: dict[str, Any] = {}
-    said = []
-    if not request.native_loader:
-        changes["loader"] = "numpy_wav"
-    if not request.device_prefetch:
-        changes["device_prefetch"] = 0
-    if not request.overlap:
-        changes |= {"prefetch": 0, "device_prefetch": 0, "workers": 0}
-    if not request.xla and asked["mode"] == "xla":
-        changes["mode"] = "graph"
-    if not request.graph:
-        changes["mode"] = "eager"
-        said.append("The step is eager, op by op: this is for debugging, and slow.")
-    if not request.bucketing:
-        changes["bucketing"] = False
+    for switch, change in _OFF.items():
+        if not getattr(request, switch) and (switch != "xla" or asked["mode"] == "xla"):
+            changes |= change
+    said = [] if request.graph else ["The step is eager, op by op: this is for debugging, and slow."]
     config = {key: value for key, value in (asked | changes).items() if value is not None and key != "deterministic"}
     if problems := configuration_problems(config):
         raise InvalidInputError("; ".join(f"{key}: {sentence}" for key, sentence in problems))
@@ -217,11 +211,7 @@ def _changed(recipe: Recipe, request: TrainRequest, config: Mapping[str, Any]) -
     if any(key in config for key in _BATCH):
         content["batches"] |= {key: config.get(key) for key in _BATCH}
     content["batches"]["bucketing"] = config["bucketing"]
-    options = {
-        "steps": request.steps,
-        "accumulation": request.accumulation,
-        "checkpoint_every": request.checkpoint_every,
-    }
+    options = {key: getattr(request, key) for key in ("steps", "accumulation", "checkpoint_every")}
     content["training"] |= {key: value for key, value in options.items() if value is not None}
     for key, value in request.settings.items():
         if key in TAKEN:
@@ -244,9 +234,9 @@ def refuse_another(before: TrainJob, now: TrainJob) -> None:
     Raises:
         UsageError: something that decides the steps is another.
     """
-    there, here = dict(_decisive(before)), dict(_decisive(now))
+    there = dict(_decisive(before))
     different = [
-        f"{key} was {there[key]} and is {here[key]}" for key in here if key in there and there[key] != here[key]
+        f"{key} was {there[key]} and is {value}" for key, value in _decisive(now) if there.get(key, value) != value
     ]
     if different:
         raise UsageError(
@@ -344,12 +334,7 @@ def prepare(configurations: Iterable[Mapping[str, Any]], progress: Progress | No
     """
     require_tensorflow()
     wanted = {
-        (
-            config.get("data"),
-            config.get("recipe", "tiny"),
-            config.get("features"),
-            config.get("loader") in CACHED,
-        )
+        (config.get("data"), config.get("recipe", "tiny"), config.get("features"), config.get("loader") in CACHED)
         for config in configurations
     }
     for data, recipe, features, cached in sorted(wanted, key=str):

@@ -270,19 +270,19 @@ def _line(pair: ComparedPair) -> str:
 
 
 def _write(request: Request, report: ComparisonReport) -> Path | None:
-    files: list[tuple[Path, str]] = []
-    directory = None
-    if request.out is not None:
-        directory = make_run_directory(request.out, "compare", datetime.now(UTC))
-        files += [(directory / "report.json", to_json(report)), (directory / "report.md", comment(report))]
-    if request.markdown is not None:
-        files.append((request.markdown, comment(report)))
-    if request.junit is not None:
-        files.append((request.junit, to_junit(report)))
-    for path, content in files:
+    directory = request.out and make_run_directory(request.out, "compare", datetime.now(UTC))
+    files = [
+        (directory and directory / "report.json", to_json),
+        (directory and directory / "report.md", comment),
+        (request.markdown, comment),
+        (request.junit, to_junit),
+    ]
+    for path, written in files:
+        if path is None:
+            continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, content.encode())
+            atomic_write(path, written(report).encode())
         except OSError as error:
             raise UsageError(f"{path} cannot be written ({error.strerror or error}); name another file.") from error
     return directory

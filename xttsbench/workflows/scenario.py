@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -28,6 +27,7 @@ from xttsbench.comparison.sweep import (
 )
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.run_directory import (
     PLAN,
     TRIALS,
@@ -39,6 +39,7 @@ from xttsbench.execution.run_directory import (
 )
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
 from xttsbench.probes.environment import environment as read_machine
+from xttsbench.records.base import Record
 from xttsbench.records.plan import Comparison, Procedure, RunPlan
 from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.scenario.load import changed, load_scenario, locate
@@ -206,11 +207,11 @@ def begin(
         from xttsbench.workflows.bundled import prepare
 
         prepare([arm.kwargs for arm in comparison.arms], data_progress)
-    began, now = time.monotonic(), datetime.now(UTC)
+    began = time.monotonic()
     plan = RunPlan(
         kind=kind,
         command=request.command,
-        created_utc=now.isoformat(timespec="milliseconds"),
+        created_utc=now_utc(),
         target=comparison.target,
         kwargs=comparison.baseline.kwargs,
         accelerator=accelerators[0],
@@ -256,18 +257,16 @@ def differences(before: RunPlan, now: RunPlan) -> list[str]:
         "comparison": "the scenario has changed",
         "procedure": "the scenario's sweep has changed",
     }
-    different = [
-        name for name in RunPlan.model_fields if name not in _MAY_DIFFER and getattr(before, name) != getattr(now, name)
-    ]
+    different = [name for name in _different(before, now) if name not in _MAY_DIFFER]
     found = [names[name] for name in different if name in names]
     if "comparison" in different and before.comparison is not None and now.comparison is not None:
-        fields = [
-            field
-            for field in Comparison.model_fields
-            if getattr(before.comparison, field) != getattr(now.comparison, field)
-        ]
+        fields = _different(before.comparison, now.comparison)
         found[found.index(names["comparison"])] += f" ({', '.join(fields)})"
     return found or [f"{name} differs" for name in different]
+
+
+def _different(before: Record, now: Record) -> list[str]:
+    return [name for name in type(now).model_fields if getattr(before, name) != getattr(now, name)]
 
 
 _PARITY_S: Final = 15.0  # kept for comparing the data before the first round
@@ -336,16 +335,10 @@ def search(
 def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) -> str:
     """How the configurations stand, and how long it may still take."""
     seen = seen_in(comparison, trials)
-    state = state_of(comparison, seen)
-    done = seen.rounds
-    said = f"{done} {'round' if done == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
-    if not state.ahead:
-        return said
-    return f"{said}; {len(state.ahead)} may still win, at most {_minutes(max(left_s, 0.0))} left"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    ahead = state_of(comparison, seen).ahead
+    said = f"{seen.rounds} {'round' if seen.rounds == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
+    left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{max(left_s, 0.0):.0f} s"
+    return f"{said}; {len(ahead)} may still win, at most {left} left" if ahead else said
 
 
 def _fits(scenario: Scenario, comparison: Comparison) -> None:

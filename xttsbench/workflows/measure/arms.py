@@ -89,18 +89,9 @@ def compare_arms(
     if interrupted(session.trials[before:]) or data.failed is not None or not rounds:
         return session.trials[before:]
     setup_s = max((trial.setup_s or 0.0 for trial in session.trials[before:]), default=0.0)
+    until_s, refused = began + budget_s, frozenset(data.differences)
     wanted = _Wanted(
-        comparison,
-        first_block,
-        rounds,
-        began + budget_s,
-        window_s,
-        seed,
-        setup_s,
-        enough,
-        after_round,
-        earlier,
-        frozenset(data.differences),
+        comparison, first_block, rounds, until_s, window_s, seed, setup_s, enough, after_round, earlier, refused
     )
     why_alone = _in_turns(wanted, session)
     if why_alone is not None and not interrupted(session.trials[before:]):
@@ -150,13 +141,13 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
             comparison,
             [Slot(arm, accelerator) for arm in arms],
             wanted.first_block,
-            wanted.rounds,
-            min(wanted.window_s or comparison.window_s, TURN_S),
-            wanted.until_s,
-            wanted.seed,
-            1 / (len(devices) - number),
-            wanted.enough_on(accelerator),
-            wanted.after_round,
+            most=wanted.rounds,
+            turn_s=min(wanted.window_s or comparison.window_s, TURN_S),
+            until_s=wanted.until_s,
+            seed=wanted.seed,
+            share=1 / (len(devices) - number),
+            enough=wanted.enough_on(accelerator),
+            after_round=wanted.after_round,
         )
         why = take_rounds(measured, side_by_side)
         if why is not None or interrupted(session.trials[before:]):
@@ -204,9 +195,8 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
             if record.status != "ok":
                 gone.add(slot.arm.id)
         own = [trial for trial in session.trials[before:] if trial.spec.block == block]
-        block_s = (
-            session.spent_s - begun + sum(trial.duration_s for trial in own if trial.spec.trial_id in wanted.earlier)
-        )
+        had_s = sum(trial.duration_s for trial in own if trial.spec.trial_id in wanted.earlier)
+        block_s = session.spent_s - begun + had_s
         if wanted.after_round is not None:
             wanted.after_round(number + 1, wanted.rounds, session.trials)
         done = {one.label: wanted.enough_on(one)(session.trials) for one in comparison.accelerators}
