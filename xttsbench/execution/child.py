@@ -68,10 +68,6 @@ def pace(import_s: float, trials: Sequence[TrialRecord]) -> float:
 
     The largest of three: TensorFlow's import beside what it takes elsewhere; the canary at its slowest beside its
     quickest; and what others left of the processors in the trial in which they left least, of the last few.
-
-    Args:
-        import_s: seconds that the last import of TensorFlow took.
-        trials: those that the session has had.
     """
     canaries = [
         took
@@ -91,7 +87,7 @@ def at_pace(limits: Limits, import_s: float, trials: Sequence[TrialRecord]) -> L
     """Limits as they are on this machine now, from what the trials so far took here.
 
     Silence may last as long as it took four times (:data:`PATIENCE`) to start a process, build the target and take the
-    first step, with what it compiles; for the arguments see :func:`pace`.
+    first step, with what it compiles. ``import_s`` is what the last import of TensorFlow took.
     """
     slower = pace(import_s, trials)
     firsts = [segment.columns for trial in trials for segment in trial.segments if segment.steps]
@@ -161,10 +157,7 @@ def start(
 def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, quiet: bool = True) -> dict[str, str]:
     """This process's variables for a child: quiet, and able to find this package.
 
-    Args:
-        more: variables on top of all others.
-        has_gpu: whether the machine has an NVIDIA driver.
-        quiet: without TensorFlow's notices, unless the user asks for them.
+    It is without TensorFlow's notices where ``quiet``, unless the user asks for them; ``more`` are put on top of all.
     """
     environ = dict(os.environ)
     if quiet:
@@ -304,12 +297,7 @@ class Collected:
 
 
 class Follower:
-    """Reads what a child tells, sees its steps end, and takes readings beside it meanwhile.
-
-    Args:
-        connection: to the child.
-        collected: gets its messages.
-    """
+    """Reads what a child tells, sees its steps end, and takes readings beside it meanwhile."""
 
     def __init__(self, connection: socket.socket, collected: Collected) -> None:
         self.connection = connection

@@ -174,12 +174,8 @@ _MOVED_SHARE: Final = 0.01
 class LiveTrial(Child):
     """A trial whose process lives from turn to turn.
 
-    Args:
-        spec: of the trial, with ``turns``.
-        helper: forks it.
-        monitor: called with the process id; read at both ends of a turn and within it.
-        progress: told of phases and steps.
-        canary: gives the nanoseconds that a fixed piece of work takes now; run while all processes stand still.
+    ``canary`` gives the nanoseconds that a fixed piece of work takes now; it is run while all processes stand still.
+    For the other arguments and errors see :class:`Child`.
 
     Raises:
         HelperError: the helper is gone.

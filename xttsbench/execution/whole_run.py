@@ -80,12 +80,6 @@ class Left:
 def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_to_stderr: bool) -> Left:
     """Run a script to its end, whatever that is.
 
-    Args:
-        spec: names the script and its arguments.
-        listener: hears of it.
-        shared: gets its rows.
-        print_to_stderr: what it prints goes to standard error.
-
     Raises:
         HelperError: it could not be started.
     """
@@ -212,14 +206,7 @@ def run_training(
 ) -> Trained:
     """Run a session of training to its end, whatever that is.
 
-    Args:
-        job: what the process is told.
-        spec: what its record says that it was told.
-        listener: hears what it tells.
-        variables: of its environment, on top of this process's own.
-        monitor: called with its process id; gives the readings beside it.
-        print_to_stderr: what it prints goes to standard error.
-        has_gpu: whether the machine has an NVIDIA driver.
+    ``variables`` are put on top of this process's own; ``monitor`` gives the readings, called with its process id.
 
     Raises:
         HelperError: it could not be started.
@@ -333,10 +320,6 @@ def training_environment(job: TrainJob, *, has_gpu: bool) -> dict[str, str]:
     - A GPU's kernels are launched by threads of their own, which a busy input pipeline cannot hold up. Its memory is
       taken as needed, from CUDA's own pool, which batches of several shapes fragment less; but where it is limited,
       from TensorFlow's own allocator, whose limit is a hard one.
-
-    Args:
-        job: what is trained.
-        has_gpu: whether the machine has an NVIDIA driver.
     """
     variables = dict.fromkeys(_ONE_THREAD_EACH, "1") if job.input_workers else {}
     if has_gpu and job.logical_cpus is None:

@@ -322,11 +322,7 @@ def bundled_job(
 
 
 def prepare(configurations: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> None:
-    """Make what these configurations of the bundled workload read, unless it is there.
-
-    Args:
-        configurations: keyword arguments of :func:`xttsbench.targets.bundled.make_workload`.
-        progress: whom to tell.
+    """Make what configurations read, arguments of :func:`xttsbench.targets.bundled.make_workload`, unless it is there.
 
     Raises:
         InvalidInputError: the data set cannot be used, or the recipe is not one of ours.

@@ -135,8 +135,7 @@ _NOTICE: Final = re.compile(
 def look(patience_s: float = PATIENCE_S) -> Sight:
     """What TensorFlow sees, in the environment that this process has.
 
-    Args:
-        patience_s: seconds until a child that is not done is killed.
+    A child that is not done after ``patience_s`` seconds is killed.
     """
     known, ended, printed = _ask("tensorflow", patience_s)
     complaint = _INIT.search(printed)
@@ -153,8 +152,7 @@ def look(patience_s: float = PATIENCE_S) -> Sight:
 def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
     """What the NVIDIA driver says; where asking it ends badly, that is the reason why there is no GPU.
 
-    Args:
-        patience_s: seconds until a child that is not done is killed.
+    A child that is not done after ``patience_s`` seconds is killed.
     """
     known, ended, _ = _ask("driver", patience_s)
     if ended is not None:

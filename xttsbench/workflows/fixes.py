@@ -45,13 +45,8 @@ def verify_fixes(
 ) -> Patch | None:
     """Verify what the trials so far suggest, and write the patch of what is proposed in the end.
 
-    Args:
-        plan: of the run.
-        environment: of the run.
-        job: of the trials of the isolation experiments.
-        session: with these trials; what is measured is added.
-        directory: of the run.
-        until_s: seconds of the session at which everything has to be over.
+    The session has the trials of the isolation experiments, whose job is given, and gets those of fixes. Everything has
+    to be over after ``until_s`` of its seconds.
     """
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return None
@@ -138,16 +133,7 @@ def fix_section(
     patch: Patch | None,
     directory: Path | None,
 ) -> tuple[tuple[FixResult, ...], Optimized | None]:
-    """The report's results of fixes, and what is applied again later. Pure.
-
-    Args:
-        plan: of the run.
-        diagnosis: evidence of its trials.
-        trials: of the run.
-        environment: of the run.
-        patch: that the run wrote.
-        directory: of the run, as ``optimized.yaml`` names it.
-    """
+    """The report's results of fixes, and what is applied again later. Pure."""
     if plan.kind not in ("diagnose", "optimize"):
         return (), None
     proposed = proposals(diagnosis.evidence, asked=plan.asked)
@@ -225,12 +211,8 @@ def patch_of(
 ) -> Patch | None:
     """The patch of some fixes; ``None`` where no pipeline was read.
 
-    Args:
-        fixes: as they were verified.
-        pipeline: with the places of its ops.
-        directory: of the run, where a cache on disk goes.
-        step_place: where the user's step is defined, see :class:`xttsbench.targets.source.calls.Calls`.
-        step_traces: of tf.functions, as the target ran.
+    A cache on disk goes into the directory of the run. The user's step is defined at ``step_place``; its traces are
+    those of tf.functions as the target ran.
     """
     if pipeline is None:
         return None

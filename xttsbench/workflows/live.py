@@ -101,12 +101,7 @@ class LiveSession:
 
     Limits of time are those that a trial keeps by itself: nothing could end one that hangs without ending the caller.
 
-    Args:
-        directory: of the run.
-        measure: runs one trial.
-        began: ``time.monotonic()`` at the start of the run.
-        budget_s: seconds for the whole run.
-        label: what every trial notes of being here.
+    It began at ``began`` (``time.monotonic()``); ``label`` is what every trial notes of being here.
     """
 
     def __init__(

@@ -74,13 +74,7 @@ class About:
 class Observer:
     """Hears a watched process and keeps its run's directory.
 
-    Args:
-        directory: of the run.
-        spec: what the process was told.
-        rows: its rows.
-        about: what is watched.
-        tensorboard: directory for scalars; ``None`` for none.
-        shown: called with a summary when somebody asks for it.
+    ``shown`` is called with a summary when somebody asks for it; ``tensorboard`` is a directory for scalars.
     """
 
     def __init__(
@@ -170,10 +164,8 @@ class Observer:
     def finish(self, *, signal: str | None = None, exit_code: int | None = None, interrupted: bool = False) -> None:
         """The process has ended: take what is left.
 
-        Args:
-            signal: the name of the one that ended it.
-            exit_code: its own, where no signal did.
-            interrupted: somebody asked it to end.
+        ``signal`` is the name of the one that ended it; without one it has an exit code. ``interrupted`` where somebody
+        asked it to end.
         """
         self._drain(everything=True)
         self._sample_host()

@@ -292,12 +292,7 @@ def read_report(plan: Path | None, optimized: Optimized) -> Report | None:
 
 
 def report_of(optimized: Optimized, target: str) -> Report:
-    """A report that says what was applied, and that nothing was measured: for a plan whose own report is not at hand.
-
-    Args:
-        optimized: the plan.
-        target: what it was applied to, for people.
-    """
+    """A report that says what was applied, and nothing measured: for a plan whose own report is not at hand."""
     why = "nothing was measured: a saved plan was applied"
     applied = ", ".join(optimized.fixes) or "none"
     verdict = unmeasured_verdict(f"Nothing was measured here: the fixes of a saved plan were applied ({applied}).")

@@ -44,13 +44,7 @@ def summarise(
 ) -> WatchSummary:
     """What a run comes to.
 
-    Args:
-        watched: what was accumulated.
-        profile: of its steps.
-        handoff_s: the part of a wait that handing over a batch takes.
-        report: of the run, at its end.
-        about: fields of the summary that say what was watched, and when.
-        unmeasured: what the process said it could not see.
+    ``about`` are fields that say what was watched, and when; ``unmeasured`` is what the process could not see.
     """
     found, stretches, over = likely(watched, profile, handoff_s), watched.stretches, watched.ended != "running"
     wall_s = sum(one.wall_s for one in stretches)
@@ -120,8 +114,7 @@ def _reasons(summary: WatchSummary, report: Report | None) -> dict[str, str]:
 class Scalars:
     """An event file.
 
-    Args:
-        directory: made where it is missing.
+    The directory is made where it is missing.
 
     Raises:
         UsageError: it cannot be written.

@@ -208,11 +208,7 @@ _session: Session | None = None
 class Session:
     """The run of this process.
 
-    Args:
-        what: watches, in words: ``fit`` or ``a loop``.
-        out: the run's own directory, or ``None`` for one under ``reports/``.
-        tensorboard: directory for scalars.
-        shown: shows a summary to people; ``None`` to stay silent.
+    ``what`` watches, in words: ``fit`` or ``a loop``. Summaries are shown to people by ``shown``, where there is one.
     """
 
     def __init__(self, what: str, out: Path | None, tensorboard: Path | None, shown: Shown | None) -> None:

@@ -212,10 +212,8 @@ class Session:
     def runs_scripts_again(self, imports: Sequence[str], why_alone: str | None, said: str) -> None:
         """From now on scripts run that have run before.
 
-        Args:
-            imports: modules that their helper imports for them.
-            why_alone: why they cannot take turns; ``None`` where they can.
-            said: the sentence that tells the user so.
+        Their helper imports ``imports`` for them, ``said`` tells the user so, and ``why_alone`` is why they cannot take
+        turns.
         """
         self._imports, self._why_alone = tuple(imports), why_alone
         self._progress.status(said)

@@ -68,13 +68,7 @@ def accelerator(used: Accelerator, utilization: Estimate | None) -> dict[str, An
 
 
 def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
-    """What came before the steady state of a trial.
-
-    Args:
-        trial: with the segment ``as_is``, and ``warm_up`` where there is a step.
-        steps: its steady steps.
-        steady: how they were found.
-    """
+    """What came before the steady state of a trial."""
     before = trial.segment("warm_up")
     first = before or trial.segment("as_is")
     columns = first.columns if first else {}

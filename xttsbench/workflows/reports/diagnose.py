@@ -324,11 +324,7 @@ def mode_arms(
 ) -> tuple[Variant, ...]:
     """Return the step as given, then each mode that was tried; nothing where none was.
 
-    Args:
-        trials: of the run.
-        modes: what :func:`xttsbench.evidence.step.modes` makes of them.
-        given: the mode that the step has as given, where it is known.
-        rng: for the intervals.
+    Modes are what :func:`xttsbench.evidence.step.modes` makes of the trials.
     """
     modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
