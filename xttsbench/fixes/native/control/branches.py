@@ -131,7 +131,9 @@ def branch(test: Any, then: Any, otherwise: Any, reads: Reads = (), sets: Sets =
     if (raised := second if first is None else first) is not None:
         tf.debugging.Assert(known if first is None else tf.logical_not(known), [f"{type(raised).__name__}: {raised}"])
         return then() if first is None else otherwise()
-    merged = [Merged.of(*pair) for pair in _paired(ways[0], ways[1])]
+    same = _shape(ways[0].structure) == _shape(ways[1].structure)
+    only(same, "gives results of another number in each way of a branch")
+    merged = [Merged.of(*pair) for pair in zip(ways[0].leaves, ways[1].leaves, strict=True)]
     changing = [number for number, one in enumerate(merged) if one.dtype is not None]
 
     def run(function: Any) -> Callable[[], list[Any]]:
@@ -166,7 +168,7 @@ def _of_each(test: Each, then: Any, otherwise: Any, reads: Reads) -> Each:
     only((first.kind == "number") == (second.kind == "number"), "gives numbers or text by each item of a list")
     if first.kind != "number":
         return Each("word", tf.where(known, as_words(first), as_words(second)))
-    merged = Merged.of(first.array, first.array, second.array, second.array)
+    merged = Merged.of(first.array, second.array)
     values = [tf.cast(one.values, merged.dtype) for one in made]
     return Each("number", tf.where(known, *values), merged.number)
 
@@ -178,12 +180,10 @@ class _Way:
         self.raised: Exception | None = None
         self.leaves: list[Any] = []
         self.structure: Any = None
-        self.metas: list[Array | None] = []
         self.placed: set[int] = set()
         with FuncGraph("apart").as_default():
             try:
                 self.leaves, self.structure, self.placed = leaves_of(function, before, reads, sets)
-                self.metas = [_meta(one) for one in self.leaves]
             except Exception as error:
                 if not _is_stated(error):
                     raise
@@ -200,13 +200,6 @@ def _is_stated(error: Exception) -> bool:
         return False
     line = linecache.getline(trail.tb_frame.f_code.co_filename, trail.tb_lineno)
     return line.strip().startswith(("raise", "assert"))
-
-
-def _meta(leaf: Any) -> Array | None:
-    try:
-        return lifted(leaf)
-    except CannotTraceError:
-        return None
 
 
 def leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> tuple[list[Any], Any, set[int]]:
@@ -250,13 +243,14 @@ def _packed(structure: Any, leaves: list[Any]) -> Any:
     return leaves.pop(0)
 
 
-def _paired(one: _Way, other: _Way) -> list[tuple[Any, Array | None, Any, Array | None]]:
-    only(_shape(one.structure) == _shape(other.structure), "gives results of another number in each way of a branch")
-    return list(zip(one.leaves, one.metas, other.leaves, other.metas, strict=True))
-
-
 def _shape(value: Any) -> Any:
     return [_shape(one) for one in value] if isinstance(value, list | tuple) else 0
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether a variable holds the same either way, as far as that is known."""
+    equal = type(one) is type(other) and isinstance(one, str | int | float | bool) and one == other
+    return one is other or equal
 
 
 @dataclass(frozen=True)
@@ -269,12 +263,13 @@ class Merged:
     scalar: bool = False
 
     @classmethod
-    def of(cls, one: Any, first: Array | None, other: Any, second: Array | None) -> Merged:
-        """Of a value one way and the other, each with the array that it is, where it is one."""
-        if one is other or (type(one) is type(other) and isinstance(one, str | int | float | bool) and one == other):
+    def of(cls, one: Any, other: Any) -> Merged:
+        """Of a value one way and the other."""
+        if is_same(one, other):
             return cls(one)
         if one is UNDEFINED or other is UNDEFINED:
             return cls(UNDEFINED)
+        first, second = _as_array(one), _as_array(other)
         if first is None or second is None:
             raise CannotTraceError(f"is a {type(one).__name__} or a {type(other).__name__} by the value of an array")
         only(first.ndim == second.ndim, "has another number of axes by the value of an array")
@@ -283,6 +278,13 @@ class Merged:
         only(first.dtype == second.dtype or (weak and dtype.kind == "f"), "has another dtype by the value of an array")
         number = first.number if first.number is second.number else None
         return cls(None, dtype, number, first.scalar and second.scalar)
+
+
+def _as_array(value: Any) -> Array | None:
+    try:
+        return lifted(value)
+    except CannotTraceError:
+        return None
 
 
 def _settled(

@@ -23,6 +23,7 @@ from xttsbench.fixes.native.control.branches import (
     Sets,
     branch,
     current,
+    is_same,
     leaves_of,
     negated,
     sets_nothing,
@@ -55,7 +56,7 @@ class _Kind:
         """The kind that holds another value too."""
         own = Array(tf.zeros([size or 0 for size in self.shape], self.dtype), self.number, scalar=self.scalar)
         only(own.ndim == other.ndim, "changes how many axes a variable has in a loop whose length values decide")
-        both = Merged.of(own, own, other, other)
+        both = Merged.of(own, other)
         shape = tuple(a if a == b else None for a, b in zip(self.shape, other.tensor.shape.as_list(), strict=True))
         return replace(self, dtype=both.dtype or self.dtype, shape=shape, number=both.number, scalar=both.scalar)
 
@@ -282,7 +283,7 @@ class _Variable:
     before: Any
 
     def start(self) -> tuple[Any]:
-        return (tf.cast(lifted(self.before).tensor, self.kind.dtype),)
+        return self.tensors(self.before)
 
     def shapes(self) -> tuple[Any]:
         return (tf.TensorShape(self.kind.shape),)
@@ -367,14 +368,10 @@ def _after_one(
                 only(new is old, "replaces a list in a loop whose length is known only when it runs")
                 if old.kind is not None:
                     found[number] = old.kind
-            elif old is not UNDEFINED and new is not old and not _is_equal(old, new):
+            elif old is not UNDEFINED and not is_same(old, new):
                 held = kinds[number] if number in kinds else _kind(lifted(old))
                 found[number] = held.with_other(lifted(new))
     return found, placed
-
-
-def _is_equal(old: Any, new: Any) -> bool:
-    return type(old) is type(new) and isinstance(old, str | int | float | bool) and old == new
 
 
 def _first_items(given: list[Any] | Row) -> Array | None:
