@@ -15,7 +15,7 @@ from xttsbench.fixes.cache import CACHE, cache_places, first_pass_batches, over_
 from xttsbench.fixes.model import Modelled, infer_cardinality, predict
 from xttsbench.fixes.registry import SPECS, candidates, said
 from xttsbench.fixes.rounds import WHOLE_S
-from xttsbench.fixes.spec import WORTH, Candidate, Setting
+from xttsbench.fixes.spec import WORTH, Candidate, Setting, Spec
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, Prediction, place
@@ -138,7 +138,7 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
 def forbidden(fixes: Sequence[Candidate], *, asked: Collection[str]) -> str | None:
     """Why the data, or what is not known, forbid a fix that nobody asked for."""
     for fix in fixes:
-        spec = SPECS[Fix.parse(fix.name).kind]
+        spec = _spec(fix)
         if fix.refused is not None:
             return fix.refused
         if spec.asked_for is not None:
@@ -147,6 +147,10 @@ def forbidden(fixes: Sequence[Candidate], *, asked: Collection[str]) -> str | No
         elif fix.why_not and not spec.tried_unpriced:
             return fix.why_not
     return None
+
+
+def _spec(fix: Candidate) -> Spec:
+    return SPECS[Fix.parse(fix.name).kind]
 
 
 def takes_long(evidence: Evidence, pass_s: float | None) -> str | None:
@@ -189,8 +193,8 @@ def _native_with(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
 def _generators_elsewhere(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
     """Opened generators with processes for their bodies, which compete for more than the lock in one."""
     by_kind = {one.kind: one for one in known}
-    found = tuple(by_kind[kind] for kind in ("open-generator", "processes") if kind in by_kind)
-    return [found] if len(found) == 2 and found[0].edit is not None else []
+    opened, moved = by_kind.get("open-generator"), by_kind.get("processes")
+    return [(opened, moved)] if opened is not None and moved is not None and opened.edit is not None else []
 
 
 def option(
@@ -218,7 +222,7 @@ def option(
     raw = row.speedup if row is not None else None
     speedup = raw if off is None else None
     pass_s = first_pass_s(evidence, fixes)
-    if any(SPECS[Fix.parse(fix.name).kind].helps_step for fix in fixes):
+    if any(_spec(fix).helps_step for fix in fixes):
         idle = None
     why_not = (
         idle
@@ -249,14 +253,14 @@ def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
 
 def _guess(fixes: Sequence[Candidate]) -> float:
     """What a fix of which nothing is predicted is ranked by: a little above the bar, by kind."""
-    ranks = [rank for fix in fixes if (rank := SPECS[fix.kind].rank) is not None]
+    ranks = [rank for fix in fixes if (rank := _spec(fix).rank) is not None]
     return WORTH * (1.2 - 0.01 * min(ranks, default=_UNRANKED)) + 0.1 * (len(fixes) - 1)
 
 
 def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
     """Why there is nothing to rewrite."""
     unread = evidence.pipeline.unserialisable if evidence.pipeline is not None else None
-    if not unread or not any(SPECS[Fix.parse(fix.name).kind].needs_graph for fix in fixes):
+    if not unread or not any(_spec(fix).needs_graph for fix in fixes):
         return None
     return f"its graph cannot be rewritten: {unread}"
 
@@ -276,7 +280,7 @@ def _gives_little(
         return "alone it gives nothing" + (", see the combination" if fixes[0].name in wanted else "")
     if speedup is not None:
         return None if speedup >= WORTH else f"estimated {speedup:.2f} times as fast: less than 5 %"
-    if (raw or 0.0) >= WORTH or all(SPECS[fix.kind].rank is not None for fix in fixes):
+    if (raw or 0.0) >= WORTH or all(_spec(fix).rank is not None for fix in fixes):
         return None
     return "nothing says that it helps"
 

@@ -30,9 +30,10 @@ from xttsbench.fixes.graph.functions import needed_nodes
 from xttsbench.pipeline.nodes import FunctionLibrary, called
 from xttsbench.pipeline.source import PYTHON_OPS
 
-_ANY_SHAPE: Final = (
+_ANY_SHAPE: Final = [
     "AsString",
     "DecodeBase64",
+    "DecodeRaw",
     "EncodeBase64",
     "RegexFullMatch",
     "RegexReplace",
@@ -46,8 +47,7 @@ _ANY_SHAPE: Final = (
     "StringToHashBucketStrong",
     "StringToNumber",
     "StringUpper",
-    "DecodeRaw",
-)
+]
 """Ops that do the same to each entry of their first input, whatever its shape; ``decode_raw`` adds a dimension."""
 _LOOK_UPS: Final = ("LookupTableFind", "LookupTableFindV2")
 _RESIZES: Final = ("ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor")
@@ -111,10 +111,8 @@ def by_row(
 def _refuse_effects(library: FunctionLibrary, definition: Any) -> None:
     """Python that is called for no result of the function would no longer be called."""
     needed = needed_nodes(definition, control=False)
-    for node in definition.node_def:
-        if node.name not in needed and any(
-            one.op in PYTHON_OPS for one in [node, *library.reach([node.op, *called(node)])]
-        ):
+    for node in (one for one in definition.node_def if one.name not in needed):
+        if any(one.op in PYTHON_OPS for one in [node, *library.reach([node.op, *called(node)])]):
             raise NotVectorisedError(f"{node.name} calls Python for its effect alone")
 
 
@@ -264,25 +262,18 @@ def _for_rows(token: str, stacked: Sequence[bool], count: int) -> str:
 
     def for_rows(rows: Any, *arguments: Any) -> list[Any]:
         function = script_ops._py_funcs.get(token)
-        results = [
-            _as_arrays(function(*(one[row] if by else one for one, by in zip(arguments, stacked, strict=True))))
-            for row in range(int(rows))
-        ]
+        results = []
+        for row in range(int(rows)):
+            result = function(*(one[row] if by else one for one, by in zip(arguments, stacked, strict=True)))
+            results.append([_as_array(one) for one in (result if isinstance(result, list | tuple) else [result])])
         if any(len(result) != count for result in results):
             raise ValueError(f"{token} returned {[len(result) for result in results]} arrays for its rows, not {count}")
-        return [_stacked([result[number] for result in results]) for number in range(count)]
+        return [np.stack([_unpadded(result[number]) for result in results]) for number in range(count)]
 
     functools.update_wrapper(for_rows, original, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     batched_token = str(script_ops._py_funcs.insert(for_rows))
     _held[batched_token] = for_rows
     return batched_token
-
-
-def _as_arrays(result: Any) -> list[Any]:
-    """What a Python function returned as TensorFlow takes it: a list or tuple is one array for each result."""
-    if not isinstance(result, list | tuple):
-        result = [result]
-    return [_as_array(one) for one in result]
 
 
 def _as_array(value: Any) -> Any:
@@ -292,6 +283,6 @@ def _as_array(value: Any) -> Any:
     return script_ops.FuncRegistry._convert(value)
 
 
-def _stacked(rows: Sequence[Any]) -> Any:
-    """One array of equally shaped ones. Bytes of a fixed length are not padded, so that none are added or lost."""
-    return np.stack([one.astype(object) if one.dtype.char == "S" else one for one in rows])
+def _unpadded(array: Any) -> Any:
+    """Bytes of a fixed length as objects, so that none are added or lost where they are stacked."""
+    return array.astype(object) if array.dtype.char == "S" else array

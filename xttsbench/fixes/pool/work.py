@@ -26,7 +26,6 @@ import pickle
 import random
 import select
 import signal
-import socket
 import struct
 import sys
 import tempfile
@@ -35,6 +34,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -46,8 +46,6 @@ LARGE_BYTES: Final = 64 * 1024
 KEPT: Final = 4
 """Values shared by many calls that a process keeps; both sides drop the oldest alike."""
 _ALIGNMENT_BYTES: Final = 64
-_FIRST_RECV_BYTES: Final = 2 * LARGE_BYTES
-_LENGTH: Final = struct.Struct("<I")
 
 
 def anonymous_file() -> int:
@@ -61,9 +59,8 @@ def anonymous_file() -> int:
 class Channel:
     """One side of the connection; used by one thread at a time."""
 
-    def __init__(self, connection: socket.socket, block: int) -> None:
-        self._connection = connection
-        self._block = block
+    def __init__(self, connection: Connection, block: int) -> None:
+        self._connection, self._block = connection, block
         self._map: mmap.mmap | None = None
 
     def send(self, message: Any) -> None:
@@ -93,7 +90,7 @@ class Channel:
             for part, size, offset in zip(parts, sizes, offsets, strict=True):
                 np.copyto(np.frombuffer(block, np.uint8, size, offset), np.frombuffer(part, np.uint8))
         body = struct.pack(f"<I?{len(sizes)}Q", len(sizes), outside, *sizes) + (b"" if outside else pickled)
-        self._connection.sendall(_LENGTH.pack(len(body)) + body)
+        self._connection.send_bytes(body)
 
     def receive(self) -> Any:
         """Wait for a message and return it; its arrays are its own and writable.
@@ -102,22 +99,16 @@ class Channel:
             EOFError: the other side is gone.
             OSError: the same, seen otherwise.
         """
-        frame = bytearray()
-        while len(frame) < _LENGTH.size or len(frame) < _LENGTH.size + _LENGTH.unpack_from(frame)[0]:
-            piece = self._connection.recv(_FIRST_RECV_BYTES)
-            if not piece:
-                raise EOFError("the other side closed the connection")
-            frame += piece
-        count, outside = struct.unpack_from("<I?", frame, _LENGTH.size)
-        at = _LENGTH.size + struct.calcsize("<I?")
-        sizes = struct.unpack_from(f"<{count}Q", frame, at)
+        body, at = self._connection.recv_bytes(), struct.calcsize("<I?")
+        count, outside = struct.unpack_from("<I?", body)
+        sizes = struct.unpack_from(f"<{count}Q", body, at)
         offsets, end = _offsets(sizes)
         parts: list[Any] = []
         if count:
             block = self._mapped(end)
             pairs = zip(sizes, offsets, strict=True)
             parts = [np.frombuffer(block, np.uint8, size, offset).copy() for size, offset in pairs]
-        pickled = parts.pop() if outside else memoryview(frame)[at + 8 * count :]
+        pickled = parts.pop() if outside else memoryview(body)[at + 8 * count :]
         return pickle.loads(pickled, buffers=parts)
 
     def close(self) -> None:
@@ -159,7 +150,7 @@ def main(start: str) -> None:
         start: JSON of what :class:`xttsbench.fixes.pool.workers.Worker` hands to its process.
     """
     given = json.loads(start)
-    connection = socket.socket(fileno=given["connection"])
+    connection = Connection(given["connection"])
     _end_with_parent(connection)
     channel, running = Channel(connection, given["block"]), list[RunningGenerator]()
     try:
@@ -350,7 +341,7 @@ def _prepared(functions: list[tuple[Callable[..., Any], bool]]) -> list[tuple[Ca
     return [(tf.autograph.experimental.do_not_convert(function), eager) for function, eager in functions]
 
 
-def _end_with_parent(connection: socket.socket) -> None:
+def _end_with_parent(connection: Connection) -> None:
     """End when the parent does, however it died; leave Ctrl-C, which a terminal sends to all of us, to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError, AttributeError):  # Linux

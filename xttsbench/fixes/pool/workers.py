@@ -8,11 +8,11 @@ thread that started them (``PR_SET_PDEATHSIG``), and calls come from threads of 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -62,7 +62,7 @@ class Worker:
 
     def __init__(self, functions: Functions, descriptor: int, number: int) -> None:
         self.number = number
-        ours, theirs = socket.socketpair()
+        ours, theirs = multiprocessing.Pipe()
         block = anonymous_file()
         given = {
             "connection": theirs.fileno(),

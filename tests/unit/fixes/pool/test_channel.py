@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import socket
 import threading
 
 import numpy as np
@@ -21,7 +21,7 @@ NUMBERS = st.one_of(
 
 @pytest.fixture(scope="module")
 def sides():
-    left, right = socket.socketpair()
+    left, right = multiprocessing.Pipe()
     block = anonymous_file()
     both = Channel(left, block), Channel(right, os.dup(block))
     yield both
@@ -83,7 +83,7 @@ def test_arrays_that_are_not_contiguous(sides):
 
 
 def test_a_side_that_is_gone_is_the_end():
-    left, right = socket.socketpair()
+    left, right = multiprocessing.Pipe()
     block = anonymous_file()
     one, other = Channel(left, block), Channel(right, os.dup(block))
     other.close()
