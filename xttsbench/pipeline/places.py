@@ -115,8 +115,8 @@ def _uninstall(watcher: object) -> None:
         if watcher in _watchers:
             _watchers.remove(watcher)
         for owner, name, _ in () if _watchers else _WRAPPED:
-            wrapper: Any = getattr(owner, name)
-            if getattr(wrapper, _PLACE, None) is wrapper:  # else it lies under another one
+            wrapper = getattr(owner, name)
+            if wrapper == getattr(wrapper, _PLACE, None):  # else it lies under another one
                 setattr(owner, name, wrapper.__wrapped__)
 
 
