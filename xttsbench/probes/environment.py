@@ -79,9 +79,7 @@ def environment(directory: str | Path = ".") -> dict[str, Any]:
         "storage": storage_under(Path(directory), unmeasured),
         "variables": variables(os.environ),
     }
-    for name, version in found["packages"].items():
-        if version is None:
-            unmeasured[f"packages.{name}"] = "not installed"
+    unmeasured |= {f"packages.{name}": "not installed" for name, has in found["packages"].items() if has is None}
     if found["cpu"]["physical_cores"] is None:
         unmeasured["cpu.physical_cores"] = "the operating system does not tell"
     found["unmeasured"] = unmeasured
@@ -151,12 +149,11 @@ def _cpu_model(unmeasured: dict[str, str], cpuinfo: Path = Path("/proc/cpuinfo")
         unmeasured["cpu.model"] = f"/proc/cpuinfo cannot be read: {error.strerror}"
         return None
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    # 64-bit Configuration has no model name, but numbers for the designer and the design.
+    # 64-bit ARM has no model name, but numbers for the designer and the design.
     arm = [fields[key] for key in ("CPU implementer", "CPU part") if key in fields]
-    model = fields.get("model name") or " ".join(arm)
-    if not model:
+    model = fields.get("model name") or " ".join(arm) or None
+    if model is None:
         unmeasured["cpu.model"] = "/proc/cpuinfo names no model"
-        return None
     return model
 
 
@@ -168,25 +165,18 @@ def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
         return {"gpus": [], "gpu_driver": None}
     if probe.driver_version is None:
         unmeasured["gpu_driver"] = "NVML does not tell the driver's version"
+    gpus = []
     for gpu in readings:
-        if gpu.memory_total_bytes is None:
-            unmeasured[f"gpus.{gpu.index}.memory_total_bytes"] = gpu.unmeasured.get("memory_total_bytes", "unknown")
-        if "processes" in gpu.unmeasured:
-            unmeasured[f"gpus.{gpu.index}.processes_before"] = gpu.unmeasured["processes"]
-        if not gpu.memory_used_bytes:
-            why = gpu.unmeasured.get("memory_used_bytes", "unknown")
-            unmeasured[f"gpus.{gpu.index}.memory_used_before_bytes"] = why
-    return {
-        "gpus": [
-            gpu.model_dump(include={"index", "name", "uuid", "memory_total_bytes"})
-            | {
-                "memory_used_before_bytes": next(iter(gpu.memory_used_bytes), None),
-                "processes_before": None if "processes" in gpu.unmeasured else len(gpu.processes),
-            }
-            for gpu in readings
-        ],
-        "gpu_driver": probe.driver_version,
-    }
+        holds = {
+            "memory_total_bytes": gpu.memory_total_bytes,
+            "memory_used_before_bytes": next(iter(gpu.memory_used_bytes), None),
+            "processes_before": None if "processes" in gpu.unmeasured else len(gpu.processes),
+        }
+        for name, value in holds.items():
+            if value is None:
+                unmeasured[f"gpus.{gpu.index}.{name}"] = gpu.unmeasured.get(name.replace("_before", ""), "unknown")
+        gpus.append({"index": gpu.index, "name": gpu.name, "uuid": gpu.uuid, **holds})
+    return {"gpus": gpus, "gpu_driver": probe.driver_version}
 
 
 def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]:

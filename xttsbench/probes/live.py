@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from statistics import fmean
-from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.probes.nvml import GpuProbe, open_gpus
@@ -24,6 +23,18 @@ from xttsbench.records.machine import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
 _SAVED_S: Final = 60.0
+_SECTOR_BYTES: Final = 512  # of `/proc/diskstats`, whatever the device's own sectors are
+_PIECE_BYTES: Final = 1 << 16
+_SLOW_SHARE, _SLOW_S = 0.001, 1.0  # memory and quota take longer to read than to change
+_NVML: Final = "NVML: "
+_SHARE: Final = 0.001
+_OPENED_S: Final = 5.0
+_ANSWER_S: Final = 0.1  # an answer is waited for so long; the PCIe counters of one GPU take 20 ms
+_SILENT_S: Final = 2.0  # a driver that has not answered for so long is said to hang
+_COPIED: Final = (
+    *("memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w"),
+    *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"),
+)
 
 
 class Pace:
@@ -67,15 +78,9 @@ class Pace:
         self._next_s = self._clock() + 0.98 * self._least_s
         self._before_s = self._cost()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._left_s -= self._cost() - self._before_s
 
-
-_SECTOR_BYTES: Final = 512  # of `/proc/diskstats`, whatever the device's own sectors are
-_PIECE_BYTES: Final = 1 << 16
-_SLOW_SHARE, _SLOW_S = 0.001, 1.0  # memory and quota take longer to read than to change
 
 Times = tuple[int, int, int, int]
 """Ticks: used, waiting for storage, stolen, all."""
@@ -224,17 +229,6 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
-_NVML: Final = "NVML: "
-_SHARE: Final = 0.001
-_OPENED_S: Final = 5.0
-_ANSWER_S: Final = 0.1  # an answer is waited for so long; the PCIe counters of one GPU take 20 ms
-_SILENT_S: Final = 2.0  # a driver that has not answered for so long is said to hang
-_COPIED: Final = (
-    *("memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w"),
-    *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"),
-)
-
-
 class _Driver:
     """Calls the driver on a thread of its own: a call that never returns holds up neither readings nor the end."""
 
@@ -288,14 +282,13 @@ class Gpus:
         self.names: dict[int, str] = {}
         self.errors: dict[int, str] = {}
         self.samples: dict[str, tuple[tuple[int, float], ...]] = {}
-        self._known: dict[int, set[str]] = {}
         self._driver.ask(lambda: _named(*opened()))
         try:
             self._probe, reason, self.names = self._driver.answer(_OPENED_S)
         except Empty:
             reason = f"the NVIDIA driver has not answered within {_OPENED_S:.0f} s; does nvidia-smi?"
         self.unmeasured: dict[str, str] = {"gpus": reason} if reason else {}
-        self._known = {number: set() for number in self.names}
+        self._known: dict[int, set[str]] = {number: set() for number in self.names}
 
     def read(self, family: Iterable[int] = ()) -> Reading:
         """What they did since the last reading; an empty one where it is not their turn.
@@ -345,15 +338,11 @@ class Gpus:
     def _reading(self, gpu: GpuReadings) -> Reading:
         known = self._known[gpu.index]
         known |= {name for name in (*_COPIED, "throttle_reasons") if getattr(gpu, name)}
-        refused = [
-            why for name, why in gpu.unmeasured.items() if why.startswith(_NVML) and (name in known or not known)
-        ]
+        reasons = {name: why for name, why in gpu.unmeasured.items() if why.startswith(_NVML)}
+        self.unmeasured |= {f"gpu{gpu.index}_{name}": why for name, why in reasons.items()}
         self.errors.pop(gpu.index, None)
-        if refused:
+        if refused := [why for name, why in reasons.items() if name in known or not known]:
             self.errors[gpu.index] = refused[0].removeprefix(_NVML)
-        self.unmeasured |= {
-            f"gpu{gpu.index}_{name}": why for name, why in gpu.unmeasured.items() if why.startswith(_NVML)
-        }
         found: Reading = {"name": gpu.name, "error": self.errors.get(gpu.index)}
         if gpu.memory_total_bytes is not None:
             found["memory_total_bytes"] = gpu.memory_total_bytes

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Final
 
 import tensorflow as tf
@@ -159,8 +159,7 @@ def _loading(
             return numpy_batches(table, in_this_process(table, fill))
         owner = InputProcesses(source, processes)
         return partial(_owned, owner, numpy_batches(table, weakly(owner)))
-    module, _, function = LOADERS[name].partition(":")
-    load: Callable[[tf.Tensor], dict[str, tf.Tensor]] = getattr(import_module(module), function)(
+    load: Callable[[tf.Tensor], dict[str, tf.Tensor]] = resolve_name(LOADERS[name])(
         table, data, cache, features, **chosen
     )
     return load
