@@ -10,6 +10,7 @@ import functools
 import math
 import operator
 import sys
+import traceback
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
@@ -246,13 +247,11 @@ class Calls:
 def _names_of(target: Any) -> int:
     """How many variables of the functions that are traced hold an array, or a view of it."""
     count = 0
-    frame: types.FrameType | None = sys._getframe(2)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe(2)):
         if CALL in frame.f_globals:
             for name, one in frame.f_locals.items():
                 held = isinstance(one, np.ndarray) and (one is target or one.base is target)
                 count += held and name not in frame.f_code.co_freevars
-        frame = frame.f_back
     return count
 
 

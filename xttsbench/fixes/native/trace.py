@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import traceback
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,12 +71,8 @@ class Rewritten:
 
     def places(self, error: BaseException) -> list[tuple[str, int]]:
         """File and line of each rewritten function that an error came through, the innermost last."""
-        found, trail = [], error.__traceback__
-        while trail is not None:
-            if CALL in trail.tb_frame.f_globals:
-                found.append((trail.tb_frame.f_code.co_filename, trail.tb_lineno))
-            trail = trail.tb_next
-        return found
+        trail = traceback.walk_tb(error.__traceback__)
+        return [(frame.f_code.co_filename, line) for frame, line in trail if CALL in frame.f_globals]
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ either way, as NumPy's arrays need not be. A way that only raises becomes a chec
 
 from __future__ import annotations
 
-import linecache
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -193,13 +193,8 @@ class _Way:
 
 def _is_stated(error: Exception) -> bool:
     """Whether the user's code says ``raise`` or ``assert`` where an error comes from."""
-    trail = error.__traceback__
-    while trail is not None and trail.tb_next is not None:
-        trail = trail.tb_next
-    if trail is None:
-        return False
-    line = linecache.getline(trail.tb_frame.f_code.co_filename, trail.tb_lineno)
-    return line.strip().startswith(("raise", "assert"))
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return any((one.line or "").startswith(("raise", "assert")) for one in last)
 
 
 def leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> tuple[list[Any], Any, set[int]]:
