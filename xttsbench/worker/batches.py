@@ -16,8 +16,7 @@ from xttsbench.pipeline.source import walk
 from xttsbench.records.trial import Batches, TrialSpec
 from xttsbench.worker.channel import Channel
 
-_WINDOWS: Final = 1.5
-"""Windows of the trial that filling may take, where the trial does not say how long it may."""
+_WINDOWS: Final = 1.5  # Windows of the trial that filling may take, where the trial does not say how long it may
 
 
 @dataclass(frozen=True)

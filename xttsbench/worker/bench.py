@@ -25,7 +25,7 @@ from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import RowMemory, SegmentRows
 from xttsbench.records.trial import MeasurementOverhead, RoundMark
 from xttsbench.step.modes import Compilations, keras_step
-from xttsbench.step.watch import MANY_CALLS, Watch
+from xttsbench.step.watch import MANY_CALLS, Moment, Watch, step_row
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
 from xttsbench.worker.channel import Channel
@@ -33,10 +33,8 @@ from xttsbench.worker.contents import ContentLook
 
 Step = Callable[[Any], Any]
 
-_ROWS = 5000
-"""Rows of a segment at most: a journal line is read by people too."""
-_ROWS_OF_TURN = 600
-"""Rows of one of the two dozen turns of a segment."""
+_ROWS = 5000  # Rows of a segment at most: a journal line is read by people too
+_ROWS_OF_TURN = 600  # Rows of one of the two dozen turns of a segment
 
 
 class StepRaisedError(Exception):
@@ -96,10 +94,6 @@ class FrameKeys:
         shape = batch[self.frames].shape
         return int(shape[0]) * int(shape[1])
 
-    def lengths_of(self, batch: Any) -> Any:
-        """The tensor of true lengths, or ``None``."""
-        return None if self.lengths is None else batch[self.lengths]
-
 
 class HeldLengths:
     """Sums of true lengths for rows that are there already, since the tensors may still be under way on a device."""
@@ -116,16 +110,9 @@ class HeldLengths:
     def fetch(self) -> None:
         """Sum what is held."""
         for rows, index, lengths in self._held:
-            rows.add_to(index, "valid_frames", _sum(lengths))
+            with contextlib.suppress(tf.errors.OpError):  # its device failed: the row must not be lost
+                rows.add_to(index, "valid_frames", int(lengths.numpy().sum()))
         self._held.clear()
-
-
-def _sum(lengths: Any) -> int:
-    """The sum of a tensor of lengths; 0 where its device failed: the row must not be lost."""
-    try:
-        return int(lengths.numpy().sum())
-    except tf.errors.OpError:
-        return 0
 
 
 @dataclass
@@ -151,14 +138,8 @@ class Bench:
         before_ns, start_ns = canary_ns(), time.perf_counter_ns()
         yield
         end_ns = time.perf_counter_ns()
-        mark = RoundMark(
-            round=number,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            canary_before_ns=before_ns,
-            canary_after_ns=canary_ns(),
-        )
-        self.marks.append(mark)
+        times = {"start_ns": start_ns, "end_ns": end_ns, "canary_before_ns": before_ns, "canary_after_ns": canary_ns()}
+        self.marks.append(RoundMark(round=number, **times))
         self.channel.part("rounds", list(self.marks))
 
     @contextlib.contextmanager
@@ -211,7 +192,7 @@ class Bench:
         """The loop itself; all that it does besides waiting and stepping is in the ``pause_ns`` of the next step."""
         clock, cpu, main_cpu = time.perf_counter_ns, time.process_time_ns, time.thread_time_ns
         watch, accelerator, synchronise, counts = self.watch, self.accelerator, self.synchronise, self.watch.counts
-        has_lengths, compilations, contents = self.keys.lengths is not None, self.compilations, self.contents
+        lengths, compilations, contents = self.keys.lengths, self.compilations, self.contents
         began_ns = last_ns = clock()
         cpu_ns, main_ns, done = cpu(), main_cpu(), 0
         while not limit.reached(done, (last_ns - began_ns) / 1e9):
@@ -236,47 +217,29 @@ class Bench:
             device_ns = clock() - returned_ns if synchronise is not None else 0
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()
-            # A step leaves the processor's caches cold, where a call of a function takes a microsecond: few are made.
             cpu_before, cpu_ns, main_before, main_ns = cpu_ns, cpu(), main_ns, main_cpu()
-            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = map(operator.sub, counts, before)
-            if calls >= MANY_CALLS:
+            added = Moment(tuple(map(operator.sub, counts, before)), cpu_ns - cpu_before, main_ns - main_before)
+            if added.counters[0] >= MANY_CALLS:
                 watch.leave_calls()
-            shape_id, size, elements, frames = self.shape_of(batch)
-            index = rows.append(
-                (  # in the order of StepRow
-                    start_ns,
-                    end_ns - last_ns,
-                    got_ns - start_ns,
-                    end_ns - got_ns,
-                    device_ns,
-                    emulated_ns,
-                    trace_ns,
-                    traces,
-                    0,
-                    0,
-                    sync_ns,
-                    syncs,
-                    gc_ns,
-                    calls,
-                    calls_ns,
-                    cpu_ns - cpu_before,
-                    main_ns - main_before,
-                    size,
-                    elements,
-                    shape_id,
-                    source.epoch,
-                    frames,
-                    start_ns - last_ns,
-                    source.batch,
-                    round,
-                    0,
-                )
+            row = step_row(
+                start_ns,
+                end_ns - last_ns,
+                got_ns - start_ns,
+                added,
+                self.shape_of(batch),
+                epoch=source.epoch,
+                device_ns=device_ns,
+                emulated_ns=emulated_ns,
+                pause_ns=start_ns - last_ns,
+                batch=source.batch,
+                round=round,
             )
-            if has_lengths:
-                self.lengths.add(rows, index, self.keys.lengths_of(batch))
-            compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape_id)
+            index = rows.append(row)
+            if lengths is not None:
+                self.lengths.add(rows, index, batch[lengths])
+            compilations.step_ended(rows, index, row.step_ns - emulated_ns, row.shape_id)
             if contents is not None:
-                contents.see(source.epoch, source.batch, batch, shape_id)
+                contents.see(source.epoch, source.batch, batch, row.shape_id)
             done += 1
             last_ns = end_ns
 
@@ -290,12 +253,10 @@ class Bench:
                 tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()
                 for tensor in tf.nest.flatten(batch, expand_composites=True)
             )
-        known = self.shapes.get(signature)
-        if known is None:
+        if (known := self.shapes.get(signature)) is None:
             size = next((shape[0] for shape in signature if shape), 1)
-            elements = sum(math.prod(shape) for shape in signature)
-            known = (len(self.shapes), size, elements, self.keys.padded(batch))
-            self.shapes[signature] = known
+            elements = sum(map(math.prod, signature))
+            known = self.shapes[signature] = len(self.shapes), size, elements, self.keys.padded(batch)
         return known
 
 
@@ -333,8 +294,7 @@ def step_of(loaded: Loaded) -> Step | None:
 
 _PAIRS: Final = 20
 STEPS: Final = 50
-_LEAST_STEPS: Final = 10
-"""Where each makes many calls."""
+_LEAST_STEPS: Final = 10  # Where each makes many calls
 _MOST_CALLS: Final = 50
 
 Steps = Callable[[int], object]

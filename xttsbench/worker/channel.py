@@ -19,13 +19,14 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from types import FrameType
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, NoReturn, TextIO, TypeVar
 
 from xttsbench.records.base import Record
 from xttsbench.records.code import ScriptRun
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec, Turn
+
+SomeRecord = TypeVar("SomeRecord", bound=Record)
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -58,7 +59,9 @@ def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:
     code = 1
     try:
         with socket.socket(fileno=int(sys.argv[1])) as control:
-            code = serve(control, *map(int, sys.argv[2:]))
+            die_with_parent()
+            if not closed(control):  # the parent died before the kernel was asked
+                code = serve(control, *map(int, sys.argv[2:]))
     except (BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone: so are we
     except Exception:
@@ -67,11 +70,16 @@ def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:
         leave(code)
 
 
-def leave(code: int) -> NoReturn:
-    """End this process; not by ``sys.exit``: a live Python function in tf.data can hang the interpreter's shutdown."""
+def flush() -> None:
+    """Have everything printed that was."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process; not by ``sys.exit``: a live Python function in tf.data can hang the interpreter's shutdown."""
+    flush()
     os._exit(code)
 
 
@@ -98,23 +106,8 @@ def quiet_unless_it_fails() -> Iterator[None]:
             os.close(own)
 
 
-class Stop:
-    """Whether the process was asked to end."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        """Remember it; what a signal handler has to look like."""
-        self.asked = True
-
-    def __call__(self) -> bool:
-        """Whether the process was asked to end."""
-        return self.asked
-
-
 class Channel:
-    """Sends messages to the parent; the first line that comes from there is the trial's specification.
+    """Sends messages to the parent; the first line that comes from there says what is to be done.
 
     Messages: ``{"phase": name}``, ``{"part": field, "value": ...}`` for a field of the trial record,
     ``{"note": text}``, ``{"waits": [start, end]}`` of a process that waits for its turn, with the ``perf_counter_ns``
@@ -134,9 +127,9 @@ class Channel:
     def _lines(self) -> TextIO:  # not before it is asked for: who holds it keeps the socket open
         return self._connection.makefile("r", encoding="utf-8")
 
-    def receive_spec(self) -> TrialSpec:
-        """Block for the specification of the trial."""
-        return TrialSpec.model_validate_json(self._lines.readline())
+    def receive(self, kind: type[SomeRecord]) -> SomeRecord:
+        """Block for what is to be done: the specification of a trial, or the job of a training."""
+        return kind.model_validate_json(self._lines.readline())
 
     def next_turn(self, *stretch_ns: int) -> Turn | None:
         """Say that the turn of that stretch of time is over, stand still, and give the next one; ``None`` for the end.

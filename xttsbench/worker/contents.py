@@ -33,12 +33,9 @@ from xttsbench.worker.script.loop import Loop
 
 HELD_BYTES: Final = 1 << 26
 """Of batches that are kept in one turn at most: as long as they are, a pipeline takes new memory for its next ones."""
-_MOST: Final = 5_000
-"""Digests of a run."""
-_SUMMED: Final = 1 << 16
-"""Bytes from which on sums take the place of a checksum, which takes five times as long."""
-_SUMS: Final = 1021
-"""A prime: values that change places count in other sums, unless they are a multiple of it apart."""
+_MOST: Final = 5_000  # Digests of a run
+_SUMMED: Final = 1 << 16  # Bytes from which on sums take the place of a checksum, which takes five times as long
+_SUMS: Final = 1021  # A prime: values that change places count in other sums, unless they are a multiple of it apart
 
 
 class ContentLook:
@@ -136,8 +133,7 @@ def _checksum(flat: npt.NDArray[Any], before: int) -> int:
     return zlib.crc32(data[cut:].tobytes(), zlib.crc32(sums.tobytes(), before))
 
 
-_MOST_ROWS: Final = 5000
-"""Samples of one pipeline that are compared."""
+_MOST_ROWS: Final = 5000  # Samples of one pipeline that are compared
 
 
 def padding_of(graph: Any) -> tuple[Any, ...]:
@@ -231,8 +227,7 @@ def _without(values: np.ndarray[Any, Any], padding: Any) -> np.ndarray[Any, Any]
     return values[tuple(slice(0, stop) for stop in (kept.max(axis=0) + 1 if len(kept) else [0] * values.ndim))]
 
 
-_STAGED_BYTES: Final = 1 << 25
-"""That an area may hold before it is emptied within a turn."""
+_STAGED_BYTES: Final = 1 << 25  # That an area may hold before it is emptied within a turn
 
 
 class ScriptContents:

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -54,12 +54,10 @@ MOST_ROWS: Final = 2000
 MOST_NUMBERS: Final = 60_000
 """Hashes and numbers of sketches in a record, which is sent and kept as text: about a megabyte."""
 _STEPS: Final = 3
-_MOST_STATE: Final = 200
-"""Variables that are sketched, the first ones."""
+_MOST_STATE: Final = 200  # Variables that are sketched, the first ones
 _ALIVE_S: Final = 1.0
 _WIDER: Final = 8
-_WIDEST: Final = 10_000
-"""Elements of a source from which on it is not cut at all, where a shorter one yields nothing."""
+_WIDEST: Final = 10_000  # Elements of a source from which on it is not cut at all, where a shorter one yields nothing
 
 
 def run_elements(
@@ -70,7 +68,19 @@ def run_elements(
     original: tf.data.Dataset | None = None,
     variables: Sequence[Any] = (),
 ) -> None:
-    """Take the fingerprints of some passes over a dataset to which ``spec.fix`` is applied already.
+    """Send, as the part ``elements``, what :func:`read_elements` gives of the same arguments."""
+    bench.channel.part("elements", read_elements(spec, loaded, step, bench, original, variables))
+
+
+def read_elements(
+    spec: TrialSpec,
+    loaded: Loaded,
+    step: Step | None,
+    bench: Bench,
+    original: tf.data.Dataset | None = None,
+    variables: Sequence[Any] = (),
+) -> Elements:
+    """The fingerprints of some passes over a dataset to which ``spec.fix`` is applied already.
 
     There are ``spec.epochs`` of them, or three where the original draws at random: what is drawn once and repeated
     shows in the second, what is repeated after two of them in the third.
@@ -80,7 +90,7 @@ def run_elements(
             waited for.
         loaded: the target with the fix.
         step: its step; it is run on the first batches of the first pass, once they are taken.
-        bench: where the record goes, as the part ``elements``.
+        bench: its channel is told how it goes.
         original: the dataset without the fix; by default what the fixed one was made from.
         variables: that the target created; their state after the steps is sketched.
 
@@ -113,31 +123,28 @@ def run_elements(
     if spec.cache_dir is not None and FixSet.parse(spec.fix).keeps_files and spec.cache_use != "filled":
         shutil.rmtree(spec.cache_dir, ignore_errors=True)  # of a shortened dataset, which nobody must read
     bench.channel.phase("reading the code")
-    losses, state = _stepped(spec, step, told.kept, variables, unknown, bench)
-    bench.channel.part(
-        "elements",
-        Elements(
-            fix=spec.fix,
-            seed=spec.seed,
-            spec=str(loaded.dataset.element_spec),
-            components=told.prints.components,
-            epochs=epochs,
-            source_limit=limit,
-            rows_of=_rows_of(original, before, cut),
-            last_batch_kept=kept,
-            ordered=after is None or _ordered(loaded.dataset, after),
-            random_ops=() if after is None else random_ops(loaded.dataset, after),
-            objections=(
-                *(() if before is None else hazards(original, before, FixSet.parse(spec.fix))),
-                *_of_step(spec, loaded),
-            ),
-            jittered=jitter,
-            identity=None if before is None else identity(original, before),
-            other_batches=_other_batches(spec, original, before, loaded.dataset, after, limit),
-            losses=losses,
-            state=state,
-            unknown={**told.prints.unknown, **unknown},
+    losses = _losses(spec, step, told.kept, unknown, bench)
+    return Elements(
+        fix=spec.fix,
+        seed=spec.seed,
+        spec=str(loaded.dataset.element_spec),
+        components=told.prints.components,
+        epochs=epochs,
+        source_limit=limit,
+        rows_of=_rows_of(original, before, cut),
+        last_batch_kept=kept,
+        ordered=after is None or _ordered(loaded.dataset, after),
+        random_ops=() if after is None else random_ops(loaded.dataset, after),
+        objections=(
+            *(() if before is None else hazards(original, before, FixSet.parse(spec.fix))),
+            *(_step_objections(spec, loaded)),
         ),
+        jittered=jitter,
+        identity=None if before is None else identity(original, before),
+        other_batches=_other_batches(spec, original, before, loaded.dataset, after, limit),
+        losses=losses,
+        state=sketched(variables, unknown),
+        unknown={**told.prints.unknown, **unknown},
     )
 
 
@@ -309,49 +316,67 @@ def _ordered(dataset: tf.data.Dataset, graph: Any) -> bool:
     return not any(node.attr["sloppy"].b for node in graph.node if "sloppy" in node.attr)
 
 
-def _stepped(
-    spec: TrialSpec,
-    step: Step | None,
-    batches: Sequence[Any],
-    variables: Sequence[Any],
-    unknown: dict[str, str],
-    bench: Bench,
-) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
-    """The losses of the first steps, and sketches of the target's variables after them."""
+def _losses(
+    spec: TrialSpec, step: Step | None, batches: Sequence[Any], unknown: dict[str, str], bench: Bench
+) -> tuple[float, ...]:
+    if step is None:
+        return ()
+    try:
+        losses = losses_of(step, batches, spec.seed, lambda: bench.channel.phase("stepping"))
+    except Exception as error:  # whatever a step raises: the data were seen all the same
+        unknown["losses"] = f"the step raises {type(error).__name__}: {first_line(error)}"
+        return ()
+    if losses is None:
+        unknown["losses"] = "the step returns no number that could be its loss"
+        return ()
+    if not math.isfinite(losses[-1]):
+        unknown["losses"] = f"the loss of step {len(losses) - 1} is {losses[-1]}"
+        return ()
+    return tuple(losses)
+
+
+def losses_of(step: Step, batches: Iterable[Any], seed: int, alive: Callable[[], None]) -> list[float] | None:
+    """The losses of a step on each of these batches, up to one that is not finite; ``None`` where it returns none.
+
+    Args:
+        step: returns its loss, or what holds it.
+        batches: in order.
+        seed: of all random numbers: what reading the data has drawn is not the same for all.
+        alive: called before each step.
+    """
+    tf.keras.utils.set_random_seed(seed)
     losses: list[float] = []
-    if step is not None:
-        tf.keras.utils.set_random_seed(spec.seed)  # what reading the data has drawn is not the same for all
-        try:
-            for batch in batches:
-                bench.channel.phase("stepping")
-                loss = loss_of(step(batch))
-                if loss is None or not math.isfinite(loss):
-                    unknown["losses"] = (
-                        "the step returns no number that could be its loss"
-                        if loss is None
-                        else f"the loss of step {len(losses)} is {loss}"
-                    )
-                    losses = []
-                    break
-                losses.append(loss)
-        except Exception as error:  # whatever a step raises: the data were seen all the same
-            unknown["losses"] = f"the step raises {type(error).__name__}: {first_line(error)}"
-            losses = []
+    for batch in batches:
+        alive()
+        loss = loss_of(step(batch))
+        if loss is None:
+            return None
+        losses.append(loss)
+        if not math.isfinite(loss):
+            break
+    return losses
+
+
+def sketched(variables: Sequence[Any], unknown: dict[str, str]) -> tuple[tuple[float, ...], ...]:
+    """Sketches of the first 200 variables; why one has none is put into ``unknown``."""
     state = []
     for number, variable in enumerate(variables[:_MOST_STATE]):
         try:
-            state.append(sketch_of(np.asarray(variable)))
+            state.append(tuple(sketch_of(np.asarray(variable))))
         except (TypeError, ValueError, tf.errors.OpError) as error:
             unknown[f"variable {number}"] = first_line(error)
-    return tuple(losses), tuple(state)
+    return tuple(state)
 
 
-def _of_step(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
-    """Why one graph of the step may not do what the step does, whatever its first losses are."""
+def _step_objections(spec: TrialSpec, loaded: Loaded) -> tuple[str, ...]:
     fixes = FixSet.parse(spec.fix)
-    step = loaded.step  # as the target returned it: the fix is on the one that is run
     compiled = any(one.name in fixes for one in (STEP_GRAPH, STEP_XLA))
-    if not compiled or step is None or isinstance(step, tf.types.experimental.PolymorphicFunction):
+    return one_graph_objections(loaded.step) if compiled else ()  # as the target returned it: the fix is on the other
+
+
+def one_graph_objections(step: Any) -> tuple[str, ...]:
+    """Why one graph of a step may not do what the step does, whatever its first losses are."""
+    if step is None or isinstance(step, tf.types.experimental.PolymorphicFunction):
         return ()
     why = trace_time_effects(step)
     return () if why is None else (f"one graph of the step runs its Python once, while it is traced: {why}",)

@@ -49,8 +49,7 @@ from xttsbench.worker.step_profile import read_step_ops, read_step_profile
 
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0
-_LONGEST_PAUSE_S: Final = 0.02
-"""Waking after longer pauses takes no longer."""
+_LONGEST_PAUSE_S: Final = 0.02  # Waking after longer pauses takes no longer
 
 
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -156,17 +155,14 @@ def _transfer_s(batch: Any, bench: Bench) -> float:
 
 _FIRST: Final = 0.5
 """Share of the window that the first round's stretch gets: one long stretch shows a period, several show the spread."""
-_ALONE: Final = 0.5
-"""Length of the other conditions' stretches, as a share of the stretch as it is."""
+_ALONE: Final = 0.5  # Length of the other conditions' stretches, as a share of the stretch as it is
 _KEPT: Final = 256
 _KEPT_BYTES: Final = 512 * 1024**2
 _IDLE_S: Final = 0.5
 _LOOK_S: Final = 0.03
-_IDLE_SHARE: Final = 0.10
-"""Of one processor: a process that uses less has filled its buffers."""
+_IDLE_SHARE: Final = 0.10  # Of one processor: a process that uses less has filled its buffers
 _MOST_FROM_BUFFERS: Final = 20
-_LATE: Final = 5.0
-"""Times the hand-over of a ready batch: a batch that takes longer was not ready."""
+_LATE: Final = 5.0  # Times the hand-over of a ready batch: a batch that takes longer was not ready
 BETWEEN: Final = "between"
 """Segment of the steps at the start of a stretch that use up what buffers held before it; no figure is made of them."""
 

@@ -149,8 +149,7 @@ def _warn(text: str) -> None:
     warnings.warn(f"xttsbench: {text}.", PlanWarning, stacklevel=3)
 
 
-_SAID: Final = 3
-"""Differences that are named."""
+_SAID: Final = 3  # Differences that are named
 _FIELDS: Final = {
     "batch_size": "batch size",
     "parallelism": "parallel calls",

@@ -37,8 +37,7 @@ from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
 
 _MIB: Final = 2**20
-_AMPERE: Final = (8, 0)
-"""Compute capability from which on a GPU has TF32 and bfloat16."""
+_AMPERE: Final = (8, 0)  # Compute capability from which on a GPU has TF32 and bfloat16
 _NEED_AMPERE: Final = ("tf32", "mixed_bfloat16")
 
 
@@ -273,8 +272,7 @@ def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_
     """
     channel = Channel(connection, shared_rows(rows))
     try:
-        with connection.makefile("r", encoding="utf-8") as lines:
-            job = TrainJob.model_validate_json(lines.readline())
+        job = channel.receive(TrainJob)
         try:
             Session(job, channel, stop, began_s).train()
         except (Exception, SystemExit) as error:

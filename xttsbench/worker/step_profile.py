@@ -62,6 +62,17 @@ class OpCounter:
             self.time_ns += time.perf_counter_ns() - began
             self.counts[name] += 1
 
+    def per_step(self, steps: int, calls: int) -> dict[str, Any]:
+        """What was counted in so many steps, with as many calls of tf.functions, as a :class:`StepProfile` has it."""
+        return {
+            "steps": steps,
+            "eager_ops_per_step": sum(self.counts.values()) / steps,
+            "eager_op_time_s": self.time_ns / 1e9 / steps,
+            "op_floor_s": op_floor_s(),
+            "function_calls_per_step": calls / steps,
+            "ops": {name: count / steps for name, count in self.counts.most_common(_PROFILE_OPS)},
+        }
+
 
 def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: float) -> StepProfile:
     """Run the step for ``window_s`` seconds (one step at least) and say where its time went."""
@@ -85,14 +96,9 @@ def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> 
     for line in lines:
         kinds[line.kind] = kinds.get(line.kind, 0.0) + line.share
     return StepProfile(
-        steps=steps,
+        **ops.per_step(steps, calls),
         samples=sampler.samples,
-        eager_ops_per_step=sum(ops.counts.values()) / steps,
-        eager_op_time_s=ops.time_ns / 1e9 / steps,
-        op_floor_s=op_floor_s(),
         step_s=sampler.total_s / steps,
-        function_calls_per_step=calls / steps,
-        ops={name: count / steps for name, count in ops.counts.most_common(_PROFILE_OPS)},
         kinds=kinds,
         lines=tuple(lines[:_PROFILE_LINES]),
         python_functions_in_step=tuple(
@@ -136,12 +142,10 @@ def _lines(sampler: StackSampler, steps: int) -> list[StackLine]:
 
 _STEPS: Final = 8
 _PROFILED_S: Final = 1.5
-_COMPILE_S: Final = 8.0
-"""Compiling a module again to read its text has to be cheaper than that."""
+_COMPILE_S: Final = 8.0  # Compiling a module again to read its text has to be cheaper than that
 _LINES: Final = 16
 _PLACEMENTS: Final = 24
-_UNKNOWN: Final = 0.5
-"""Where more than this share of the time cannot be led back to ops, no phase is named."""
+_UNKNOWN: Final = 0.5  # Where more than this share of the time cannot be led back to ops, no phase is named
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,9 @@ GIVEN: Final = "step_only"
 """Segment of the step as given."""
 _ROUNDS: Final = 4
 _MOST_ROUNDS: Final = 12
-_WINDOWS: Final = 2.0
-"""Windows of the trial that four turns of both sides may take."""
-_LONGEST: Final = 6.0
-"""The same of all turns."""
-_SETTLED: Final = 0.04
-"""Standard error of the mean log ratio from which on more rounds are not worth their time."""
+_WINDOWS: Final = 2.0  # Windows of the trial that four turns of both sides may take
+_LONGEST: Final = 6.0  # The same of all turns
+_SETTLED: Final = 0.04  # Standard error of the mean log ratio from which on more rounds are not worth their time
 _WARM_UP_S: Final = 60.0
 
 
@@ -102,8 +99,7 @@ def _warm_pace_s(bench: Bench, segment: str, step: Step, batches: list[Any]) -> 
     return (time.perf_counter() - began) / max(done, 1)
 
 
-_KEEP = 4
-"""Batches to run the modes on, of one shape: each shape is compiled, and XLA takes many seconds for one."""
+_KEEP = 4  # Batches to run the modes on, of one shape: each shape is compiled, and XLA takes many seconds for one
 
 
 def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Synthesised, SynthesisJob
 from xttsbench.training.checkpoints import find_checkpoint
-from xttsbench.worker.channel import Channel, answer, closed, die_with_parent, quiet_unless_it_fails
+from xttsbench.worker.channel import Channel, answer, quiet_unless_it_fails
 from xttsbench.xtts.clips import as_reference
 from xttsbench.xtts.data.metadata import VOCABULARY, encode, left_out
 from xttsbench.xtts.evaluate import read_references, write_sound
@@ -20,14 +20,9 @@ from xttsbench.xtts.wav import read_sound, resample
 
 def serve(connection: socket.socket) -> int:
     """Do what the first line says, and answer ``{"done": ...}`` or ``{"error": sentence, "exit_code": number}``."""
-    die_with_parent()
-    if closed(connection):  # the parent died before the kernel was asked
-        return 0
     channel = Channel(connection)
-    with connection.makefile("r", encoding="utf-8") as lines:
-        job = SynthesisJob.model_validate_json(lines.readline())
     try:
-        found = synthesise(job)
+        found = synthesise(channel.receive(SynthesisJob))
     except XttsbenchError as error:
         channel.send({"error": str(error), "exit_code": error.exit_code})
     else:

@@ -18,7 +18,7 @@ from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import StepRow
 from xttsbench.records.training import Begun, CheckpointEntry, Ended, Evaluated, HistoryLine, Interval, Watched
 from xttsbench.training.loop import Action
-from xttsbench.worker.channel import Channel, Stop, answer, closed, die_with_parent, quiet_unless_it_fails
+from xttsbench.worker.channel import Channel, answer, quiet_unless_it_fails
 
 if TYPE_CHECKING:
     from xttsbench.training.step import StepResult
@@ -189,20 +189,17 @@ class Watch(Action):
         self._mark_ns = self._clock()
 
 
-def main(connection: socket.socket, rows: int, began: float) -> int:
+def main(connection: socket.socket, rows: int) -> int:
     """Train until the run is over, a signal comes, or the parent goes away; returns the exit code of this process."""
-    die_with_parent()
-    if closed(connection):  # the parent died before the kernel was asked
-        return 1
-    stop = Stop()
+    began, asked = time.monotonic(), list[int]()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop.ask)
+        signal.signal(number, lambda number, _: asked.append(number))
     # Here and not above: it takes seconds, in which a signal must not end this process half-way.
     with quiet_unless_it_fails():
         from xttsbench.worker.session import serve
 
-    return serve(connection, rows, stop, began)
+    return serve(connection, rows, lambda: bool(asked), began)
 
 
 if __name__ == "__main__":
-    answer(lambda connection, rows: main(connection, rows, time.monotonic()), "xttsbench.worker.training", 1)
+    answer(main, "xttsbench.worker.training", 1)

@@ -59,7 +59,7 @@ def main(connection: socket.socket, rows: int) -> int:
     """Run the trial that the parent describes, its rows in the memory of that descriptor; returns the exit code."""
     channel = Channel(connection, shared_rows(rows))
     try:
-        spec = channel.receive_spec()
+        spec = channel.receive(TrialSpec)
         try:
             _run(spec, channel)
         except (Exception, SystemExit) as error:

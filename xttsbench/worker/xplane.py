@@ -68,10 +68,8 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = (
         "dispatch",
     ),
 )
-_CALL: Final = "EagerLocalExecute"
-"""How the call of one op, or of one traced function, from Python begins."""
-_TRACED: Final = "traced-"
-"""How ``tf_function_call`` of a call begins that traced."""
+_CALL: Final = "EagerLocalExecute"  # How the call of one op, or of one traced function, from Python begins
+_TRACED: Final = "traced-"  # How ``tf_function_call`` of a call begins that traced
 
 
 def newest(directory: str) -> Path | None:
@@ -275,8 +273,7 @@ def _until_compiled(calls: Intervals, compiled: Intervals) -> Intervals:
 
 
 _SECONDS: Final = 30.0
-_PACKAGES: Final = ("xprof", "tensorboard_plugin_profile")
-"""Where the converter is: today, and before 2.20."""
+_PACKAGES: Final = ("xprof", "tensorboard_plugin_profile")  # Where the converter is: today, and before 2.20
 _ABSENT: Final = "XProf is not installed: pip install 'xttsbench[profile]'"
 
 

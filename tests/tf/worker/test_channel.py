@@ -22,7 +22,7 @@ def test_a_specification_arrives_whole(ends):
     ours, channel = ends
     spec = TrialSpec(trial_id="000-ladder", kind="ladder", target="t:t", kwargs={"text": "a\nb\u2028ü"})
     ours.sendall(spec.model_dump_json().encode() + b"\n")
-    assert channel.receive_spec() == spec
+    assert channel.receive(TrialSpec) == spec
 
 
 def test_a_message_is_a_line(ends):

@@ -19,7 +19,6 @@ from xttsbench.records.training import TrainJob
 from xttsbench.training.course import Position
 from xttsbench.training.stream import Fetched
 from xttsbench.worker import session
-from xttsbench.worker.channel import Stop
 from xttsbench.worker.session import EmulatedStep, watching_overhead
 from xttsbench.xtts.data.batches import Batch, LossCounts
 
@@ -49,13 +48,6 @@ def test_an_emulated_step_waits_and_learns_nothing(fetched: Fetched) -> None:
     assert all(wait >= asked for wait, asked in zip(waits, [2.0, 4.0, 2.0, 4.0], strict=True))
 
 
-def test_a_signal_is_remembered() -> None:
-    stop = Stop()
-    assert not stop()
-    stop.ask(15, None)
-    assert stop()
-
-
 @pytest.mark.parametrize(
     ("error", "status", "exit_code"),
     [
@@ -72,7 +64,7 @@ def test_whatever_happens_the_parent_is_told(monkeypatch, error: Exception, stat
     ours, theirs = socket.socketpair()
     with ours, theirs, SharedRows(1) as rows:
         ours.sendall(TrainJob(directory="d", recipe={}, config={}, data="s").model_dump_json().encode() + b"\n")
-        assert session.serve(theirs, os.dup(rows.fileno()), Stop(), 0.0) == 0
+        assert session.serve(theirs, os.dup(rows.fileno()), lambda: False, 0.0) == 0
         theirs.shutdown(socket.SHUT_WR)
         told, done, _ = ours.makefile().read().split("\n")
     assert f'"status":"{status}"' in told
@@ -86,7 +78,7 @@ def test_a_parent_that_is_gone_is_no_error() -> None:
     with theirs, SharedRows(1) as rows:
         ours.sendall(TrainJob(directory="d", recipe={}, config={}, data="s").model_dump_json().encode() + b"\n")
         ours.close()
-        assert session.serve(theirs, os.dup(rows.fileno()), Stop(), 0.0) == 1
+        assert session.serve(theirs, os.dup(rows.fileno()), lambda: False, 0.0) == 1
 
 
 SCRIPT = """

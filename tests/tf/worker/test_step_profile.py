@@ -16,7 +16,7 @@ from xttsbench.step.graph_ops import devices_of
 from xttsbench.step.modes import keras_step
 from xttsbench.worker.step_profile import read_step_ops
 
-TARGETS = Path(__file__).parents[3] / "targets"
+TARGETS = Path(__file__).parents[2] / "targets"
 
 
 @pytest.fixture(scope="module")

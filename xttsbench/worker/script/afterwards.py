@@ -35,10 +35,8 @@ _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0
 _STEP_S: Final = 2.0
 _OPS_S: Final = 1.0
-_SETTLES: Final = 10
-"""Steps after which what is done once is done."""
-_VARIABLES_BYTES: Final = 2 * 2**30
-"""Variables larger than this in all are not copied, and so the step is not run."""
+_SETTLES: Final = 10  # Steps after which what is done once is done
+_VARIABLES_BYTES: Final = 2 * 2**30  # Variables larger than this in all are not copied, and so the step is not run
 
 
 @dataclass

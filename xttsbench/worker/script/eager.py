@@ -22,9 +22,9 @@ import tensorflow as tf
 
 from xttsbench.files import owner
 from xttsbench.pipeline.places import place_of as dataset_place
-from xttsbench.step.watch import Moment
+from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.loop import Loop, original
-from xttsbench.worker.script.recorder import EndedStep, Recorder
+from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.steady import SteadyLoop
 
 
@@ -70,8 +70,7 @@ def place_of(function: Any) -> str:
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
 
 
-_LOOKS: Final = 3
-"""Steps in which it is looked for at most."""
+_LOOKS: Final = 3  # Steps in which it is looked for at most
 
 Found = Callable[[Callable[[Any], Any], str], None]
 """Called with the step and its place."""
@@ -174,10 +173,8 @@ def dataset_of(iterator: Any) -> Any:
 
 
 _MARK: Final = "_xttsbench_loop"
-_LOOKED_AT: Final = 20
-"""Steps of a loop in whose calls its step function is looked for."""
-_ALIKE: Final = 4
-"""Steps of a loop with nothing between them after which the next ones are taken to be like them."""
+_LOOKED_AT: Final = 20  # Steps of a loop in whose calls its step function is looked for
+_ALIKE: Final = 4  # Steps of a loop with nothing between them after which the next ones are taken to be like them
 
 
 @dataclass
@@ -337,23 +334,22 @@ class EagerLoops:
                 device_ns = time.perf_counter_ns() - now
             emulated_ns = bench.accelerator.compute() if bench.accelerator is not None else 0
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
-        wall_ns = end_ns - current.last_ns
         recorder.watch.step_ended()
         self._closed = closed = moment or recorder.closing()
         is_timed = not recorder.in_window(loop)
         if is_timed:
-            ended = EndedStep(
+            row = step_row(
                 current.start_ns,
-                wall_ns,
+                end_ns - current.last_ns,
                 current.wait_ns,
-                current.moment,
-                closed,
-                max(loop.epochs - 1, 0),
-                device_ns,
-                emulated_ns,
-                current.start_ns - current.last_ns,
+                closed.since(current.moment)[0],
+                recorder.results.shape_of(current.batch),
+                epoch=max(loop.epochs - 1, 0),
+                device_ns=device_ns,
+                emulated_ns=emulated_ns,
+                pause_ns=current.start_ns - current.last_ns,
             )
-            recorder.timed(loop, current.batch, ended)
+            recorder.results.add(loop, row, traced=row.traces > 0)
         if loop is recorder.results.loops.main:
             self.dataset = loop.dataset
         self._alike += 1

@@ -148,12 +148,10 @@ def patch_writers(effects: Effects, patches: Patches) -> None:
 _NEW_MOUNTS: Final = 0x00020000
 _NEW_USER: Final = 0x10000000
 _BIND: Final = 0x1000
-_PRIVATE: Final = 0x4000 | 0x40000
-"""For all mounts below, too: nothing reaches the processes outside."""
+_PRIVATE: Final = 0x4000 | 0x40000  # For all mounts below, too: nothing reaches the processes outside
 _SYSTEM: Final = ("proc", "sys", "dev", "run", "etc", "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "boot")
 """Directories below the root that are left as they are: devices, the kernel's own, and the system's."""
-_SHARE: Final = "25%"
-"""Of the memory, for what is written."""
+_SHARE: Final = "25%"  # Of the memory, for what is written
 
 
 def copy_on_write(keep: str) -> None:

@@ -13,35 +13,26 @@ import gc
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import gen_random_ops, resource_variable_ops
 
-from xttsbench.pipeline.fingerprinter import sketch_of
-from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.records.base import name_and_place
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.pipeline import Elements
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.channel import Channel, ScriptReport, StoppedByUs
-from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.channel import ScriptReport, StoppedByUs
+from xttsbench.worker.fingerprint import one_graph_objections, read_elements, sketched
 from xttsbench.worker.script.eager import place_of
 from xttsbench.worker.script.loop import Loop
 from xttsbench.worker.script.trials import AgainRecorder, Trial
 
-_STEPS: Final = 3
-"""Steps that the script trains on the batches that were read."""
-
-
-_MOST_STATE: Final = 200
-"""Variables that are sketched, the first ones."""
+_STEPS: Final = 3  # Steps that the script trains on the batches that were read
 
 
 class ElementsTrial(Trial):
@@ -54,7 +45,8 @@ class ElementsTrial(Trial):
         super().__init__(report, again, end_at_once, began, recorder)
         self._ending = threading.Lock()
         self._state: tuple[tuple[float, ...], ...] | None = None
-        self._held = _Held(report.channel)
+        self._record: Elements | None = None
+        self._read = False
         self._losses: list[float | None] = []
         self._step, _ = name_and_place(again.step)
         self._called: Any = None
@@ -63,7 +55,7 @@ class ElementsTrial(Trial):
 
     def use(self, dataset: Any, fixed: Any) -> Any:
         """The first batches that were read; round and round where the loop asks for more than there are."""
-        if self._held.record is not None:
+        if self._record is not None:
             self._take_state()
             self.watched.recorder.stop()
             raise StoppedByUs("the data were read")
@@ -73,8 +65,9 @@ class ElementsTrial(Trial):
             batches.append(batch)
             return 0.0
 
-        bench = replace(self.watched.recorder.results.bench, channel=self._held)
-        run_elements(self.spec, Loaded("script", fixed, None), collect, bench, original=dataset)
+        bench = self.watched.recorder.results.bench
+        self._record = read_elements(self.spec, Loaded("script", fixed, None), collect, bench, original=dataset)
+        self._read = True
         if not self._trains or not batches:
             self.watched.recorder.stop()
             raise StoppedByUs("the data were read")
@@ -97,7 +90,7 @@ class ElementsTrial(Trial):
     def end(self) -> None:
         """Send what was read, with what was trained; another thread may be about to do so."""
         with self._ending:
-            record, self._held.record = self._held.record, None
+            record, self._record = self._record, None
             if record is not None:
                 self._send(record)
 
@@ -107,7 +100,7 @@ class ElementsTrial(Trial):
         if self._trains and self._state is None:
             own = self._draws.step if self._draws is not None else None
             trained = [one for one in _variables() if one is not own]
-            self._state = tuple(tuple(sketch_of(np.asarray(one))) for one in trained[:_MOST_STATE])
+            self._state = sketched(trained, {})
 
     def _send(self, record: Elements) -> None:
         losses = [one for one in self._losses if one is not None and math.isfinite(one)][:_STEPS]
@@ -128,22 +121,13 @@ class ElementsTrial(Trial):
 
     def failure(self, error: BaseException | None) -> dict[str, Any] | None:
         """What the script made of few batches is no failure, once they were read."""
-        if self._failed is None and self._held.sent:
+        if self._failed is None and self._read:
             return None
         return super().failure(error)
 
-    def _objections(self) -> Iterator[str]:
-        """Why one graph of the step may not do what the step does, whatever its first losses are."""
+    def _objections(self) -> tuple[str, ...]:
         function = _function_at(self.again.step) or getattr(self._called, "python_function", None)
-        if (
-            not self.fixes.of_step
-            or function is None
-            or isinstance(function, tf.types.experimental.PolymorphicFunction)
-        ):
-            return
-        why = trace_time_effects(function)
-        if why is not None:
-            yield f"one graph of the step runs its Python once, while it is traced: {why}"
+        return one_graph_objections(function) if self.fixes.of_step else ()
 
     def _returned(self, function: Any, result: Any) -> None:
         if function is not None and any(file in place_of(function) for file in self.spec.patched):
@@ -156,27 +140,6 @@ class ElementsTrial(Trial):
             return
         if frame.f_code.co_filename in (self.again.step or "") and tf.executing_eagerly():  # else it is traced
             self._losses.append(loss_of(value))
-
-
-class _Held(Channel):
-    """A channel that keeps the record of the elements for later."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.rows = channel.rows
-        self.record: Elements | None = None
-        self.sent = False
-        self._channel = channel
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Hand it on."""
-        self._channel.send(message)
-
-    def part(self, field: str, value: Any) -> None:
-        """Keep the elements, and hand on all else."""
-        if field == "elements":
-            self.record, self.sent = value, True
-        else:
-            super().part(field, value)
 
 
 def _variables() -> list[Any]:
@@ -199,8 +162,7 @@ def _function_at(place: str | None) -> FunctionType | None:
     return None
 
 
-_OURS: Final = 0x5EED5EED
-"""The first of the two seeds of an op that draws by its place; the second is that place."""
+_OURS: Final = 0x5EED5EED  # The first of the two seeds of an op that draws by its place; the second is that place
 
 
 class StepDraws:

@@ -27,11 +27,10 @@ from xttsbench.files import owner
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.targets.spec import substituted
-from xttsbench.worker.channel import LockedChannel, ScriptReport, StoppedByUs, exit_now, shared_rows
+from xttsbench.worker.channel import LockedChannel, ScriptReport, StoppedByUs, exit_now, flush, shared_rows
 from xttsbench.worker.script.effects import AfterImport, Effects, copy_on_write, patch_h5py, patch_writers, why_not
 
-_THREADS_S: Final = 5.0
-"""Threads of the script that are not daemons are waited for so long, once it has returned."""
+_THREADS_S: Final = 5.0  # Threads of the script that are not daemons are waited for so long, once it has returned
 _ATEXIT_S: Final = 10.0
 _AFTERWARDS_S: Final = 90.0
 
@@ -52,6 +51,28 @@ class Process:
 
     def start(self) -> None:
         """Run the script to its end, measure what is left to measure, and leave. Does not return."""
+        hooks = self._begin()
+        ended, code, error = self._run_script()
+        hooks.uninstall()
+        flush()
+        if os.getpid() != self._pid:  # a process that the script forked, and that came back here
+            self._noted("exit handlers", atexit._run_exitfuncs)
+            flush()
+            exit_now(code)
+        self._over = True
+        with self._limited(_AFTERWARDS_S, code):
+            self._told(ended, code, error)
+            if self.watched is not None and error is None:
+                self._noted("what is measured afterwards", self._measure_afterwards)
+        self.channel.send({"done": True})
+        with self._limited(_ATEXIT_S, code):
+            if ended != "stopped":
+                self._noted("exit handlers", _wait_for_threads)
+            self._noted("exit handlers", atexit._run_exitfuncs)
+        flush()
+        exit_now(code)
+
+    def _begin(self) -> AfterImport:
         self.channel.part("target_kind", "script")
         self.channel.phase("script")
         loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded, "h5py": self._h5py_loaded}
@@ -59,14 +80,7 @@ class Process:
         hooks.install()
         self._before_script()
         os._exit = self._left  # type: ignore[assignment]  # it leaves in the end, as the original does
-        ended, code, error = self._run_script()
-        hooks.uninstall()
-        flush()
-        if os.getpid() != self._pid:  # a process that the script forked, and that came back here
-            self._noted("exit handlers", atexit._run_exitfuncs)
-            flush()
-            exit_now(code or 0)
-        self.finish(ended, code, error)
+        return hooks
 
     def _before_script(self) -> None:
         """Hear what it does to others, and learn whether another run could be kept from that."""
@@ -76,22 +90,6 @@ class Process:
     def _imports(self, name: str) -> None:
         if name != "h5py" and dict(os.environ) == self._environment:
             self.report.tell(imports=(*self.report.run.imports, name))
-
-    def finish(self, ended: str, code: int | None, error: BaseException | None) -> None:
-        """Tell how the script ended, measure afterwards, run the exit handlers, and leave with the script's code."""
-        self._over = True
-        with self._limited(_AFTERWARDS_S, 0 if code is None else code):
-            self._told(ended, code, error)
-            if self.watched is not None and error is None:
-                self._noted("what is measured afterwards", self._measure_afterwards)
-        self.channel.send({"done": True})
-        leave = 0 if code is None else code
-        with self._limited(_ATEXIT_S, leave):
-            if ended != "stopped":
-                self._noted("exit handlers", _wait_for_threads)
-            self._noted("exit handlers", atexit._run_exitfuncs)
-        flush()
-        exit_now(leave)
 
     def end_at_once(self, why: str) -> None:
         """From another thread: the script can't be stopped, so everything is sent and the process group ends."""
@@ -103,30 +101,27 @@ class Process:
         self.channel.send({"done": True})
         kill_group(0)
 
-    def _run_script(self) -> tuple[str, int | None, BaseException | None]:
+    def _run_script(self) -> tuple[str, int, BaseException | None]:
+        script = self._as_argument()
+        ended, code = "returned", 0
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as left:
+            ended, code = "exited", exit_code_of(left)
+        except BaseException as error:
+            if not _caused_by_stop(error):
+                print_error(error, script)
+                return "raised", 1, error
+        return "stopped" if self.watched is not None and self.watched.stopping else ended, code, None
+
+    def _as_argument(self) -> str:
+        """The script, once the process has its arguments and its path."""
         script = self.report.spec.target
         sys.argv = [script, *self.report.spec.arguments]
         sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-        try:
-            runpy.run_path(script, run_name="__main__")
-        except StoppedByUs:
-            return "stopped", None, None
-        except SystemExit as left:
-            return self._stopped_or("exited"), exit_code_of(left), None
-        except BaseException as error:
-            if self._asked_to_stop() and _caused_by_stop(error):
-                return "stopped", None, None
-            print_error(error, script)
-            return "raised", 1, error
-        return self._stopped_or("returned"), 0, None
+        return script
 
-    def _stopped_or(self, ended: str) -> str:
-        return "stopped" if self._asked_to_stop() else ended
-
-    def _asked_to_stop(self) -> bool:
-        return self.watched is not None and self.watched.stopping
-
-    def _told(self, ended: str, code: int | None, error: BaseException | None) -> None:
+    def _told(self, ended: str, code: int, error: BaseException | None) -> None:
         if self.watched is not None:
             self._noted("the end of the script", self.watched.end)
         else:
@@ -144,8 +139,12 @@ class Process:
             self._over = True
             with contextlib.suppress(Exception):
                 self._told("exited", code, None)
-                self.channel.send({"done": True})
+                self._done("exited", code)
         exit_now(code)
+
+    def _done(self, ended: str, code: int) -> None:
+        """Nothing else is told."""
+        self.channel.send({"done": True})
 
     def _tensorflow_loaded(self) -> None:
         def watch() -> None:
@@ -224,7 +223,7 @@ def report_over(connection: socket.socket, rows: int) -> ScriptReport:
     """
     connection.set_inheritable(False)
     channel = LockedChannel(connection, shared_rows(rows))
-    return ScriptReport(channel.receive_spec(), channel)
+    return ScriptReport(channel.receive(TrialSpec), channel)
 
 
 def main(connection: socket.socket, rows: int) -> int:
@@ -301,13 +300,6 @@ def _wait_for_threads() -> None:
             thread.join(max(until - time.monotonic(), 0))
 
 
-def flush() -> None:
-    """Have everything printed that was."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-
-
 def kill_group(code: int) -> None:
     """End this process with all that it started, where the process group is its own; else end it alone."""
     if os.getpgid(0) == os.getpid():
@@ -378,11 +370,11 @@ class AgainProcess(Process):
 
     def end_at_once(self, why: str) -> None:
         """End the process group though the script goes on: nothing of it is needed any more."""
-        self._told("stopped", None, None)
+        self._told("stopped", 0, None)
         self.channel.send({"done": True})
         kill_group(0)
 
-    def _told(self, ended: str, code: int | None, error: BaseException | None) -> None:
+    def _told(self, ended: str, code: int, error: BaseException | None) -> None:
         if self._trial is not None:
             self._noted("the end of the script", self._trial.end)
         failure = self._trial.failure(error) if self._trial is not None else None

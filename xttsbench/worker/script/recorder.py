@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import tensorflow as tf
 
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import StepRow
-from xttsbench.records.trial import Batches, StepProfile
+from xttsbench.records.trial import Batches
 from xttsbench.step.frames import StackSampler
 from xttsbench.step.modes import synchroniser
-from xttsbench.step.watch import Moment, Watch, step_row
+from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.profiled import ProfiledSteps
@@ -29,11 +30,9 @@ _FIRST_STEPS: Final = 8
 _SECOND_AFTER: Final = 60
 _WINDOW_S: Final = 1.5
 _WINDOWS: Final = 2
-_UNKNOWN_AFTER: Final = 30
-"""A loop that takes no gradients has a profile only after so many steps: it may be over soon."""
+_UNKNOWN_AFTER: Final = 30  # A loop that takes no gradients has a profile only after so many steps: it may be over soon
 _TELL_S: Final = 2.0
-_PATIENCE: Final = 2.0
-"""A loop without gradients is taken for the main one after so many of the trial's windows."""
+_PATIENCE: Final = 2.0  # A loop without gradients is taken for the main one after so many of the trial's windows
 
 
 class SamplingWindows:
@@ -98,7 +97,7 @@ class SamplingWindows:
         else:
             ops.__enter__()
 
-    def step_ended(self, loop: Loop) -> StepProfile | None:
+    def step_ended(self, loop: Loop) -> Any:
         """Count a step of the window; its profile once it is over, which a step of another loop makes it too."""
         if self._tools is None or loop is not self._loop:
             return self.finish()
@@ -110,7 +109,7 @@ class SamplingWindows:
             return None
         return self.finish()
 
-    def finish(self) -> StepProfile | None:
+    def finish(self) -> Any:
         """End the window; ``None`` where no step of it ended, or none has begun.
 
         What comes behind the last of them, a script's evaluation or its plots, is no part of a step.
@@ -130,23 +129,23 @@ class SamplingWindows:
 
 
 class Results:
-    """Takes rows, and says when enough were measured.
+    """Takes rows, and tells how the script goes.
 
     Rows are added by the script's main thread, and another one tells of them; :attr:`lock` is held for both.
     """
 
-    def __init__(self, report: ScriptReport, watch: Watch) -> None:
-        spec = report.spec
+    def __init__(self, recorder: Recorder) -> None:
+        self._report = report = recorder.report
         self.lock = threading.RLock()
-        self.loops = Loops(round(spec.window_s * _PATIENCE * 1e9), report.channel.rows)
-        self.limit = Limit(spec.steps, spec.window_s, spec.min_steps)
-        accelerator = EmulatedAccelerator(spec.emulated_ms) if spec.emulated_ms else None
-        self.bench = Bench(report.channel, watch, accelerator, synchroniser())
+        self.loops = recorder.make_loops()
+        emulated_ms = report.spec.emulated_ms
+        accelerator = EmulatedAccelerator(emulated_ms) if emulated_ms else None
+        self.bench = Bench(report.channel, recorder.watch, accelerator, synchroniser() if recorder.stops else None)
+        self._most_shapes = recorder.most_shapes
         self.datasets = self.lost_steps = 0
         self.step_function: str | None = None
         self.steps_per_call = 1
         self.unmeasured: dict[str, str] = {}
-        self._report = report
         self._children, self._spread = ChildrenCpu(), 0
         self._phase = ""
         self._told_s = time.monotonic()
@@ -161,11 +160,6 @@ class Results:
                 self.bench.channel.phase(phase)
         if found is not None:
             self.bench.compilations.step_ended(*found, row.step_ns - row.emulated_ns, row.shape_id)
-
-    def enough(self) -> bool:
-        """Whether the main loop has the steps and the time that were asked for."""
-        main = self.loops.main
-        return main is not None and self.limit.reached(main.measured, main.measured_ns / 1e9)
 
     def tell(self) -> None:
         """Say how the script goes, and add the processor time of the processes that it started to its rows."""
@@ -208,6 +202,7 @@ class Results:
 
     def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
         """Index of the batch's signature, its first dimension and its numbers, over all replicas; no frames."""
+        self._bound_shapes()
         shape_id, size, elements, _ = known = self.bench.shape_of(batch)
         parts = batch.values() if type(batch) is dict else batch if type(batch) is tuple else (batch,)
         if all([hasattr(part, "_shape_tuple") for part in parts]):  # plain tensors, as nearly always
@@ -218,42 +213,13 @@ class Results:
 
     def shape_in_graph(self, size: int, elements: int) -> tuple[int, int, int, int]:
         """The same of a batch that was in a graph alone, from what was stamped: its sizes stand for its shape."""
+        self._bound_shapes()
         signature: tuple[tuple[int, ...], ...] = ((size,), (elements,))
         return self.bench.shapes.setdefault(signature, (len(self.bench.shapes), size, elements, 0))
 
-
-class EndedStep(NamedTuple):
-    """A step that has ended, as :func:`xttsbench.step.watch.step_row` wants it."""
-
-    start_ns: int
-    wall_ns: int
-    wait_ns: int
-    before: Moment
-    after: Moment
-    epoch: int
-    device_ns: int
-    emulated_ns: int
-    pause_ns: int
-
-    def row(self, shape: tuple[int, int, int, int]) -> StepRow:
-        """Its row, with the shape of its batch."""
-        start_ns, wall_ns, wait_ns, before, after, epoch, device_ns, emulated_ns, pause_ns = self
-        return step_row(
-            start_ns,
-            wall_ns,
-            wait_ns,
-            after.since(before)[0],
-            shape,
-            epoch=epoch,
-            device_ns=device_ns,
-            emulated_ns=emulated_ns,
-            pause_ns=pause_ns,
-        )
-
-    @property
-    def traced(self) -> bool:
-        """Whether something was traced in it."""
-        return self.after.counters[2] > self.before.counters[2]
+    def _bound_shapes(self) -> None:
+        if len(self.bench.shapes) >= self._most_shapes:
+            self.bench.shapes.clear()
 
 
 class Recorder:
@@ -262,7 +228,18 @@ class Recorder:
     Attributes:
         tapes: gradient tapes that were entered so far.
         stopping_since: when the script was first to be stopped, ``time.monotonic``; ``None`` as long as it is not.
+        grace_s: a script that was told to stop gets so long to end, its own ``finally`` clauses included.
+        between_calls: whether rows of loops in graphs are wanted whenever a call of one returns.
+        stops: whether the script may be stopped, held up between two steps, or have its device waited for.
+        reads_afterwards: whether what the script leaves behind is read when it is over.
+        most_shapes: that are told apart: rows of what comes later bear numbers that were used before.
     """
+
+    grace_s = 20.0
+    between_calls = False
+    stops = True
+    reads_afterwards = True
+    most_shapes = sys.maxsize
 
     def __init__(self, report: ScriptReport) -> None:
         self.report = report
@@ -278,13 +255,19 @@ class Recorder:
         """The results, which ask for devices; so they are made when the script has made its settings."""
         from xttsbench.worker.trial import devices_seen  # here: with it comes Keras, which the script may do without
 
-        results = self.make_results()
+        results = Results(self)
         self.report.channel.part("devices", devices_seen())
         return results
 
-    def make_results(self) -> Results:
-        """The results; made once."""
-        return Results(self.report, self.watch)
+    def make_loops(self) -> Loops:
+        """The loops; made once."""
+        return Loops(round(self.report.spec.window_s * _PATIENCE * 1e9), self.report.channel.rows)
+
+    def enough(self) -> bool:
+        """Whether the main loop has the steps and the time that were asked for."""
+        spec, main = self.report.spec, self.results.loops.main
+        limit = Limit(spec.steps, spec.window_s, spec.min_steps)
+        return main is not None and limit.reached(main.measured, main.measured_ns / 1e9)
 
     @property
     def has_results(self) -> bool:
@@ -294,16 +277,13 @@ class Recorder:
     def in_window(self, loop: Loop) -> bool:
         """Whether the step that ends now was one of a window that no timing uses; ends it when it has its steps."""
         if self.profiled is not None and self.profiled.running:
-            self._profiled_step(loop)
+            if loop is self._profiled_loop:
+                self.profiled.step_ended()
             return True
         if not self.windows.running:
             return False
         self.send_profile(self.windows.step_ended(loop))
         return True
-
-    def _profiled_step(self, loop: Loop) -> None:
-        if self.profiled is not None and loop is self._profiled_loop:
-            self.profiled.step_ended()
 
     def _begins_profile(self, loop: Loop) -> bool:
         """Begin to profile the steps of the main loop, where that was asked for and was not done yet."""
@@ -312,7 +292,7 @@ class Recorder:
         self._profiled_loop = loop
         return self.profiled.begin()
 
-    def send_profile(self, profile: StepProfile | None) -> None:
+    def send_profile(self, profile: Any) -> None:
         """Send what a window showed, if it showed anything."""
         if profile is not None:
             self.report.channel.part("anatomy", profile)
@@ -329,7 +309,7 @@ class Recorder:
         """
         if self.profiled is not None and self.profiled.running:
             return False
-        if self.results.enough():
+        if self.enough():
             if not self._begins_profile(loop):
                 self.stop()
         elif self.stopping_since is None and self.windows.due(loop, main=loop is self.results.loops.main):
@@ -344,15 +324,6 @@ class Recorder:
         """From one reading of what was stamped in graphs to the next."""
         return 0.25
 
-    grace_s = 20.0
-    """A script that was told to stop gets so long to end, its own ``finally`` clauses included."""
-    between_calls = False
-    """Whether rows of loops in graphs are wanted whenever a call of one returns."""
-    stops = True
-    """Whether the script may be stopped, or held up between two steps."""
-    reads_afterwards = True
-    """Whether what the script leaves behind is read when it is over."""
-
     def opening(self, closed: Moment | None) -> Moment:
         """The counters at the begin of a step; ``closed`` has them at the end of the one before."""
         return Moment.now(self.watch)
@@ -360,10 +331,6 @@ class Recorder:
     def closing(self) -> Moment:
         """The counters at the end of a step."""
         return Moment.now(self.watch)
-
-    def timed(self, loop: Loop, batch: Any, ended: EndedStep) -> None:
-        """Write the row of a step that has ended."""
-        self.results.add(loop, ended.row(self.results.shape_of(batch)), traced=ended.traced)
 
     def stop(self) -> None:
         """Have the script stop at its next request, call or batch."""

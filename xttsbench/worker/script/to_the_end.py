@@ -6,7 +6,6 @@ The main thread is sampled ten times a second at most: what it does, and in whos
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import signal
 import socket
@@ -20,9 +19,8 @@ from types import FrameType
 from typing import Any, Final
 
 from xttsbench.step.frames import classify
-from xttsbench.worker.channel import ScriptReport, die_with_parent, exit_now
-from xttsbench.worker.script.effects import AfterImport
-from xttsbench.worker.script.process import Process, exit_code_of, flush, print_error, report_over
+from xttsbench.worker.channel import ScriptReport, die_with_parent, flush
+from xttsbench.worker.script.process import Process, exit_code_of, print_error, report_over
 
 _SHOW: Final = signal.SIGUSR1
 
@@ -55,12 +53,7 @@ class WholeRunProcess(Process):
         if signal.getsignal(_SHOW) == signal.SIG_DFL:
             signal.signal(_SHOW, self._show)
         atexit.register(self._last)  # the first to be registered runs last
-        self.channel.part("target_kind", "script")
-        self.channel.phase("script")
-        hooks = AfterImport({"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded})
-        hooks.install()
-        os._exit = self._left  # type: ignore[assignment]
-        self._samples.start()
+        hooks = self._begin()
         ended, code, error = self._as_main(blocked)
         if os.getpid() != self._pid:  # a process that the script forked, and that came back here
             return code
@@ -68,13 +61,20 @@ class WholeRunProcess(Process):
         self._over = True
         self._samples.end()
         self._told(ended, code, error if isinstance(error, Exception) else None)
-        self.channel.send({"ended": "interrupted" if self._interrupted else ended, "exit_code": code, "done": True})
+        self._done("interrupted" if self._interrupted else ended, code)
         return code
 
+    def _before_script(self) -> None:
+        self._samples.start()
+
+    def _imports(self, name: str) -> None:
+        """Of no interest: the script runs once."""
+
+    def _done(self, ended: str, code: int) -> None:
+        self.channel.send({"ended": ended, "exit_code": code, "done": True})
+
     def _as_main(self, blocked: tuple[int, ...]) -> tuple[str, int, BaseException | None]:
-        script = self.report.spec.target
-        sys.argv = [script, *self.report.spec.arguments]
-        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        script = self._as_argument()
         main = types.ModuleType("__main__")
         loader = SourceFileLoader("__main__", script)
         main.__dict__.update(__file__=script, __loader__=loader, __builtins__=__builtins__, __cached__=None)
@@ -111,15 +111,6 @@ class WholeRunProcess(Process):
     def _show(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
 
-    def _left(self, code: int) -> None:
-        """``os._exit``, as the script calls it; a process that it forked leaves at once."""
-        if os.getpid() == self._pid and not self._over:
-            self._over = True
-            with contextlib.suppress(Exception):
-                self._told("exited", code, None)
-                self.channel.send({"ended": "exited", "exit_code": code, "done": True})
-        exit_now(code)
-
     def _last(self) -> None:
         """Python ends a script that was interrupted by the signal itself, so that shells know."""
         if self._interrupted and os.getpid() == self._pid:
@@ -137,10 +128,8 @@ def main(connection: socket.socket, rows: int, blocked: tuple[int, ...]) -> int:
     return process.run(blocked)
 
 
-_INTERVAL_S: Final = (0.1, 0.25, 1.0)
-"""Between two samples: at least, before it is known what one takes, and at most."""
-_SHARE: Final = 0.0001
-"""Of the time that sampling may take: what a sample takes says how often one is taken."""
+_INTERVAL_S: Final = (0.1, 0.25, 1.0)  # Between two samples: at least, before it is known what one takes, and at most
+_SHARE: Final = 0.0001  # Of the time that sampling may take: what a sample takes says how often one is taken
 _EARLY_S: Final = 0.05
 EARLY: Final = 100
 """Samples that are taken more often, so that a short run has some."""

@@ -21,13 +21,12 @@ from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
 from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.fix import FixSet
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
-from xttsbench.step.watch import Watch
 from xttsbench.worker.batches import fill_caches
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.contents import ScriptContents
 from xttsbench.worker.ladder import SETTLING, TURN_START
 from xttsbench.worker.script.loop import Loop, Loops
-from xttsbench.worker.script.recorder import Recorder, Results
+from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.trial import failure
 
@@ -119,19 +118,6 @@ class AgainLoops(Loops):
         return segment, segment.append(row._replace(round=turns.round))
 
 
-class AgainResults(Results):
-    """The rows of a script that runs again."""
-
-    def __init__(self, report: ScriptReport, watch: Watch, loops: AgainLoops) -> None:
-        super().__init__(report, watch)
-        self.loops: AgainLoops = loops
-        self._has_turns = report.spec.turns
-
-    def enough(self) -> bool:
-        """Of one stretch as of any script; turns end when the parent says so."""
-        return not self._has_turns and super().enough()
-
-
 class AgainRecorder(Recorder):
     """Records a script that runs again, in turns where that was asked for, else in one stretch.
 
@@ -151,9 +137,13 @@ class AgainRecorder(Recorder):
         self.turn_over: Callable[[], None] = lambda: None
         """Called between two turns, off the clock."""
 
-    def make_results(self) -> Results:
-        """The results, of the loops that take turns."""
-        return AgainResults(self.report, self.watch, self.loops)
+    def make_loops(self) -> Loops:
+        """The loops that take turns."""
+        return self.loops
+
+    def enough(self) -> bool:
+        """Of one stretch as of any script; turns end when the parent says so."""
+        return self.turns is None and super().enough()
 
     def wants_rows(self, loop: Loop, steps: int) -> bool:
         """As soon as a stretch may be over."""
@@ -173,8 +163,7 @@ class AgainRecorder(Recorder):
         return bool(stood)
 
 
-_FOR_EVER: Final = 10**6
-"""Epochs of a call of ``fit`` that is to go on as long as it is wanted."""
+_FOR_EVER: Final = 10**6  # Epochs of a call of ``fit`` that is to go on as long as it is wanted
 
 
 class Trial:

@@ -18,10 +18,8 @@ from xttsbench.worker.script.graph_clock import GraphClock, GraphTimestamp, Site
 from xttsbench.worker.script.loop import Datasets, Loop, original
 from xttsbench.worker.script.recorder import Recorder
 
-_ALIKE: Final = 20
-"""Calls of tf.functions, and none of them traced, after which nothing is asked about the next ones."""
-_FEW_STEPS: Final = 4
-"""Steps within one call of a tf.function, on average, up to which a loop is held up between calls."""
+_ALIKE: Final = 20  # Calls of tf.functions, and none of them traced, after which nothing is asked about the next ones
+_FEW_STEPS: Final = 4  # Steps within one call of a tf.function, on average, up to which a loop is held up between calls
 
 
 class Watched:
@@ -290,7 +288,7 @@ class Watched:
                 self._trains_in_graph()
             self.drain()
             self.graph.add_rows()
-            if results.loops.main is not None and results.loops.main in self.graph and results.enough():
+            if results.loops.main is not None and results.loops.main in self.graph and self.recorder.enough():
                 self.recorder.stop()
 
     def _forked(self) -> None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import cached_property
 from typing import Any, Final
 
-import keras  # noqa: F401 - patched below
 import tensorflow as tf
 
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
@@ -23,18 +21,15 @@ from xttsbench.worker.channel import DirectChannel, ScriptReport
 from xttsbench.worker.script.eager import call_site
 from xttsbench.worker.script.loop import Loop, Loops
 from xttsbench.worker.script.patches import Patches, around_request, patch_keras, patch_tensorflow
-from xttsbench.worker.script.recorder import Recorder, Results, SamplingWindows
+from xttsbench.worker.script.recorder import Recorder, SamplingWindows
 from xttsbench.worker.script.to_the_end import RareSamples
 from xttsbench.worker.script.watched import Watched
-from xttsbench.worker.step_profile import OpCounter, op_floor_s
+from xttsbench.worker.step_profile import OpCounter
 
 _COUNTED_STEPS: Final = 2
-_COUNT_AT: Final = (1, 100, 10_000, 1_000_000)
-"""Measured steps after which the ops of the next ones are counted."""
+_COUNT_AT: Final = (1, 100, 10_000, 1_000_000)  # Measured steps after which the ops of the next ones are counted
 _POLL_S: Final = (0.5, 3.0)
 _POLLED_STEPS: Final = 60
-_SHAPES: Final = 2000
-"""Shapes that are told apart: rows of what comes later bear the last one's number."""
 
 
 class TrainingLoops(Loops):
@@ -51,33 +46,6 @@ class TrainingLoops(Loops):
         return super().add(loop, row, traced=traced)
 
 
-class WholeRun(Results):
-    """Takes rows as long as there are any."""
-
-    def __init__(self, report: ScriptReport, watch: Watch) -> None:
-        super().__init__(report, watch)
-        self.loops = TrainingLoops(round(report.spec.window_s * 1e9), report.channel.rows)
-        self.bench.synchronise = None
-
-    def enough(self) -> bool:
-        """Never: the run ends where it ends."""
-        return False
-
-    def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
-        """As of any other run, for a bounded number of shapes."""
-        self._bound()
-        return super().shape_of(batch)
-
-    def shape_in_graph(self, size: int, elements: int) -> tuple[int, int, int, int]:
-        """As of any other run, for a bounded number of shapes."""
-        self._bound()
-        return super().shape_in_graph(size, elements)
-
-    def _bound(self) -> None:
-        if len(self.bench.shapes) >= _SHAPES:
-            self.bench.shapes.clear()
-
-
 class CountedSteps(SamplingWindows):
     """A few steps now and then whose ops are counted, and which no timing uses."""
 
@@ -85,7 +53,6 @@ class CountedSteps(SamplingWindows):
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
-        self.found: dict[str, Any] | None = None
         self._counting: tuple[OpCounter, Loop] | None = None
         self._next = self._ended = self._calls_before = 0
 
@@ -109,33 +76,22 @@ class CountedSteps(SamplingWindows):
     def asking(self, now: bool) -> None:
         """Requests for data launch an op themselves, which is counted: it is one of many."""
 
-    def step_ended(self, loop: Loop) -> None:
-        """Count a step; a step of another loop ends the counting."""
+    def step_ended(self, loop: Loop) -> dict[str, Any] | None:
+        """Count a step; what was counted once there are enough, which a step of another loop ends, too."""
         if self._counting is None:
-            return
-        own = self._counting[1]
+            return None
+        ops, own = self._counting
         self._ended += loop is own
         if loop is own and self._ended < _COUNTED_STEPS:
-            return
+            return None
         self.finish()
+        return ops.per_step(self._ended, self._watch.counters()[0] - self._calls_before) if self._ended else None
 
     def finish(self) -> None:
-        """End the counting; what was counted is in :attr:`found`."""
-        if self._counting is None:
-            return
-        (ops, _), self._counting = self._counting, None
-        ops.__exit__()
-        if not self._ended:
-            return
-        calls = self._watch.counters()[0] - self._calls_before
-        self.found = {
-            "steps": self._ended,
-            "eager_ops_per_step": sum(ops.counts.values()) / self._ended,
-            "eager_op_time_s": ops.time_ns / 1e9 / self._ended,
-            "op_floor_s": op_floor_s(),
-            "function_calls_per_step": calls / self._ended,
-            "ops": {name: count / self._ended for name, count in ops.counts.most_common(12)},
-        }
+        """End the counting; what comes behind the last step is none."""
+        if self._counting is not None:
+            self._counting[0].__exit__()
+            self._counting = None
 
 
 class WholeRunRecorder(Recorder):
@@ -143,10 +99,11 @@ class WholeRunRecorder(Recorder):
 
     reads_afterwards = False
     stops = False
+    most_shapes = 2000
 
     def __init__(self, report: ScriptReport) -> None:
         super().__init__(report)
-        self.windows = self._counted = CountedSteps(self.watch)
+        self.windows = CountedSteps(self.watch)
         self._polled = (0, time.monotonic())
 
     def next_poll_s(self) -> float:
@@ -162,14 +119,13 @@ class WholeRunRecorder(Recorder):
             return _POLL_S[0]
         return min(max(_POLLED_STEPS * elapsed_s / max(added, 1), _POLL_S[0]), _POLL_S[1])
 
-    @cached_property
-    def results(self) -> WholeRun:
-        """The results, which ask for devices; so they are made when the script has made its settings."""
-        from xttsbench.worker.trial import devices_seen
+    def make_loops(self) -> Loops:
+        """The loops, of which all that train count."""
+        return TrainingLoops(round(self.report.spec.window_s * 1e9), self.report.channel.rows)
 
-        results = WholeRun(self.report, self.watch)
-        self.report.channel.part("devices", devices_seen())
-        return results
+    def enough(self) -> bool:
+        """Never: the run ends where it ends."""
+        return False
 
     def key_of_fit(self, model: Any) -> Hashable:
         """The place of the call: a model made anew for each fold is trained by the same loop."""
@@ -183,18 +139,10 @@ class WholeRunRecorder(Recorder):
         """The counters at the begin of a step: those at the end of the one before, which is just over."""
         return closed or Moment.now(self.watch)
 
-    def in_window(self, loop: Loop) -> bool:
-        """Whether the step that ends now was counted, so that its time is no ordinary step's."""
-        if not self.windows.running:
-            return False
-        self._counted.step_ended(loop)
-        if (found := self._counted.found) is not None:
-            self._counted.found = None
-            self.report.channel.send({"counted": found})
-        return True
-
-    def stop(self) -> None:
-        """A run that is watched to its end is not stopped."""
+    def send_profile(self, profile: Any) -> None:
+        """Send what was counted, if anything was."""
+        if profile is not None:
+            self.report.channel.send({"counted": profile})
 
 
 class Attached:
