@@ -81,7 +81,6 @@ def _batches(ops: Iterable[str]) -> bool:
 
 
 def _above(cut: Cut, name: str) -> set[str]:
-    """Names of the ops that an op reads, directly or through others."""
     found: set[str] = set()
     waiting = list(cut.inputs(name))
     while waiting:
@@ -222,11 +221,9 @@ def take_batches(source: LiveBatches) -> list[Any]:
         ExhaustedError: the dataset yields nothing at all.
     """
     batches: list[Any] = []
-    held = 0
     for batch in first_pass(source, _COUNT, _SECONDS):
         batches.append(batch)
-        held += size_bytes(batch)
-        if held >= MOST_BYTES:
+        if sum(map(size_bytes, batches)) >= MOST_BYTES:
             break
     return batches
 
@@ -241,7 +238,9 @@ def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
         static_signature=str(dataset.element_spec)[:500],
         padding_share=padding,
         padding_component=component,
-        nonfinite=tuple(_nonfinite(batches)),
+        nonfinite=tuple(
+            sorted({name for batch in batches for name, values in _components(batch) if _nonfinite(values)})
+        ),
     )
 
 
@@ -262,15 +261,10 @@ def _components(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
     ]
 
 
-def _nonfinite(batches: list[Any]) -> list[str]:
-    found = set()
-    for batch in batches:
-        for name, values in _components(batch):
-            # bfloat16 and float8 are NumPy extension types, narrower than float32: isfinite knows them through it.
-            known = values.astype(np.float32) if values.dtype.kind == "V" else values
-            if known.dtype.kind == "f" and not np.isfinite(known).all():
-                found.add(name)
-    return sorted(found)
+def _nonfinite(values: np.ndarray[Any, Any]) -> bool:
+    # bfloat16 and float8 are NumPy extension types, narrower than float32: isfinite knows them through it.
+    known = values.astype(np.float32) if values.dtype.kind == "V" else values
+    return known.dtype.kind == "f" and not np.isfinite(known).all()
 
 
 def _padding(batches: list[Any]) -> tuple[float | None, str | None]:
@@ -279,34 +273,27 @@ def _padding(batches: list[Any]) -> tuple[float | None, str | None]:
     A component counts as padded where rows of one batch end in a run of one repeated value of different length, that
     value being the same for all rows. ``None`` where no component does.
     """
-    largest: tuple[int, float, str] | None = None
-    by_name: dict[str, list[tuple[int, int, int]]] = {}
+    by_name: dict[str, list[tuple[int, int, int]]] = {}  # of each batch: real positions, positions, numbers
     for batch in batches:
         for name, values in _components(batch):
-            if values.ndim < 2 or values.shape[0] < 2 or values.shape[1] < 4:
-                continue
-            lengths = _row_lengths(values)
-            if lengths is not None:
-                by_name.setdefault(name, []).append(
-                    (int(lengths.sum()), values.shape[0] * values.shape[1], values.size)
-                )
-    for name, pairs in by_name.items():
-        if len(pairs) < max(1, len(batches) // 2):
-            continue
-        share = 1 - sum(real for real, _, _ in pairs) / sum(total for _, total, _ in pairs)
-        size = sum(numbers for _, _, numbers in pairs)
-        if largest is None or size > largest[0]:
-            largest = (size, share, name)
-    return (largest[1], largest[2]) if largest else (None, None)
+            if values.ndim >= 2 and values.shape[0] >= 2 and values.shape[1] >= 4:
+                lengths = _row_lengths(values)
+                if lengths is not None:
+                    sizes = int(lengths.sum()), values.shape[0] * values.shape[1], values.size
+                    by_name.setdefault(name, []).append(sizes)
+    sums = {name: np.sum(own, axis=0) for name, own in by_name.items() if len(own) >= max(1, len(batches) // 2)}
+    if not sums:
+        return None, None
+    name = max(sums, key=lambda name: sums[name][2])
+    real, total, _ = sums[name]
+    return float(1 - real / total), name
 
 
 def _row_lengths(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Length of each row before its trailing padding, or ``None`` where the batch does not look padded."""
     rows = values.reshape(*values.shape[:2], -1)
-    pad = rows[:, -1, 0].astype(np.float64)
-    value = float(np.bincount(np.unique(pad, return_inverse=True)[1]).argmax())
-    value = float(np.unique(pad)[int(value)])
-    is_pad = (rows == value).all(axis=2)
+    ends, counts = np.unique(rows[:, -1, 0].astype(np.float64), return_counts=True)
+    is_pad = (rows == ends[counts.argmax()]).all(axis=2)
     # The last position that is not padding; a row that is all padding has length 0.
     lengths = np.where(is_pad.all(axis=1), 0, values.shape[1] - np.argmin(is_pad[:, ::-1], axis=1))
     trailing = values.shape[1] - lengths

@@ -151,6 +151,14 @@ class Bench:
         finally:
             self.accelerator = accelerator
 
+    def finish_step(self, steps: int = 1) -> tuple[int, int]:
+        """Wait for the device, and for the emulated one as after so many steps; what each took, nanoseconds."""
+        began = time.perf_counter_ns()
+        if self.synchronise is not None:
+            self.synchronise()
+        device_ns = time.perf_counter_ns() - began if self.synchronise is not None else 0
+        return device_ns, sum(self.accelerator.compute() for _ in range(steps)) if self.accelerator is not None else 0
+
     def warm_up(self, step: Step, batches: Sequence[Any], window_s: float = math.inf) -> None:
         """Step on every batch, or until the window is over, so that traces and compilations are in ``warm_up``."""
         with self.without_accelerator():

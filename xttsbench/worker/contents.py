@@ -168,17 +168,17 @@ def compare_apart(
     missing, new = (ours.samples - theirs.samples).total(), (theirs.samples - ours.samples).total()
     shares = (ours.padding_share, theirs.padding_share)
     total = ours.samples.total()
-    if (missing or new) and drawn:
-        sentence = f"it is unknown whether the samples are the same: {drawn[0]}"
-        return OtherBatches(same=None, sentence=sentence, samples=total, padding_share=shares)
-    if missing or new:
-        sentence = f"the samples are not those of the original: {missing} of {total} are missing and {new} are new"
-        return OtherBatches(same=False, sentence=sentence, samples=total, padding_share=shares)
+    same: bool | None = True
     sentence = (
         f"the same {total:,} samples of an epoch come in other batches, as asked for; padding takes {shares[1]:.0%} of "
         f"the values in place of {shares[0]:.0%}"
     )
-    return OtherBatches(same=True, sentence=sentence, samples=total, padding_share=shares)
+    if (missing or new) and drawn:
+        same, sentence = None, f"it is unknown whether the samples are the same: {drawn[0]}"
+    elif missing or new:
+        same = False
+        sentence = f"the samples are not those of the original: {missing} of {total} are missing and {new} are new"
+    return OtherBatches(same=same, sentence=sentence, samples=total, padding_share=shares)
 
 
 class _Epoch:

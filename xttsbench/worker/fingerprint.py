@@ -221,7 +221,6 @@ class _Told:
 
 
 def _unfixed(dataset: tf.data.Dataset, fix: str | None) -> tf.data.Dataset:
-    """The dataset that a fixed one was made from."""
     for _ in range(20 if fix is not None else 0):
         source = vars(dataset).get(SOURCE)
         if source is None:
@@ -329,14 +328,15 @@ def _losses(
     if losses is None:
         unknown["losses"] = "the step returns no number that could be its loss"
         return ()
-    if not math.isfinite(losses[-1]):
-        unknown["losses"] = f"the loss of step {len(losses) - 1} is {losses[-1]}"
-        return ()
+    for number, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            unknown["losses"] = f"the loss of step {number} is {loss}"
+            return ()
     return tuple(losses)
 
 
 def losses_of(step: Step, batches: Iterable[Any], seed: int, alive: Callable[[], None]) -> list[float] | None:
-    """The losses of a step on each of these batches, up to one that is not finite; ``None`` where it returns none.
+    """The losses of a step on each of these batches; ``None`` where one returns no number.
 
     Args:
         step: returns its loss, or what holds it.
@@ -352,8 +352,6 @@ def losses_of(step: Step, batches: Iterable[Any], seed: int, alive: Callable[[],
         if loss is None:
             return None
         losses.append(loss)
-        if not math.isfinite(loss):
-            break
     return losses
 
 

@@ -13,6 +13,7 @@ stretch as in the main trial, or in turns with others, standing still in between
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -62,11 +63,11 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     bench.channel.phase("hand-off")
     ready_s = next_floor_s(batches[0])
     bench.channel.part("handoff_s", ready_s)
-    run_rounds(spec, loaded, step, bench, bytes_per_batch=facts.bytes / len(batches), floor_s=ready_s)
+    _run_rounds(spec, loaded, step, bench, bytes_per_batch=facts.bytes / len(batches), floor_s=ready_s)
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
     if spec.emulated_ms:
-        bench.channel.part("handoff_after_pause_s", next_floor_after_pause_s(spec, batches[0]))
+        bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batches[0]))
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_step_profile(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
@@ -93,24 +94,18 @@ def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
 def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """The segment ``as_is`` on a fresh iterator; its first step, which waits for the pipeline to start, is warm-up."""
     bench.channel.phase("as_is")
-    source = LiveBatches(loaded.dataset)
-    try:
+    with closing(LiveBatches(loaded.dataset)) as source:
         if not bench.run("as_is", source, step, Limit(spec.steps, spec.window_s, spec.min_steps), warmup=1):
             raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
-    finally:
-        source.close()
 
 
 def first_batches(loaded: Loaded) -> list[Any]:
     """Batches for the segments that need them ready; the iterator that they came from is closed."""
-    source = LiveBatches(loaded.dataset)
-    try:
+    with closing(LiveBatches(loaded.dataset)) as source:
         return take_batches(source)
-    finally:
-        source.close()
 
 
-def next_floor_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> float:
+def _next_floor_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> float:
     """The same after a pause as long as the emulated accelerator's, which whoever slept wakes from to cold caches."""
     paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
     return next_floor_s(batch, paused_s, count)
@@ -167,13 +162,8 @@ BETWEEN: Final = "between"
 """Segment of the steps at the start of a stretch that use up what buffers held before it; no figure is made of them."""
 
 
-class Keeping(LiveBatches):
-    """A live source whose batches are kept for the step alone, and whose last wait is known.
-
-    Args:
-        dataset: where batches come from.
-        bytes_per_batch: of a typical one, so that not more is held than memory allows.
-    """
+class _Keeping(LiveBatches):
+    """A live source whose batches are kept for the step alone, while memory allows, and whose last wait is known."""
 
     def __init__(self, dataset: Any, bytes_per_batch: float) -> None:
         super().__init__(dataset)
@@ -196,27 +186,22 @@ class Keeping(LiveBatches):
         """Keep from here on."""
         self.batches, self.indices = [], []
 
+    def close(self) -> None:
+        """End the iterator, and let go of the batches."""
+        self.forget()
+        super().close()
 
-def run_rounds(
+
+def _run_rounds(
     spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, *, bytes_per_batch: float, floor_s: float
 ) -> None:
-    """Measure the segments ``as_is``, ``input_only`` and, where there is a step, ``step_only``, round after round.
+    """Measure the target as it is, its input alone and, where there is a step, that alone, round after round.
 
-    Args:
-        spec: of the trial; its window is for the target as it is, the other conditions take as much again.
-        loaded: the target.
-        step: its step, or ``None``.
-        bench: the loop.
-        bytes_per_batch: of a typical batch.
-        floor_s: what ``next()`` takes on a ready batch.
-
-    Raises:
-        ExhaustedError: the dataset yields nothing when it is iterated a second time.
-        StepRaisedError: the dataset or the step raised.
+    The trial's window is for the target as it is, the other conditions take as much again; ``floor_s`` is what
+    ``next()`` takes on a ready batch.
     """
-    source = Keeping(loaded.dataset, bytes_per_batch)
     alternating = step is not None or bench.accelerator is not None  # else the input alone is the target as it is
-    try:
+    with closing(_Keeping(loaded.dataset, bytes_per_batch)) as source:
         for number in range(spec.rounds):
             share = 1.0 if spec.rounds == 1 else _FIRST if not number else (1 - _FIRST) / (spec.rounds - 1)
             stretch_s = spec.window_s * share
@@ -237,12 +222,9 @@ def run_rounds(
                     _settle()
                     alone = Limit(len(kept), _ALONE * stretch_s, min(2, len(kept)), fair_s=0.0)
                     bench.run("step_only", CachedBatches(kept, indices), step, alone, round=number)
-    finally:
-        source.forget()
-        source.close()
 
 
-def _input_only(spec: TrialSpec, source: Keeping, bench: Bench, number: int, stretch_s: float, floor_s: float) -> None:
+def _input_only(spec: TrialSpec, source: _Keeping, bench: Bench, number: int, stretch_s: float, floor_s: float) -> None:
     bench.channel.phase("input_only")
     with bench.without_accelerator():
         _use_up_buffers(source, None, bench, number, stretch_s, floor_s)
@@ -250,7 +232,7 @@ def _input_only(spec: TrialSpec, source: Keeping, bench: Bench, number: int, str
 
 
 def _use_up_buffers(
-    source: Keeping, step: Step | None, bench: Bench, number: int, stretch_s: float, floor_s: float
+    source: _Keeping, step: Step | None, bench: Bench, number: int, stretch_s: float, floor_s: float
 ) -> None:
     """Take what was made under other conditions: until a batch was not ready, but a fifth of the stretch at most."""
     until = time.perf_counter() + 0.2 * stretch_s
@@ -294,13 +276,13 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
         dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
         loaded = replace(loaded, dataset=dataset)
     if spec.kind == "arm" and spec.source_limit is not None:
-        loaded = replace(loaded, dataset=first_elements(loaded.dataset, spec.source_limit))
+        loaded = replace(loaded, dataset=_first_elements(loaded.dataset, spec.source_limit))
     for fix in fixes.of_step:
         step = fixed_step(step, fix, loaded.model)
     return loaded, step
 
 
-def first_elements(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
+def _first_elements(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
     """The dataset with at most ``count`` elements of each of its sources, from the beginning in every epoch."""
     return from_graph(shortened(read_graph(dataset), count), dataset.element_spec, source=dataset)
 
@@ -337,10 +319,10 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
         bench.channel.phase("hand-off")
         for batch in loaded.dataset.take(1):
             bench.channel.part("handoff_s", next_floor_s(batch, count=_HANDED_OVER))
-            bench.channel.part("handoff_after_pause_s", next_floor_after_pause_s(spec, batch, _HANDED_OVER))
+            bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batch, _HANDED_OVER))
     bench.contents = ContentLook() if spec.hashed else None
     if spec.turns:
-        take_turns(loaded, step, bench)
+        _take_turns(loaded, step, bench)
     else:
         measure_as_is(spec, loaded, step, bench)
     if bench.contents is not None:
@@ -356,22 +338,16 @@ def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
     Raises:
         ExhaustedError: the dataset yields nothing at all.
     """
-    source = LiveBatches(dataset)
     found: dict[tuple[Any, ...], Any] = {}
-    quiet = held = 0
-    try:
+    quiet = 0
+    with closing(LiveBatches(dataset)) as source:
         for batch in first_pass(source, _MOST, _SECONDS):
             tensors = tf.nest.flatten(batch, expand_composites=True)
             shape = tuple(tuple(tensor.shape) for tensor in tensors if hasattr(tensor, "shape"))
-            if shape in found:
-                quiet += 1
-            else:
-                found[shape], quiet = batch, 0
-                held += size_bytes(batch)
-            if quiet >= max(_QUIET, 2 * len(found)) or held >= _BYTES:
+            quiet = quiet + 1 if shape in found else 0
+            found.setdefault(shape, batch)
+            if quiet >= max(_QUIET, 2 * len(found)) or sum(map(size_bytes, found.values())) >= _BYTES:
                 break
-    finally:
-        source.close()
     return list(found.values())
 
 
@@ -384,13 +360,8 @@ _OPENED: Final[list[LiveBatches]] = []
 """Never closed: a Python function in a pipeline can hold that up for seconds, and the process ends anyway."""
 
 
-def take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Measure the segment ``as_is`` in turns, on one iterator that goes on from turn to turn.
-
-    Raises:
-        ExhaustedError: the dataset yields nothing when it is iterated a second time.
-        StepRaisedError: the dataset or the step raised.
-    """
+def _take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
+    """Measure the segment ``as_is`` in turns, on one iterator that goes on from turn to turn."""
     bench.channel.phase("as_is")
     turn, source = bench.channel.next_turn(), None
     while turn is not None:

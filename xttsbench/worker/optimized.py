@@ -122,7 +122,6 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeli
 
 
 def _elsewhere(plan: Optimized) -> tuple[str, ...]:
-    """What else is not as it was when the fixes were verified."""
     found = []
     if not plan.proven:
         found.append(f"the fixes are not proven: {plan.data.rstrip('. ') or 'the plan does not say why'}")

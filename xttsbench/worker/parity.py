@@ -20,11 +20,11 @@ import tensorflow as tf
 from xttsbench.errors import TargetError, first_line
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.samedata.tolerance import TOLERANCE, difference, loss_difference
-from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.batches import MOST_BYTES, ExhaustedError, size_bytes
 from xttsbench.worker.bench import Bench, Step, step_of
+from xttsbench.worker.fingerprint import losses_of
 
 
 def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -154,17 +154,8 @@ class _Losses:
         return None if where is None else f"the baseline's own losses differ from one run to the next ({where})"
 
     def _of(self, step: Step, arm: str) -> list[float] | None:
-        """The losses of the first steps; ``None`` where one of them is not a number."""
-        tf.keras.utils.set_random_seed(self.spec.seed)  # what reading the data has drawn is not the same for all
-        losses = []
         with _quiet():
-            for _ in range(self.spec.loss_steps):
-                self.alive(arm)
-                loss = loss_of(step(self.batch))
-                if loss is None:
-                    return None
-                losses.append(loss)
-        return losses
+            return losses_of(step, [self.batch] * self.spec.loss_steps, self.spec.seed, lambda: self.alive(arm))
 
 
 @contextlib.contextmanager
@@ -198,7 +189,6 @@ def _first(dataset: tf.data.Dataset, count: int) -> tuple[list[Any], bool]:
 
 
 def _difference(ours: list[Any], ended: bool, other: tf.data.Dataset, alive: Callable[[], None]) -> str | None:
-    """Where the other dataset differs first from the baseline's batches, or ``None``."""
     iterator = iter(other)
     for number, batch in enumerate(ours):
         theirs = next(iterator, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Any, Final
 
 import tensorflow as tf
@@ -62,11 +63,11 @@ class ProfiledSteps:
         """A step ends, and the next one begins, or the window ends: after so many steps, or after so long."""
         self._marker.__exit__(None, None, None)
         if len(self._starts_ns) >= _STEPS or time.perf_counter() - self._began_s > _LONGEST_S:
-            self.end()
+            self.close()
         else:
             self._step_begins()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Turn the profiler off, which writes the profile; a step that has not ended is not in it."""
         if self.running:
             self.running, self.reason = False, None
@@ -85,31 +86,24 @@ def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: s
 
     A profile that another profiler prevents is reported as unmeasured; the trial goes on.
     """
-    source, mark = LiveBatches(loaded.dataset), tf.profiler.experimental.Trace
-    profiled = ProfiledSteps(directory)
+    mark, profiled = tf.profiler.experimental.Trace, ProfiledSteps(directory)
 
-    def one() -> None:
+    def one(source: LiveBatches) -> None:
         with mark(NEXT):
             batch = source.next()
         if step is not None:
             step(batch)
         if bench.synchronise is not None or bench.accelerator is not None:
             with mark(SYNCHRONISE):
-                if bench.synchronise is not None:
-                    bench.synchronise()
-                if bench.accelerator is not None:
-                    bench.accelerator.compute()
+                bench.finish_step()
 
-    try:
+    with closing(LiveBatches(loaded.dataset)) as source, closing(profiled):
         for _ in range(_SETTLE):
-            one()
+            one(source)
         profiled.begin()
         while profiled.running:
-            one()
+            one(source)
             profiled.step_ended()
-    finally:
-        profiled.end()
-        source.close()
     return profiled.summary()
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_bytes
-from xttsbench.records.training import CHECKPOINTS, Begun, Fitted, HistoryLine, Interval, Spoken, TrainJob
+from xttsbench.records.training import CHECKPOINTS, Begun, Fitted, Interval, Spoken, TrainJob
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.course import Origin, Position, clip_frames, planned_epoch, with_parts
@@ -28,10 +28,10 @@ from xttsbench.training.step import Replicas, StepResult, TrainingStep, Workers,
 from xttsbench.training.stream import Fetched, Loading, ahead, batch_stream, shapes
 from xttsbench.worker.bench import overhead_of
 from xttsbench.worker.channel import Channel, SilentChannel, shared_rows
-from xttsbench.worker.training import Watch
+from xttsbench.worker.training import Watch, tell
 from xttsbench.worker.trial import devices_seen, failure
-from xttsbench.xtts.data import feature_cache, speech_data
 from xttsbench.xtts.data.batches import LossCounts
+from xttsbench.xtts.data.feature_cache import FeatureCache, open_cache
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
@@ -138,7 +138,6 @@ def _capability(gpu: Any) -> tuple[int, ...]:
 
 
 def _gpu_memory_bytes() -> list[int]:
-    """Return the memory of each GPU of the machine; none where the driver does not say."""
     try:
         pynvml.nvmlInit()
         try:
@@ -175,10 +174,17 @@ def fitted(job: TrainJob, recipe: Recipe, data: SpeechData, *, parts: int) -> Fi
     return Fitted(**found._asdict())
 
 
-def with_tokens(recipe: Recipe, tokens: int) -> Recipe:
+def _with_tokens(recipe: Recipe, tokens: int) -> Recipe:
     """Return the recipe with batches of so many mel frames."""
     batches = recipe.batches.model_copy(update={"batch_size": None, "tokens_per_batch": tokens})
     return recipe.model_copy(update={"batches": batches})
+
+
+def cache_of(job: TrainJob, recipe: Recipe, data: SpeechData) -> FeatureCache | None:
+    """The cached features of some clips, where the job's loader reads them."""
+    if job.config["loader"] not in CACHED:
+        return None
+    return open_cache(data, recipe.features, None if job.features is None else Path(job.features))
 
 
 class EmulatedStep:
@@ -205,22 +211,20 @@ class EmulatedStep:
 class Evaluating:
     """The held-out clips of a job, and what is done with them."""
 
-    def __init__(self, job: TrainJob, recipe: Recipe, data: SpeechData, tell: Callable[[HistoryLine], None]) -> None:
-        self._job, self._recipe, self._data, self._tell = job, recipe, data, tell
+    def __init__(self, job: TrainJob, recipe: Recipe, data: SpeechData, channel: Channel) -> None:
+        self._job, self._recipe, self._data, self._channel = job, recipe, data, channel
         rate = recipe.features.sample_rate_hz
         self._held_out: SpeechData | None = None
         try:
             self._held_out = read_speech_data(Path(job.data), sample_rate_hz=rate, split="eval", seed=job.seed)
         except InvalidInputError as error:  # that all clips can be read was seen before the start
-            tell(HistoryLine(session=0, warned=f"no held-out loss: {error}"))
+            tell(channel, warned=f"no held-out loss: {error}")
 
     def loss(self, state: TrainingState) -> Callable[[], HeldOut] | None:
         """What gives the held-out loss of a state; ``None`` where no clip is held out."""
         if self._held_out is None:
             return None
-        loader = str(self._job.config["loader"])
-        root = None if self._job.features is None else Path(self._job.features)
-        cache = feature_cache.open_cache(self._held_out, self._recipe.features, root) if loader in CACHED else None
+        loader, cache = str(self._job.config["loader"]), cache_of(self._job, self._recipe, self._held_out)
         return HeldOutLoss(state, self._recipe, self._held_out, loader=loader, cache=cache, seed=self._job.seed)
 
     def listen(self, state: TrainingState, step: int, board: TensorBoard) -> None:
@@ -230,10 +234,10 @@ class Evaluating:
             hearing = Hearing(state, self._recipe, self._data, self._held_out, Path(self._job.directory), board)
             found = hearing(step)
         except (InvalidInputError, OSError) as error:
-            self._tell(HistoryLine(session=0, warned=f"the model's speech was not evaluated: {error}"))
+            tell(self._channel, warned=f"the model's speech was not evaluated: {error}")
             return
         spoken = Spoken(step=step, metrics=found.metrics())
-        self._tell(HistoryLine(session=0, spoken=spoken, took_s=time.perf_counter() - began))
+        tell(self._channel, spoken=spoken, took_s=time.perf_counter() - began)
 
 
 def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
@@ -294,22 +298,17 @@ class Session:
         self._job, self._channel, self._stop, self._began_s = job, channel, stop, began_s
         channel.phase("setup")
         recipe = Recipe.model_validate(job.recipe)
-        self._data = speech_data.read_speech_data(
-            Path(job.data), sample_rate_hz=recipe.features.sample_rate_hz, seed=job.seed
-        )
+        self._data = read_speech_data(Path(job.data), sample_rate_hz=recipe.features.sample_rate_hz, seed=job.seed)
         for note in configure(job):  # before anything else starts TensorFlow's runtime
-            self._tell(HistoryLine(session=0, warned=note))
+            tell(self._channel, warned=note)
         if job.fit_memory:
             channel.phase("fit")
             found = fitted(job, recipe, self._data, parts=recipe.training.accumulation)
-            recipe = with_tokens(recipe, found.tokens_per_batch)
-            self._tell(HistoryLine(session=0, fitted=found))
+            recipe = _with_tokens(recipe, found.tokens_per_batch)
+            tell(self._channel, fitted=found)
             channel.phase("setup")
         self._recipe = recipe
-        self._cache = None
-        if job.config["loader"] in CACHED:
-            root = None if job.features is None else Path(job.features)
-            self._cache = feature_cache.open_cache(self._data, recipe.features, root)
+        self._cache = cache_of(job, recipe, self._data)
         strategy = make_strategy(job.strategy)
         self._replicas = Replicas(strategy)
         self._workers = Workers(strategy, self._replicas)
@@ -332,7 +331,7 @@ class Session:
             self._step.warm_up(self._shapes)
         watch = Watch(channel, self._begun, emulated_ns=lambda: emulated.waited_ns if emulated else 0)
         # Behind an emulated accelerator nothing is learnt, so there is nothing to evaluate.
-        evaluating = Evaluating(job, self._recipe, self._data, self._tell) if emulated is None else None
+        evaluating = Evaluating(job, self._recipe, self._data, channel) if emulated is None else None
         board = TensorBoard(Path(job.directory)) if evaluating is not None and self._replicas.is_chief else None
         run = Run(
             recipe=self._recipe,
@@ -365,9 +364,6 @@ class Session:
             channel.phase("listening")
             evaluating.listen(self._state, ended.step, board)
 
-    def _tell(self, line: HistoryLine) -> None:
-        self._channel.send({"told": line.model_dump(mode="json", exclude_none=True)})
-
     def _batches(self, position: Position) -> Iterator[Fetched]:
         config = self._job.config
         loading = Loading(
@@ -386,7 +382,6 @@ class Session:
         return ahead(stream, self._recipe.training.steps - position.step) if self._job.overlap else stream
 
     def _begun(self, step: int) -> Begun:
-        """What is told when the first batch is asked for."""
         return Begun(
             step=step,
             steps=self._recipe.training.steps,

@@ -60,25 +60,24 @@ def run_beside(
         StepRaisedError: either raised; the rows before it have been sent.
     """
     sides = {GIVEN: given, name: changed}
-    accelerator, bench.accelerator = bench.accelerator, None  # it waits the same for both
-    slowest_s = max(_warm_pace_s(bench, segment, *side) for segment, side in sides.items())
-    turn_s = _WINDOWS * spec.window_s / (len(sides) * _ROUNDS)
-    limit = Limit.exactly(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
-    began, first = time.perf_counter(), len(bench.marks)
-    log_ratios: list[float] = []
-    for number in range(first, first + _MOST_ROUNDS):
-        took_s = {}
-        with bench.round(number):
-            for segment in reversed(sides) if number % 2 else sides:
-                step, batches = sides[segment]
-                bench.channel.phase(segment)
-                turn_began = time.perf_counter()
-                bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
-                took_s[segment] = time.perf_counter() - turn_began
-        log_ratios.append(math.log(took_s[GIVEN] / took_s[name]))
-        if enough(log_ratios, (time.perf_counter() - began) / spec.window_s):
-            break
-    bench.accelerator = accelerator
+    with bench.without_accelerator():  # it waits the same for both
+        slowest_s = max(_warm_pace_s(bench, segment, *side) for segment, side in sides.items())
+        turn_s = _WINDOWS * spec.window_s / (len(sides) * _ROUNDS)
+        limit = Limit.exactly(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
+        began, first = time.perf_counter(), len(bench.marks)
+        log_ratios: list[float] = []
+        for number in range(first, first + _MOST_ROUNDS):
+            took_s = {}
+            with bench.round(number):
+                for segment in reversed(sides) if number % 2 else sides:
+                    step, batches = sides[segment]
+                    bench.channel.phase(segment)
+                    turn_began = time.perf_counter()
+                    bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
+                    took_s[segment] = time.perf_counter() - turn_began
+            log_ratios.append(math.log(took_s[GIVEN] / took_s[name]))
+            if enough(log_ratios, (time.perf_counter() - began) / spec.window_s):
+                break
 
 
 def enough(log_ratios: list[float], windows: float) -> bool:
@@ -107,13 +106,13 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
     mode: Mode = spec.kind if spec.kind in ("eager", "graph", "xla") else "graph"
-    batches = of_one_shape(first_batches(loaded))
+    batches = _of_one_shape(first_batches(loaded))
     given, changed = functions_run(step, eagerly=False) if mode == "eager" else step, in_mode(step, mode)
-    with _answered(bench) if mode != "eager" else contextlib.nullcontext():
+    with fetches_noted(bench) if mode != "eager" else contextlib.nullcontext():
         run_beside(spec, bench, (given, batches), (changed, batches), mode)
 
 
-def of_one_shape(batches: list[Any]) -> list[Any]:
+def _of_one_shape(batches: list[Any]) -> list[Any]:
     """Return batches of the shape that most of them have."""
     by_shape: dict[str, list[Any]] = {}
     for batch in batches:
@@ -123,7 +122,8 @@ def of_one_shape(batches: list[Any]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _answered(bench: Bench) -> Iterator[None]:
+def fetches_noted(bench: Bench) -> Iterator[None]:
+    """Within, values that a traced step fetches are answered; how many there were is noted."""
     with fetches_answered() as fetches:
         yield
     if fetches.count:
@@ -137,7 +137,7 @@ def run_half_batch(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Be
     """Measure ``step_only`` on whole batches and ``half-batch`` on halves of the same; a refusal is noted."""
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so its time cannot be compared by batch size.")
-    batches = of_one_shape(first_batches(loaded))
+    batches = _of_one_shape(first_batches(loaded))
     halves = [halved(batch) for batch in batches]
     if any(half is None for half in halves):
         bench.channel.note(not_applicable(HALF_BATCH, "the batches have no first dimension of two or more"))
@@ -190,18 +190,18 @@ def run_precision(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Ben
     """Measure ``step_only`` beside ``mixed_bfloat16``, and on a GPU beside ``mixed_float16`` and other TF32."""
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no precision.")
-    batches = of_one_shape(first_batches(loaded))
+    batches = _of_one_shape(first_batches(loaded))
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
     for name in _NARROW if on_gpu else ("mixed_bfloat16",):
         bench.channel.phase(f"building {name}")
-        before = dtypes_of(bench, step, batches[0])
+        before = _dtypes_of(bench, step, batches[0])
         with under_policy(name):
             # The policy has to hold while the step builds its layers, which may be in its first call.
             again = load_target(parse_target(spec.target), spec.kwargs)
             changed = step_of(again)
             if changed is None:
                 raise TargetError(f"Target {spec.target!r} has no step when it is built again.")
-            after = dtypes_of(bench, changed, batches[0])
+            after = _dtypes_of(bench, changed, batches[0])
             if _NARROW[name] not in after - before:
                 bench.channel.note(not_applicable(name, "the step does not follow Keras's policy"))
                 continue
@@ -223,7 +223,7 @@ def under_policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def dtypes_of(bench: Bench, step: Step, batch: Any) -> set[str]:
+def _dtypes_of(bench: Bench, step: Step, batch: Any) -> set[str]:
     """Names of the types that the ops of one step yield, launched from Python and in the graphs that it calls."""
     eager = EagerOps()
     step(batch)  # builds and traces

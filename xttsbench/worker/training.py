@@ -72,7 +72,7 @@ class Watch(Action):
         self._segment.warmup(1)
         self._warm_up.append(StepRow(now - warm_ns, warm_ns, step_ns=warm_ns))
         self._channel.phase(SEGMENT)
-        self._tell(HistoryLine(session=0, begun=told))
+        self._tell(begun=told)
         self._last_ns = self._mark_ns = self._spread_ns = self._clock()
         self._cpu_ns, self._main_ns = time.process_time_ns(), time.thread_time_ns()
 
@@ -128,29 +128,29 @@ class Watch(Action):
         self._interval = [0, 0, 0, 0, 0, 0]
         if now - self._spread_ns > _CHILDREN_NS:
             self._spread_children(now)
-        self._tell(HistoryLine(session=0, interval=interval, watched=watched))
+        self._tell(interval=interval, watched=watched)
         self._own_ns += self._clock() - now
 
     def evaluated(self, evaluated: Evaluated) -> None:
         """What it took is no step's."""
         self._close()
         took_ns = self._clock() - self._mark_ns
-        self._tell(HistoryLine(session=0, evaluated=evaluated, took_s=took_ns / 1e9))
+        self._tell(evaluated=evaluated, took_s=took_ns / 1e9)
         self._last_ns += took_ns
         self._cpu_ns, self._main_ns = time.process_time_ns(), time.thread_time_ns()
 
     def saved(self, entry: CheckpointEntry) -> None:
         """Pass it on."""
-        self._tell(HistoryLine(session=0, saved=entry))
+        self._tell(saved=entry)
 
     def warned(self, sentence: str) -> None:
         """Pass it on."""
-        self._tell(HistoryLine(session=0, warned=sentence))
+        self._tell(warned=sentence)
 
     def ended(self, ended: Ended) -> None:
         """Pass it on."""
         self.flush()
-        self._tell(HistoryLine(session=0, ended=ended))
+        self._tell(ended=ended)
 
     def flush(self) -> None:
         """Close the last row, also where an error ends the loop."""
@@ -183,10 +183,14 @@ class Watch(Action):
         self._children.spread(self._segment, self._spread)
         self._spread, self._spread_ns = self._segment.count, now_ns
 
-    def _tell(self, line: HistoryLine) -> None:
-        told: dict[str, Any] = line.model_dump(mode="json", exclude_none=True)
-        self._channel.send({"told": told})
+    def _tell(self, **told: Any) -> None:
+        tell(self._channel, **told)
         self._mark_ns = self._clock()
+
+
+def tell(channel: Channel, **told: Any) -> None:
+    """Tell the parent what belongs into the history: the fields of a :class:`HistoryLine`."""
+    channel.send({"told": HistoryLine(session=0, **told).model_dump(mode="json", exclude_none=True)})
 
 
 def main(connection: socket.socket, rows: int) -> int:

@@ -100,7 +100,6 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
 
 
 def _collecting(variables: list[Any]) -> Callable[..., Any]:
-    """A variable creator that keeps what it creates."""
 
     def create(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         variables.append(next_creator(**kwargs))

@@ -129,7 +129,6 @@ def _stat_ids(plane: Any, *names: str) -> frozenset[int]:
 
 
 def _span(line: Any, event: Any) -> tuple[int, int]:
-    """Start and end in nanoseconds of the profile."""
     start_ps = line.timestamp_ns * 1000 + event.offset_ps
     return start_ps // 1000, (start_ps + event.duration_ps) // 1000
 

@@ -132,7 +132,7 @@ def test_without_xprof_the_rest_stands(bench, tmp_path, monkeypatch):
     (tmp_path / "xprof" / "__init__.py").write_text("raise ImportError('none here')")
     (tmp_path / "tensorboard_plugin_profile").mkdir()
     (tmp_path / "tensorboard_plugin_profile" / "__init__.py").write_text("raise ImportError('none here')")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[4]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[3]}")
     dataset = tf.data.Dataset.from_tensors(1.0).repeat()
     found = profile_window(Loaded("dataset", dataset, None), None, bench, str(tmp_path))
     assert found.xprof is None

@@ -11,16 +11,15 @@ import contextlib
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from xttsbench.pipeline.places import files_of
 from xttsbench.records.trial import MeasurementOverhead, TrialSpec
-from xttsbench.step.modes import Mode, fetches_answered, in_mode, keras_step
+from xttsbench.step.modes import Mode, in_mode, keras_step
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, Steps, overhead_of
@@ -30,6 +29,7 @@ from xttsbench.worker.script.loop import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
 from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.step_profile import read_step_ops
+from xttsbench.worker.step_variants import fetches_noted
 
 _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0
@@ -39,8 +39,7 @@ _SETTLES: Final = 10  # Steps after which what is done once is done
 _VARIABLES_BYTES: Final = 2 * 2**30  # Variables larger than this in all are not copied, and so the step is not run
 
 
-@dataclass
-class ScriptHandles:
+class ScriptHandles(NamedTuple):
     """What was kept of a script for afterwards.
 
     Attributes:
@@ -51,14 +50,14 @@ class ScriptHandles:
     """
 
     dataset: Any = None
-    step: Callable[[Any], Any] | None = None
+    step: Step | None = None
     why_no_step: str | None = None
     mode: str = "graph"
 
 
 def measure_script(report: ScriptReport, watched: Watched, patches: Patches) -> None:
     """Measure, in what is left of the script, what its own run could not show, and what it cost to watch it."""
-    handles = handles_of(watched)
+    handles = _handles_of(watched)
     report.tell(why_no_step=handles.why_no_step)
     watched.eager.open = None
     watched.recorder.watch.__exit__()
@@ -70,11 +69,11 @@ def measure_script(report: ScriptReport, watched: Watched, patches: Patches) -> 
     report.channel.part("overhead", watching_overhead(report.spec, in_graph=watched.fit.loop is not None))
     report.channel.phase("afterwards")
     with watched.recorder.watch:
-        measure_afterwards(report.spec, handles, watched.recorder.results.bench)
+        _measure(report.spec, handles, watched.recorder.results.bench)
 
 
-def measure_afterwards(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
-    """Measure what the script's own run could not show. What fails is noted; the steps measured before stand."""
+def _measure(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
+    """What fails is noted; the steps measured before stand."""
     from xttsbench.targets.source.scan import scan_loaded  # LibCST, which the script's own steps do without
 
     script = os.path.abspath(spec.target)
@@ -94,7 +93,7 @@ def measure_afterwards(spec: TrialSpec, handles: ScriptHandles, bench: Bench) ->
         bench.channel.note(f"the script's step alone was not measured: {handles.why_no_step or 'it was not found'}")
         return
     with _noted(bench, "its step alone was not measured"), _variables_kept():
-        _measure_step(spec, loaded, handles, bench)
+        _measure_step(spec, loaded, handles.step, "graph" if handles.mode == "eager" else "xla", bench)
 
 
 def _measure_input(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
@@ -105,33 +104,23 @@ def _measure_input(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
     bench.run("input_only", source, None, Limit(spec.steps, _INPUT_S, spec.min_steps), warmup=1)
 
 
-def _measure_step(spec: TrialSpec, loaded: Loaded, handles: ScriptHandles, bench: Bench) -> None:
+def _measure_step(spec: TrialSpec, loaded: Loaded, step: Step, mode: Mode, bench: Bench) -> None:
     """The step on batches in memory: as the script has it, and compiled where the script runs it op by op."""
-    if loaded.step is None:
-        return
     batches = first_batches(loaded)
     bench.channel.part("handoff_s", next_floor_s(batches[0]))
     bench.channel.phase("step_only")
     limit = Limit(spec.steps, _STEP_S, 2, fair_s=1.0)
-    bench.run("step_only", CachedBatches(batches, range(len(batches))), loaded.step, limit, warmup=1)
+    bench.run("step_only", CachedBatches(batches, range(len(batches))), step, limit, warmup=1)
     with _noted(bench, "the ops of its step were not read"):
         bench.channel.phase("ops of the step")
-        bench.channel.part("step_ops", read_step_ops(bench, loaded.step, batches, _OPS_S))
-    mode: Mode = "graph" if handles.mode == "eager" else "xla"
-    with _noted(bench, f"its step was not measured in mode {mode}"):
-        _measure_mode(spec, loaded.step, mode, batches, bench)
-
-
-def _measure_mode(spec: TrialSpec, step: Step, mode: Mode, batches: list[Any], bench: Bench) -> None:
-    bench.channel.phase(f"compiling {mode}")
-    with fetches_answered() as fetches:
+        bench.channel.part("step_ops", read_step_ops(bench, step, batches, _OPS_S))
+    with _noted(bench, f"its step was not measured in mode {mode}"), fetches_noted(bench):
+        bench.channel.phase(f"compiling {mode}")
         changed = in_mode(step, mode)
         # Not `warm_up`: that is the script's own.
         bench.run(f"warm_up_{mode}", CachedBatches(batches), changed, Limit.exactly(len(batches), _STEP_S))
         bench.channel.phase(mode)
         bench.run(mode, CachedBatches(batches), changed, Limit(spec.steps, _STEP_S / 2, 1, fair_s=0.5))
-    if fetches.count:
-        bench.channel.note(f"host reads removed: {fetches.count} while tracing")
 
 
 @contextlib.contextmanager
@@ -169,7 +158,7 @@ def _variables_kept() -> Iterator[None]:
             variable.assign(value)
 
 
-def handles_of(watched: Watched) -> ScriptHandles:
+def _handles_of(watched: Watched) -> ScriptHandles:
     """The dataset and the step of the main loop."""
     main = watched.recorder.results.loops.main
     if main is None:

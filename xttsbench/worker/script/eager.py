@@ -28,7 +28,7 @@ from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.steady import SteadyLoop
 
 
-def takes_batch(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]] | None:
+def _takes_batch(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]] | None:
     """Where the tensors of the batch are among the arguments.
 
     Returns:
@@ -42,7 +42,7 @@ def takes_batch(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     return found if {index for _, index in found} == set(wanted.values()) else None
 
 
-def as_step(
+def _as_step(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], places: list[tuple[int, int]]
 ) -> Callable[[Any], Any]:
     """``step(batch)``: the function with its last arguments, the batch's tensors replaced by those of another batch."""
@@ -72,14 +72,15 @@ def place_of(function: Any) -> str:
 
 _LOOKS: Final = 3  # Steps in which it is looked for at most
 
-Found = Callable[[Callable[[Any], Any], str], None]
-"""Called with the step and its place."""
-
 
 class PythonStep:
-    """Looks for the outermost function of the user's that is called with every tensor of a batch."""
+    """Looks for the outermost function of the user's that is called with every tensor of a batch.
 
-    def __init__(self, found: Found) -> None:
+    Args:
+        found: called with the step and its place.
+    """
+
+    def __init__(self, found: Callable[[Callable[[Any], Any], str], None]) -> None:
         self._found = found
         self._batch: Any = None
         self._looks = 0
@@ -102,13 +103,13 @@ class PythonStep:
             return
         try:
             args, kwargs = _arguments(frame)
-            places = takes_batch(self._batch, args, kwargs)
+            places = _takes_batch(self._batch, args, kwargs)
             function = _function_of(frame) if places is not None else None
         except Exception:  # a value of the script's that does not bear being looked at
             return
         if places is not None and function is not None:
             self.end()
-            self._found(as_step(function, args, kwargs, places), place_of(function))
+            self._found(_as_step(function, args, kwargs, places), place_of(function))
 
 
 def _arguments(frame: FrameType) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -131,10 +132,8 @@ def _function_of(frame: FrameType) -> FunctionType | None:
     code: CodeType = frame.f_code
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return None
-    for one in gc.get_referrers(code):
-        if isinstance(one, FunctionType) and one.__code__ is code and _closes_over(one, frame):
-            return one
-    return None
+    functions = (one for one in gc.get_referrers(code) if isinstance(one, FunctionType) and one.__code__ is code)
+    return next((one for one in functions if _closes_over(one, frame)), None)
 
 
 def _closes_over(function: FunctionType, frame: FrameType) -> bool:
@@ -159,12 +158,7 @@ def call_site() -> tuple[str, int]:
     return "", 0
 
 
-def made_at(dataset: Any) -> tuple[str, int] | None:
-    """Where a dataset was made, where that is remembered; for a distributed one, where its original was."""
-    return dataset_place(original(dataset))
-
-
-def dataset_of(iterator: Any) -> Any:
+def _dataset_of(iterator: Any) -> Any:
     """The dataset of an iterator; ``None`` where it is not known."""
     if (dataset := getattr(iterator, "_dataset", None)) is not None:
         return dataset
@@ -205,14 +199,13 @@ class EagerLoops:
         self._current: Open | None = None
         self._iterator: Any = None
         self._alike = 0
-        self.dataset: Any = None
         self.step: Any = None
         self.step_trains = False
         self.step_mode = "graph"
         self._recorder = recorder
         self._outer: list[Loop] = []
         self.requesting: Loop | None = None
-        self._python: PythonStep | None = None
+        self._python = PythonStep(self._found)
         self._closed: Moment | None = None
 
     @property
@@ -233,8 +226,7 @@ class EagerLoops:
 
     def before_next(self, iterator: Any) -> None:
         """A request begins: it ends the step before it, where it is the same loop's."""
-        if self._python is not None:
-            self._python.end()
+        self._python.end()
         loop, current = self._loop_of(iterator), self.open
         now = time.perf_counter_ns()
         self.requesting, self._iterator = loop, weakref.ref(iterator)
@@ -267,7 +259,7 @@ class EagerLoops:
             self.open.got_ns, self.open.batch = got_ns, batch
             windows = self._recorder.windows
             if windows.profiles and self.step is None and windows.runs_in(self.open.loop):
-                self._look(batch)
+                self._python.begin(batch)  # no tf.function took the batch so far: perhaps a Python function does
             elif self._is_steady():
                 self.steady.begin(self._iterator, self.open)
 
@@ -279,9 +271,9 @@ class EagerLoops:
         current.loop.trains = current.loop.trains or trains
         if current.loop.steps >= _LOOKED_AT or (self.step is not None and (self.step_trains or not trains)):
             return
-        places = takes_batch(current.batch, args, kwargs)
+        places = _takes_batch(current.batch, args, kwargs)
         if places is not None:
-            self.step, self.step_trains = as_step(function, args, kwargs, places), trains
+            self.step, self.step_trains = _as_step(function, args, kwargs, places), trains
             self.step_mode = "xla" if getattr(function, "_jit_compile", None) else "graph"
             self._recorder.results.step_function = place_of(function)
 
@@ -292,12 +284,6 @@ class EagerLoops:
         loop, main = current.loop, recorder.results.loops.main
         known = (loop.trains or loop is main) and loop.steps >= _LOOKED_AT and "as_is" in loop.segments
         return known and not (recorder.windows.running or recorder.windows.due(loop, main=loop is main))
-
-    def _look(self, batch: Any) -> None:
-        """No tf.function took the batch so far: perhaps a Python function does."""
-        if self._python is None:
-            self._python = PythonStep(self._found)
-        self._python.begin(batch)
 
     def _found(self, step: Callable[[Any], Any], place: str) -> None:
         self.step, self.step_mode = step, "eager"
@@ -329,10 +315,7 @@ class EagerLoops:
         bench, loop, device_ns, emulated_ns, end_ns = recorder.results.bench, current.loop, 0, 0, now
         loop.trains = loop.trains or recorder.tapes != current.tapes
         if moment is None and recorder.results.loops.counts(loop):
-            if bench.synchronise is not None:
-                bench.synchronise()
-                device_ns = time.perf_counter_ns() - now
-            emulated_ns = bench.accelerator.compute() if bench.accelerator is not None else 0
+            device_ns, emulated_ns = bench.finish_step()
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
         recorder.watch.step_ended()
         self._closed = closed = moment or recorder.closing()
@@ -350,8 +333,6 @@ class EagerLoops:
                 pause_ns=current.start_ns - current.last_ns,
             )
             recorder.results.add(loop, row, traced=row.traces > 0)
-        if loop is recorder.results.loops.main:
-            self.dataset = loop.dataset
         self._alike += 1
         paused = recorder.after_step(loop)
         return end_ns if is_timed and not paused else time.perf_counter_ns()
@@ -359,11 +340,10 @@ class EagerLoops:
     def _loop_of(self, iterator: Any) -> Loop:
         loop: Loop | None = iterator.__dict__.get(_MARK)
         if loop is None:
-            dataset = dataset_of(iterator)
-            made = made_at(dataset)
-            how = "next()"
+            dataset = _dataset_of(iterator)
+            made = dataset_place(original(dataset))
             key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
-            loop = self._recorder.results.loops.get(key, how)
+            loop = self._recorder.results.loops.get(key, "next()")
             loop.epochs, loop.taken = loop.epochs + 1, 0
             loop.takes(dataset)
             self._recorder.results.datasets = len({id(one.dataset) for one in self._recorder.results.loops.all()})

@@ -11,23 +11,22 @@ which containers often forbid. Imports no TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import ipaddress
 import os
+import site
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.patches import Patches
-import contextlib
-import ctypes
-import site
-import tempfile
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
 MOST: Final = 20
 """Of each that are kept."""
@@ -45,7 +44,6 @@ class Effects:
         self.contacted: dict[str, None] = {}
         self._temporary: set[str] = set()
         self._active = True
-        self._pid = os.getpid()
         sys.addaudithook(self._heard)
 
     def end(self) -> None:
@@ -60,7 +58,7 @@ class Effects:
             return
         if full.startswith(_NEVER) or "__pycache__" in full or len(self.wrote) >= MOST:
             return
-        if not any(full == one or full.startswith(f"{one}{os.sep}") for one in self._temporary):
+        if not any(_below(full, one) for one in self._temporary):
             self.wrote[full] = None
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:

@@ -14,7 +14,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import CodeType, FrameType, FunctionType
+from types import FrameType, FunctionType
 from typing import Any, Final
 
 import tensorflow as tf
@@ -35,14 +35,102 @@ from xttsbench.worker.script.trials import AgainRecorder, Trial
 _STEPS: Final = 3  # Steps that the script trains on the batches that were read
 
 
+_OURS: Final = 0x5EED5EED  # The first of the two seeds of an op that draws by its place; the second is that place
+
+
+class StepDraws:
+    """Numbers the draws of a step; one that is fewer, or comes elsewhere, is another."""
+
+    def __init__(self) -> None:
+        self._place = 0
+        self._traced_at: int | None = None
+        with tf.init_scope():
+            self.step = tf.Variable(0, dtype=tf.int32, trainable=False)
+            """The step's number; none of the script's variables."""
+
+    def install(self) -> None:
+        """Have everything drawn so from now on, to the end of the process."""
+        original = random_seed.get_seed
+
+        def get_seed(op_seed: Any) -> Any:
+            if op_seed is not None:
+                return original(op_seed)
+            self._place += 1
+            return _OURS, self._place
+
+        random_seed.get_seed = get_seed
+        for name, stateless in _STATELESS.items():
+            setattr(gen_random_ops, name, self._by_place(getattr(gen_random_ops, name), stateless))
+
+    def _by_place(self, original: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
+        def draw(*args: Any, seed: int = 0, seed2: int = 0, name: str | None = None, **kwargs: Any) -> Any:
+            if seed != _OURS:
+                return original(*args, seed=seed, seed2=seed2, name=name, **kwargs)
+            return stateless(tf.stack([seed2, self.step]), *args, **kwargs)
+
+        return draw
+
+    def next_step(self, *_: Any) -> None:
+        """A step begins."""
+        self.step.assign_add(1)
+        self._place, self._traced_at = 0, None
+
+    def next_trace(self) -> None:
+        """A function is traced: a second time, as where it makes variables, its ops are the same ones."""
+        if self._traced_at is None:
+            self._traced_at = self._place
+        self._place = self._traced_at
+
+
+_STATELESS: Final[Mapping[str, Callable[..., Any]]] = {
+    "random_standard_normal": lambda seed, shape, dtype: tf.random.stateless_normal(shape, seed, dtype=dtype),
+    "truncated_normal": lambda seed, shape, dtype: tf.random.stateless_truncated_normal(shape, seed, dtype=dtype),
+    "random_uniform": lambda seed, shape, dtype: tf.random.stateless_uniform(shape, seed, dtype=dtype),
+    "random_uniform_int": lambda seed, shape, minval, maxval: tf.random.stateless_uniform(
+        shape, seed, minval, maxval, dtype=tf.convert_to_tensor(maxval).dtype
+    ),
+}
+"""Ops that draw -> the same from a seed alone; others go on as they do."""
+
+
+class FewSteps(AgainRecorder):
+    """Has a script stop after three steps of its training loop, once its data have been read.
+
+    Args:
+        report: of the script's run.
+        again: what is known of the script.
+        at_last: called once they have ended, with the script as it is then.
+    """
+
+    grace_s = 3.0
+
+    def __init__(self, report: ScriptReport, again: ScriptAgain, at_last: Callable[[], None]) -> None:
+        super().__init__(report, again)
+        self._at_last = at_last
+        self.ended = 0
+
+    def wants_rows(self, loop: Loop, steps: int) -> bool:
+        """Always: steps are counted."""
+        return True
+
+    def after_step(self, loop: Loop) -> bool:
+        """Count a step."""
+        if self.loops.is_own(loop):
+            self.ended = loop.steps
+            if loop.steps >= _STEPS and self.stopping_since is None:
+                self._at_last()
+                self.stop()
+        return False
+
+
 class ElementsTrial(Trial):
     """Takes the fingerprints of the dataset, then compares what the script trains on the first batches of it."""
 
     def __init__(
         self, report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float
     ) -> None:
-        recorder = FewSteps(report, again, _STEPS, self._take_state)
-        super().__init__(report, again, end_at_once, began, recorder)
+        self._steps = FewSteps(report, again, self._take_state)
+        super().__init__(report, again, end_at_once, began, self._steps)
         self._ending = threading.Lock()
         self._state: tuple[tuple[float, ...], ...] | None = None
         self._record: Elements | None = None
@@ -104,10 +192,8 @@ class ElementsTrial(Trial):
 
     def _send(self, record: Elements) -> None:
         losses = [one for one in self._losses if one is not None and math.isfinite(one)][:_STEPS]
-        recorder = self.watched.recorder
-        steps = recorder.ended if isinstance(recorder, FewSteps) else 0
         unknown = {}
-        if steps or self.again.in_graph:
+        if self._steps.ended or self.again.in_graph:
             self._take_state()
         elif self._trains:
             unknown["losses"] = "no step of the script ended on the batches that were read"
@@ -151,116 +237,7 @@ def _variables() -> list[Any]:
 
 
 def _function_at(place: str | None) -> FunctionType | None:
-    """The Python function of that ``name (file:line)``."""
     name, found = name_and_place(place)
-    if found.file is None:
-        return None
-    for one in gc.get_objects():
-        code: CodeType | None = one.__code__ if isinstance(one, FunctionType) else None
-        if code is not None and code.co_name == name and code.co_filename == found.file:
-            return one
-    return None
-
-
-_OURS: Final = 0x5EED5EED  # The first of the two seeds of an op that draws by its place; the second is that place
-
-
-class StepDraws:
-    """Numbers the draws of a step; one that is fewer, or comes elsewhere, is another."""
-
-    def __init__(self) -> None:
-        self._place = 0
-        self._traced_at: int | None = None
-        with tf.init_scope():
-            self.step = tf.Variable(0, dtype=tf.int32, trainable=False)
-            """The step's number; none of the script's variables."""
-
-    def install(self) -> None:
-        """Have everything drawn so from now on, to the end of the process."""
-        original = random_seed.get_seed
-
-        def get_seed(op_seed: Any) -> Any:
-            if op_seed is not None:
-                return original(op_seed)
-            self._place += 1
-            return _OURS, self._place
-
-        random_seed.get_seed = get_seed
-        for name, stateless in _STATELESS.items():
-            setattr(gen_random_ops, name, self._by_place(getattr(gen_random_ops, name), stateless))
-
-    def _by_place(self, original: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
-        def draw(*args: Any, seed: int = 0, seed2: int = 0, name: str | None = None, **kwargs: Any) -> Any:
-            if seed != _OURS:
-                return original(*args, seed=seed, seed2=seed2, name=name, **kwargs)
-            return stateless(tf.stack([seed2, self.step]), *args, **kwargs)
-
-        return draw
-
-    def next_step(self, *_: Any) -> None:
-        """A step begins."""
-        self.step.assign_add(1)
-        self._place, self._traced_at = 0, None
-
-    def next_trace(self) -> None:
-        """A function is traced: a second time, as where it makes variables, its ops are the same ones."""
-        if self._traced_at is None:
-            self._traced_at = self._place
-        self._place = self._traced_at
-
-
-def _normal(seed: Any, shape: Any, dtype: Any) -> Any:
-    return tf.random.stateless_normal(shape, seed, dtype=dtype)
-
-
-def _truncated(seed: Any, shape: Any, dtype: Any) -> Any:
-    return tf.random.stateless_truncated_normal(shape, seed, dtype=dtype)
-
-
-def _uniform(seed: Any, shape: Any, dtype: Any) -> Any:
-    return tf.random.stateless_uniform(shape, seed, dtype=dtype)
-
-
-def _whole(seed: Any, shape: Any, minval: Any, maxval: Any) -> Any:
-    return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype=tf.convert_to_tensor(maxval).dtype)
-
-
-_STATELESS: Final[Mapping[str, Callable[..., Any]]] = {
-    "random_standard_normal": _normal,
-    "truncated_normal": _truncated,
-    "random_uniform": _uniform,
-    "random_uniform_int": _whole,
-}
-"""Ops that draw -> the same from a seed alone; others go on as they do."""
-
-
-class FewSteps(AgainRecorder):
-    """Has a script stop after so many steps of its training loop, once its data have been read.
-
-    Args:
-        report: of the script's run.
-        again: what is known of the script.
-        steps: see above.
-        at_last: called once they have ended, with the script as it is then.
-    """
-
-    grace_s = 3.0
-
-    def __init__(self, report: ScriptReport, again: ScriptAgain, steps: int, at_last: Callable[[], None]) -> None:
-        super().__init__(report, again)
-        self._steps = steps
-        self._at_last = at_last
-        self.ended = 0
-
-    def wants_rows(self, loop: Loop, steps: int) -> bool:
-        """Always: steps are counted."""
-        return True
-
-    def after_step(self, loop: Loop) -> bool:
-        """Count a step."""
-        if self.loops.is_own(loop):
-            self.ended = loop.steps
-            if loop.steps >= self._steps and self.stopping_since is None:
-                self._at_last()
-                self.stop()
-        return False
+    functions = (one for one in gc.get_objects() if isinstance(one, FunctionType)) if found.file is not None else ()
+    wanted = name, found.file
+    return next((one for one in functions if (one.__code__.co_name, one.__code__.co_filename) == wanted), None)

@@ -34,7 +34,8 @@ class Batch(NamedTuple):
     last_ns: int
     end_ns: int
     pause_ns: int
-    added: tuple[Moment, Moment]
+    before: Moment
+    after: Moment
     device_ns: int
     emulated_ns: int
     epoch: int
@@ -52,7 +53,6 @@ class FitSteps:
     def __init__(self, recorder: Recorder, drain_clock: Callable[[], None]) -> None:
         self.loop: Loop | None = None
         self.model: Any = None
-        self.dataset: Any = None
         self.requests: list[GraphTimestamp] = []
         self.ends: list[GraphTimestamp] = []
         self._recorder = recorder
@@ -64,7 +64,7 @@ class FitSteps:
 
     def begin(self, model: Any, dataset: Any) -> None:
         """A call of ``fit`` begins its first epoch."""
-        self.model, self.dataset = model, dataset
+        self.model = model
         loop = self.loop = self._recorder.results.loops.get(self._recorder.key_of_fit(model), "fit")
         loop.trains = True
         loop.takes(dataset)
@@ -83,31 +83,19 @@ class FitSteps:
         self._last_ns, self._moment = last_ns, self._recorder.opening(closed)
         self._start_ns = time.perf_counter_ns()
 
-    def epoch(self) -> None:
-        """An epoch begins."""
-        if self.loop is not None:
-            self.loop.epochs += 1
-
     def ended(self) -> None:
         """The callbacks of a batch are over."""
         recorder, loop, before = self._recorder, self.loop, self._moment
         if loop is None or before is None:
             return
-        bench, returned_ns = recorder.results.bench, time.perf_counter_ns()
-        if bench.synchronise is not None:
-            bench.synchronise()
-        device_ns = time.perf_counter_ns() - returned_ns if bench.synchronise is not None else 0
-        emulated_ns = 0
-        if bench.accelerator is not None:  # once for each step of the group, after it: not from inside its graph
-            emulated_ns = sum(bench.accelerator.compute() for _ in range(recorder.results.steps_per_call))
+        # Emulated once for each step of the group, after it: not from inside its graph.
+        device_ns, emulated_ns = recorder.results.bench.finish_step(recorder.results.steps_per_call)
         end_ns = time.perf_counter_ns()
         recorder.watch.step_ended()
         in_window = recorder.in_window(loop)
-        closed = recorder.closing()
-        epoch = max(loop.epochs - 1, 0)
-        pause_ns = self._start_ns - self._last_ns
+        closed, pause_ns, epoch = recorder.closing(), self._start_ns - self._last_ns, max(loop.epochs - 1, 0)
         self._pending.append(
-            Batch(self._last_ns, end_ns, pause_ns, (before, closed), device_ns, emulated_ns, epoch, in_window)
+            Batch(self._last_ns, end_ns, pause_ns, before, closed, device_ns, emulated_ns, epoch, in_window)
         )
         paused = False
         full = end_ns - self._drained_ns > _DRAIN_NS or len(self._pending) >= _HELD
@@ -137,10 +125,11 @@ class FitSteps:
     def _add(self, loop: Loop, batch: Batch) -> None:
         results = self._recorder.results
         pieces = steps_of_call(batch.last_ns, batch.end_ns, self.requests, self.ends)
-        parts = batch.added[1].since(batch.added[0], len(pieces))
+        parts = batch.after.since(batch.before, len(pieces))
+        traced = batch.after.counters[2] > batch.before.counters[2]
         for index, (piece, added) in enumerate(zip(pieces, parts, strict=True)):
             last = index == len(pieces) - 1
-            values = step_row(
+            row = step_row(
                 piece.began_ns,
                 piece.ended_ns - piece.began_ns,
                 piece.wait_ns,
@@ -151,7 +140,7 @@ class FitSteps:
                 emulated_ns=batch.emulated_ns if last else 0,
                 pause_ns=batch.pause_ns if index == 0 else 0,
             )
-            results.add(loop, values, traced=batch.added[1].counters[2] > batch.added[0].counters[2])
+            results.add(loop, row, traced=traced)
 
 
 class GraphLoops:
@@ -180,7 +169,7 @@ class GraphLoops:
         """A place was traced."""
         if site.group not in self._loops:
             graph = ops.get_default_graph()
-            while getattr(graph, "outer_graph", None) is not None and ops_inside(graph.outer_graph):
+            while getattr(getattr(graph, "outer_graph", None), "building_function", False):
                 graph = graph.outer_graph
             how = "for in a tf.function" if site.kind == "body" else "next() in a tf.function"
             loop = self._recorder.results.loops.get(("graph", getattr(graph, "name", ""), site.kind), how)
@@ -209,7 +198,7 @@ class GraphLoops:
                 self._pending.setdefault(self._loops[group].key, []).extend(requests)
                 for stamps in ran:
                     del stamps[: len(requests)]
-        for loop in {id(loop): loop for loop in self._loops.values()}.values():
+        for loop in {loop.key: loop for loop in self._loops.values()}.values():
             # A loop may ask at several places, before its first step and at the end of each; they take turns.
             requests = sorted(self._pending.pop(loop.key, []), key=lambda one: one.began_ns)
             if not requests:
@@ -239,8 +228,3 @@ class GraphLoops:
             requests.append(GraphTimestamp(asked, body.began_ns, body.batch_size, body.elements))
             self._body_end[group] = body.ended_ns
         return requests
-
-
-def ops_inside(graph: Any) -> bool:
-    """Whether a graph is that of a function."""
-    return bool(getattr(graph, "building_function", False))

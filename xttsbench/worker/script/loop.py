@@ -159,23 +159,18 @@ class Loop:
 
         Its first steps are the warm-up: two at least, and on until one traces nothing, ten at most.
         """
+        if not self.warming:
+            self.count_measured(1, row.wall_ns)
+            return "as_is"
         self.steps += 1
         self.time_ns += row.wall_ns
-        segment = "warm_up" if self.warming else "as_is"
-        if self.warming:
-            settled = self.steps >= _WARM_UP and not traced
-            self.warming = not (settled or self.steps >= _WARM_UP_MOST)
-        else:
-            self.measured += 1
-            self.measured_ns += row.wall_ns
-        return segment
+        self.warming = self.steps < _WARM_UP or (traced and self.steps < _WARM_UP_MOST)
+        return "warm_up"
 
-    def count_more(self, steps: int, wall_ns: int) -> None:
+    def count_measured(self, steps: int, wall_ns: int) -> None:
         """Count measured steps, and the time that they took together."""
-        self.steps += steps
-        self.time_ns += wall_ns
-        self.measured += steps
-        self.measured_ns += wall_ns
+        self.steps, self.measured = self.steps + steps, self.measured + steps
+        self.time_ns, self.measured_ns = self.time_ns + wall_ns, self.measured_ns + wall_ns
 
 
 class Loops:
@@ -197,10 +192,9 @@ class Loops:
 
     def get(self, key: Hashable, how: str) -> Loop:
         """The loop of that key, made where it is new."""
-        loop = self._known.get(key)
-        if loop is None:
-            loop = self._known[key] = Loop(key, how)
-        return loop
+        if key not in self._known:
+            self._known[key] = Loop(key, how)
+        return self._known[key]
 
     def all(self) -> Iterable[Loop]:
         """Every loop that was seen."""

@@ -208,7 +208,7 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
     patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks)), None))
     patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
     if watched.recorder.stops:
-        patches.put(lists, "on_train_batch_begin", told(lambda _: watched.before_batch(), None))
+        patches.put(lists, "on_train_batch_begin", told(lambda _: watched.recorder.check_stop(), None))
     patches.put(lists, "on_train_batch_end", told(None, lambda _, logs=None: watched.batch_ended(logs)))
     patches.put(lists, "on_test_begin", told(lambda _: watched.validation_begins(), None))
     patches.put(lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))

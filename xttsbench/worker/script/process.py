@@ -115,7 +115,6 @@ class Process:
         return "stopped" if self.watched is not None and self.watched.stopping else ended, code, None
 
     def _as_argument(self) -> str:
-        """The script, once the process has its arguments and its path."""
         script = self.report.spec.target
         sys.argv = [script, *self.report.spec.arguments]
         sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
@@ -250,7 +249,6 @@ def exit_code_of(left: SystemExit) -> int:
 
 
 def _caused_by_stop(error: BaseException | None) -> bool:
-    """Whether an exception is only what the script made of being stopped."""
     while error is not None:
         if isinstance(error, StoppedByUs):
             return True

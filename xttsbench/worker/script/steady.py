@@ -11,6 +11,7 @@ import operator
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorflow.python.eager import context
@@ -31,6 +32,7 @@ _SLOWER_NS: Final = 10_000_000
 """A step this much slower than the fastest is looked at by itself: something may have been compiled in it."""
 
 
+@dataclass(slots=True, eq=False)
 class SteadyLoop:
     """The open step of such a loop; what is known of it goes back to :class:`Open` when anything else happens.
 
@@ -38,41 +40,26 @@ class SteadyLoop:
         recorder: gets the rows.
     """
 
-    __slots__ = (
-        "_cpu_ns",
-        "_cpu_row",
-        "_cpu_since_ns",
-        "_current",
-        "_ended_ns",
-        "_fastest_ns",
-        "_recorder",
-        "_settled",
-        "append",
-        "batch",
-        "counts",
-        "cpu_due_ns",
-        "epoch",
-        "iterator",
-        "last_ns",
-        "segment",
-        "shapes",
-        "slow_ns",
-        "start_ns",
-        "wait_ns",
-    )
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.iterator: Callable[[], Any] = _NOBODY
-        self.append: Callable[[tuple[int, ...]], int]
-        self.segment: SegmentRows
-        self.shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int, int]] = {}
-        self.batch: Any = None
-        self.counts: tuple[int, ...] = ()
-        self.cpu_due_ns = self.epoch = self.last_ns = self.slow_ns = self.start_ns = self.wait_ns = 0
-        self._recorder = recorder
-        self._current: Open | None = None
-        self._settled = self._ended_ns = self._fastest_ns = 0
-        self._cpu_ns = self._cpu_row = self._cpu_since_ns = 0
+    recorder: Recorder
+    iterator: Callable[[], Any] = _NOBODY
+    append: Callable[[tuple[int, ...]], int] = field(init=False)
+    segment: SegmentRows = field(init=False)
+    shapes: dict[tuple[tuple[int, ...], ...], tuple[int, int, int, int]] = field(default_factory=dict)
+    batch: Any = None
+    counts: tuple[int, ...] = ()
+    cpu_due_ns: int = 0
+    epoch: int = 0
+    last_ns: int = 0
+    slow_ns: int = 0
+    start_ns: int = 0
+    wait_ns: int = 0
+    _current: Open | None = None
+    _settled: int = 0
+    _ended_ns: int = 0
+    _fastest_ns: int = 0
+    _cpu_ns: int = 0
+    _cpu_row: int = 0
+    _cpu_since_ns: int = 0
 
     def begin(self, iterator: Callable[[], Any], current: Open) -> None:
         """The next step of this loop is like those before; the open one has its batch.
@@ -84,7 +71,7 @@ class SteadyLoop:
         moment = current.moment
         self.segment = current.loop.segments["as_is"]
         self.append = self.segment.append
-        self.shapes = self._recorder.results.bench.shapes
+        self.shapes = self.recorder.results.bench.shapes
         self.last_ns, self.start_ns, self.wait_ns = current.last_ns, current.start_ns, current.wait_ns
         self.counts, self.batch = moment.counters, current.batch
         self._cpu_ns, self._cpu_row, self._cpu_since_ns = moment.cpu_ns, self.segment.count, current.last_ns
@@ -123,13 +110,13 @@ class SteadyLoop:
 
     def settle(self) -> None:
         """Count the steps that have ended since the last time; called now and then from another thread."""
-        results = self._recorder.results
+        results = self.recorder.results
         with results.lock:
             current, count = self._current, self.segment.count if self._current is not None else 0
             steps = count - self._settled
             if current is None or not steps:
                 return
-            loop, watch, compilations = current.loop, self._recorder.watch, results.bench.compilations
+            loop, watch, compilations = current.loop, self.recorder.watch, results.bench.compilations
             times = self.segment.values("step_ns", self._settled, count)
             shapes = self.segment.values("shape_id", self._settled, count)
             for index, step_ns in times.items():
@@ -139,16 +126,16 @@ class SteadyLoop:
             self._fastest_ns = min(fastest_ns, self._fastest_ns or fastest_ns)
             self.slow_ns = self._fastest_ns + _SLOWER_NS
             ended_ns = self.last_ns
-            loop.count_more(steps, ended_ns - self._ended_ns)
-            loop.trains = loop.trains or self._recorder.tapes != current.tapes
+            loop.count_measured(steps, ended_ns - self._ended_ns)
+            loop.trains = loop.trains or self.recorder.tapes != current.tapes
             self._settled, self._ended_ns = count, ended_ns
             watch.step_ended(steps)
-            if self._recorder.windows.due(loop, main=loop is results.loops.main):
+            if self.recorder.windows.due(loop, main=loop is results.loops.main):
                 self.stop()
 
     def around(self, original: Callable[..., Any], otherwise: Callable[..., Any], watched: Any) -> Callable[..., Any]:
         """A request for a batch that is quick for the iterator of this loop, and ``otherwise`` for all others."""
-        recorder, watch = self._recorder, self._recorder.watch
+        recorder, watch = self.recorder, self.recorder.watch
         counters, clock = watch.counts, time.perf_counter_ns
         main, me = threading.main_thread().ident, threading.get_ident
         eager, shape_of = context.executing_eagerly, _SHAPE_OF
@@ -168,36 +155,12 @@ class SteadyLoop:
             last_ns, start_ns, wait_ns = self.last_ns, self.start_ns, self.wait_ns
             step_ns = now - start_ns - wait_ns
             calls_ns -= calls_ns_0
-            index = self.append(
-                (
-                    start_ns,
-                    now - last_ns,
-                    wait_ns,
-                    step_ns,
-                    0,
-                    0,
-                    trace_ns - trace_ns_0,
-                    traces - traces_0,
-                    0,
-                    0,
-                    sync_ns - sync_ns_0,
-                    syncs - syncs_0,
-                    gc_ns - gc_ns_0,
-                    calls - calls_0,
-                    calls_ns if calls_ns < step_ns else step_ns,
-                    0,
-                    0,
-                    size,
-                    elements,
-                    shape_id,
-                    self.epoch,
-                    frames,
-                    start_ns - last_ns,
-                    -1,
-                    0,
-                    0,
-                )
-            )
+            # In the order of StepRow, and without a call: that is what makes this path the quick one.
+            times = start_ns, now - last_ns, wait_ns, step_ns, 0, 0, trace_ns - trace_ns_0, traces - traces_0, 0, 0
+            counts = sync_ns - sync_ns_0, syncs - syncs_0, gc_ns - gc_ns_0, calls - calls_0
+            inside_ns = calls_ns if calls_ns < step_ns else step_ns
+            of_batch = size, elements, shape_id, self.epoch, frames, start_ns - last_ns, -1, 0, 0
+            index = self.append((*times, *counts, inside_ns, 0, 0, *of_batch))
             self.last_ns = self.start_ns = now
             if now > self.cpu_due_ns:
                 self.share_cpu(now)

@@ -8,9 +8,8 @@ again, so that no buffer fills meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import tensorflow as tf
@@ -39,7 +38,6 @@ class Turns:
     def __init__(self, report: ScriptReport) -> None:
         self.segment, self.round = SETTLING, 0
         self._channel = report.channel
-        self._stretch: tuple[int, ...] = ()
         self._began_ns = self._until = self._batches = 0
         self._name = _MEASURED
 
@@ -147,8 +145,7 @@ class AgainRecorder(Recorder):
 
     def wants_rows(self, loop: Loop, steps: int) -> bool:
         """As soon as a stretch may be over."""
-        turns = self.turns
-        return turns is not None and (loop.warming or turns.over(loop.steps + steps))
+        return self.turns is not None and (loop.warming or self.turns.over(loop.steps + steps))
 
     def after_step(self, loop: Loop) -> bool:
         """Between two steps: stand still where the turn is over, or have the script stop where enough was measured."""
@@ -191,13 +188,8 @@ class Trial:
         self.watched.before_fit = self.before_fit
         self.watched.datasets.wanted = again.data
         self.watched.datasets.stand_in = self._stand_in
-        self._began: float | None = began
+        self._began: float | None = began  # until the script begins to use its dataset
         self._failed: BaseException | None = None
-
-    @property
-    def began(self) -> bool:
-        """Whether the script has begun to use its dataset."""
-        return self._began is None
 
     def before_fit(self, model: Any, arguments: dict[str, Any]) -> None:
         """Make a Keras model's step what a fix of it says."""
@@ -218,38 +210,29 @@ class Trial:
         """Why the trial shows nothing, as a message to the parent; ``error`` is what the script raised, if it did."""
         if self._failed is not None or error is not None:
             return failure(self._failed or error)  # type: ignore[arg-type]
-        if not self.began:
+        if self._began is not None:
             return {"status": "empty", "cause": "the script ended before it used the dataset of its training loop"}
         return None
 
     def _stand_in(self, dataset: Any, mark: ScriptData) -> Any:
+        watched, self.watched.active = self.watched.active, False
         try:
-            with self._unwatched():
-                if self.fixes.of_step and self.again.no_edit is not None and not self.spec.patched:
-                    raise InvalidInputError(self.again.no_edit)
-                fixed = (
-                    apply(dataset, parts, cache_dir=self.spec.cache_dir)
-                    if (parts := self.fixes.of_dataset)
-                    else dataset
-                )
-                if mark.begun < self.again.data.begun:
-                    return fixed
-                if self._began is not None:
-                    self.channel.part("setup_s", time.perf_counter() - self._began)
-                    self._began = None
-                return self.use(dataset, fixed)
+            if self.fixes.of_step and self.again.no_edit is not None and not self.spec.patched:
+                raise InvalidInputError(self.again.no_edit)
+            parts = self.fixes.of_dataset
+            fixed = apply(dataset, parts, cache_dir=self.spec.cache_dir) if parts else dataset
+            if mark.begun < self.again.data.begun:
+                return fixed
+            if self._began is not None:
+                self.channel.part("setup_s", time.perf_counter() - self._began)
+                self._began = None
+            return self.use(dataset, fixed)
         except Exception as error:  # ours, or the data's: no exception of the script's
             self._failed = error
             self.watched.recorder.stop()
             raise StoppedByUs("the trial failed") from error
-
-    @contextlib.contextmanager
-    def _unwatched(self) -> Iterator[None]:
-        before, self.watched.active = self.watched.active, False
-        try:
-            yield
         finally:
-            self.watched.active = before
+            self.watched.active = watched
 
 
 class VariantTrial(Trial):

@@ -175,14 +175,10 @@ class Watched:
         self.fitting = True
         self.fit.begin(model, self.fit_dataset)
 
-    def before_batch(self) -> None:
-        """Before a batch of ``fit``, or of its validation."""
-        self.recorder.check_stop()
-
     def epoch_begins(self) -> None:
         """An epoch of ``fit`` begins."""
-        if self.fitting:
-            self.fit.epoch()
+        if self.fitting and self.fit.loop is not None:
+            self.fit.loop.epochs += 1
 
     def batch_ended(self, logs: Any = None) -> None:
         """A batch of ``fit`` and its callbacks are over."""
@@ -220,6 +216,15 @@ class Watched:
                     self.graph.stamped(site, stamps)
             self.recorder.results.lost_steps = self.clock.lost
 
+    def add_rows(self, *, over: bool = False) -> None:
+        """Make rows of what was stamped in graphs; of all of it where the script is over."""
+        if self.fit.loop is not None:
+            self.fit.drain()
+        else:
+            self.drain()
+        if self.graph:
+            self.graph.add_rows(over=over)
+
     def end(self) -> None:
         """The script is over: send everything."""
         if not self.active:
@@ -229,15 +234,10 @@ class Watched:
         recorder, results, channel = self.recorder, self.recorder.results, self.recorder.report.channel
         recorder.send_profile(recorder.windows.finish())
         if recorder.profiled is not None:
-            recorder.profiled.end()
+            recorder.profiled.close()
         self.eager.open = None
         with results.lock:
-            if self.fit.loop is not None:
-                self.fit.drain()
-            else:
-                self.drain()
-            if self.graph:
-                self.graph.add_rows(over=True)
+            self.add_rows(over=True)
             main = results.loops.choose(over=True)
             if main is not None and main in self.graph:
                 results.unmeasured["anatomy"] = "the loop is inside a tf.function: its lines do not run in Python"
@@ -282,10 +282,8 @@ class Watched:
     def _poll_graph_loops(self) -> None:
         results = self.recorder.results
         with results.lock:
-            if (
-                self.recorder.watch.calling
-            ):  # a loop that runs within one call for hours has rows from its first step on
-                self._trains_in_graph()
+            if self.recorder.watch.calling:
+                self._trains_in_graph()  # a loop that runs within one call for hours has rows from its first step on
             self.drain()
             self.graph.add_rows()
             if results.loops.main is not None and results.loops.main in self.graph and self.recorder.enough():

@@ -177,11 +177,7 @@ class Attached:
             return
         self.watched.eager.steady.settle()
         with recorder.results.lock:
-            if self.watched.fit.loop is not None:
-                self.watched.fit.drain()
-            elif self.watched.graph:
-                self.watched.drain()
-                self.watched.graph.add_rows()
+            self.watched.add_rows()
             recorder.results.loops.choose(over=True)
             recorder.results.tell()
 
