@@ -92,14 +92,14 @@ def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: fl
 def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> StepProfile:
     """What was counted and sampled in that many steps, in which tf.functions were called ``calls`` times."""
     lines = _lines(sampler, steps)
-    kinds: dict[str, float] = {}
+    kinds: dict[str, float] = defaultdict(float)
     for line in lines:
-        kinds[line.kind] = kinds.get(line.kind, 0.0) + line.share
+        kinds[line.kind] += line.share
     return StepProfile(
         **ops.per_step(steps, calls),
         samples=sampler.samples,
         step_s=sampler.total_s / steps,
-        kinds=kinds,
+        kinds=dict(kinds),
         lines=tuple(lines[:_PROFILE_LINES]),
         python_functions_in_step=tuple(
             f"{line.function} ({line.file}:{line.line})" for line in lines if line.kind == "python_function"
@@ -157,7 +157,6 @@ class _Timed:
     device: str
     count: float
     time_s: float | None
-    resource_device: str | None = None
 
 
 def read_step_ops(bench: Bench, step: Step, batches: list[Any], window_s: float) -> StepOps:
@@ -186,32 +185,27 @@ def _read(bench: Bench, step: Step, batches: list[Any], window_s: float) -> Step
     ops = _of_python(eager.steps)
     launched = sum(len(own) for own in eager.steps) / steps
     how = ["ops launched from Python, each with its stack"] if launched else []
+    cached = ((name, getattr(function, "_cached_graph", None)) for name, function in eager.functions.items())
+    graphs = {name: GraphOps(graph) for name, graph in cached if graph}
     if eager.functions:
         how.append("ops inside tf.functions, by TensorFlow's profiler and the stacks that traced them")
-        inside = _of_functions(bench, step, batches, eager, window_s / 2, taken_s, unmeasured)
+        inside = _of_functions(bench, step, batches, eager, graphs, (window_s / 2, taken_s), unmeasured)
         if ops and any(op.time_s is None for op in inside):  # what was launched from Python has its times still
             unmeasured["functions"] = unmeasured.pop("phases", "their ops were not timed")
             inside = []
         ops += inside
     if not ops:
         return StepOps(unmeasured={"phases": "the step runs no op of TensorFlow's"})
-    short = _short(ops, eager, launched)
+    short = None  # ops of the functions that were not seen: at most, since TensorFlow folds some away
+    if eager.functions and not eager.compiled:  # XLA's are other ops
+        inside_count = sum(len(list(graph.computing())) for graph in graphs.values())
+        seen = sum(op.count for op in ops if op.time_s is not None) - launched
+        short = max(round(inside_count - seen), 0)
     if launched <= 1:
         unmeasured["between_ops_s"] = "the step is not launched op by op"
     found = _summed(ops, " and ".join(how), between_s if launched > 1 else None, unmeasured)
     counted = (found.ops or 0) + (short or 0) if found.op_time_s else found.ops
     return found.model_copy(update={"short_ops": short, "ops": counted})
-
-
-def _short(ops: list[_Timed], eager: EagerOps, launched: float) -> int | None:
-    """Ops of the functions that were not seen: at most, since TensorFlow folds some away. XLA's are other ops."""
-    if not eager.functions or eager.compiled:
-        return None
-    inside = sum(
-        1 for function in eager.functions.values() if (graph := _graph(function)) for _ in GraphOps(graph).computing()
-    )
-    timed = sum(op.count for op in ops if op.time_s is not None) - launched
-    return max(round(inside - timed), 0)
 
 
 def _watched(bench: Bench, step: Step, batches: list[Any], window_s: float, eager: EagerOps) -> tuple[float, float]:
@@ -243,12 +237,15 @@ def _of_functions(
     step: Step,
     batches: list[Any],
     eager: EagerOps,
-    window_s: float,
-    step_s: float,
+    graphs: dict[str, GraphOps],
+    pace: tuple[float, float],
     unmeasured: dict[str, str],
 ) -> list[_Timed]:
-    """Ops inside the traced functions; without a time where that could not be had, with the reason."""
-    graphs = {name: GraphOps(graph) for name, function in eager.functions.items() if (graph := _graph(function))}
+    """Ops inside the traced functions; without a time where that could not be had, with the reason.
+
+    ``pace`` is the seconds that they may take, and those of a step.
+    """
+    window_s, step_s = pace
     number = max(1, min(_STEPS, int(min(window_s, _PROFILED_S) / max(step_s, 1e-4))))
     with OpTrace() as trace:
         for index in range(number):
@@ -265,14 +262,10 @@ def _of_functions(
         found = _without_launches(found)
     lost_s = sum(timed.time_s or 0.0 for timed in found if timed.place is None)
     if lost_s > _UNKNOWN * sum(timed.time_s or 0.0 for timed in found):
-        reason = why_not or "most of the time is in ops that could not be led back to the code that made them"
-        unmeasured["phases"] = reason
+        could_not = "most of the time is in ops that could not be led back to the code that made them"
+        unmeasured["phases"] = why_not or could_not
         return _untimed(graphs.values()) or found
     return found
-
-
-def _graph(function: Any) -> Any:
-    return getattr(function, "_cached_graph", None)
 
 
 def _one(
@@ -323,10 +316,8 @@ def _instructions(bench: Bench, eager: EagerOps) -> tuple[dict[str, tuple[str, s
 
 
 def _summed(ops: list[_Timed], how: str, between_s: float | None, unmeasured: dict[str, str]) -> StepOps:
-    timed = all(op.time_s is not None for op in ops)
     total_s = sum(op.time_s or 0.0 for op in ops)
-    if timed and total_s <= 0:
-        timed = False
+    timed = total_s > 0 and all(op.time_s is not None for op in ops)
     if not timed:
         unmeasured.setdefault("phases", "the ops of the step were not timed")
 
@@ -392,5 +383,4 @@ def _known(op: _Timed, gpus: int) -> PlacedOp:
         requested=place.requested if place else "",
         kernels=registered & {"CPU", "GPU"},
         dtypes=place.dtypes if place else (),
-        resource_device=op.resource_device,
     )

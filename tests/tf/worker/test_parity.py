@@ -50,23 +50,30 @@ def make(offset=0.0, at=0, count=None, seed=None, width=3, act=None, tiny=0.0):
 """
 
 
+def judged(bench, spec: TrialSpec) -> Parity:
+    """What the kind says of a trial."""
+    tf.keras.utils.set_random_seed(spec.seed)
+    loaded = load_target(parse_target(spec.target), spec.kwargs)
+    run_parity(spec, loaded, step_of(loaded), bench)
+    return bench.channel.record().parity
+
+
 @pytest.fixture
-def parity(bench, tmp_path: Path):
-    """``parity(kwargs, **others)``: what the kind says of them."""
-    (tmp_path / "mine.py").write_text(TARGET)
-    target = f"{tmp_path}/mine.py:make"
+def of_source(bench, tmp_path: Path):
+    """``of_source(text, kwargs, others, **fields)``: what the kind says of a target of one's own."""
 
-    def run(kwargs, *, steps=5, **others):
-        import tensorflow as tf
-
-        spec = TrialSpec(
-            trial_id="0", kind="parity", target=target, kwargs=kwargs, others=others, arm="first", steps=steps
-        )
-        tf.keras.utils.set_random_seed(spec.seed)
-        run_parity(spec, load_target(parse_target(target), kwargs), None, bench)
-        return bench.channel.record().parity
+    def run(source: str, kwargs, others, **fields) -> Parity:
+        (tmp_path / "mine.py").write_text(source)
+        own = {"target": f"{tmp_path}/mine.py:make", "kwargs": kwargs, "others": others, "arm": "first"}
+        return judged(bench, TrialSpec(trial_id="0", kind="parity", **own, **fields))
 
     return run
+
+
+@pytest.fixture
+def parity(of_source):
+    """``parity(kwargs, **others)``: what is said of data alone."""
+    return lambda kwargs, **others: of_source(TARGET, kwargs, others, steps=5)
 
 
 def test_equal_data_are_the_same_to_within_the_tolerance(parity):
@@ -170,27 +177,11 @@ def make(rate=0.1, seed=0, kind="tensor", start="seeded", raises=False, precisio
 
 
 @pytest.fixture
-def losses_parity(bench, tmp_path: Path):
-    """``losses_parity(kwargs, **others)``: what the kind says of a target of one's own."""
-    (tmp_path / "mine.py").write_text(TRAINING_TARGET)
-    target = f"{tmp_path}/mine.py:make"
+def losses_parity(of_source):
+    """``losses_parity(kwargs, **others)``: what is said of losses, too."""
 
     def run(kwargs, *, tolerance=1e-3, **others) -> Parity:
-        spec = TrialSpec(
-            trial_id="0",
-            kind="parity",
-            target=target,
-            kwargs=kwargs,
-            others=others,
-            arm="first",
-            steps=3,
-            loss_steps=3,
-            loss_tolerance=tolerance,
-        )
-        tf.keras.utils.set_random_seed(spec.seed)
-        loaded = load_target(parse_target(target), kwargs)
-        run_parity(spec, loaded, step_of(loaded), bench)
-        return bench.channel.record().parity
+        return of_source(TRAINING_TARGET, kwargs, others, steps=3, loss_steps=3, loss_tolerance=tolerance)
 
     return run
 
@@ -249,13 +240,8 @@ def test_a_step_that_raises_costs_its_own_arm(losses_parity) -> None:
     assert "the baseline's step raises ValueError: a step that cannot" in baseline.losses_unknown["fine"]
 
 
-def test_no_losses_are_computed_where_none_are_asked_for(bench, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(TRAINING_TARGET)
-    target = f"{tmp_path}/mine.py:make"
-    spec = TrialSpec(trial_id="0", kind="parity", target=target, others={"b": {"rate": 9.0}}, steps=3)
-    loaded = load_target(parse_target(target), {})
-    run_parity(spec, loaded, loaded.step, bench)
-    found = bench.channel.record().parity
+def test_no_losses_are_computed_where_none_are_asked_for(of_source) -> None:
+    found = of_source(TRAINING_TARGET, {}, {"b": {"rate": 9.0}}, steps=3)
     assert (found.same, found.losses) == (("b",), {})
 
 
@@ -291,23 +277,10 @@ def bundled(bench, speech: Path, recipes: None):
         planned += [
             PlannedVariant(id=name, role="candidate", config=own, kwargs=base | own) for name, own in arms.items()
         ]
-        comparison = Comparison(
-            name="test",
-            target="xttsbench.targets.bundled:make_workload",
-            bundled=True,
-            arms=tuple(planned),
-            blocks=1,
-            steps=1,
-            window_s=1,
-            trial_s=60,
-            stall_s=60,
-            loss_tolerance=tolerance,
-        )
-        spec = parity_trial(comparison, parity_arms(comparison)[0], number=0, block=0, seed=0)
-        tf.keras.utils.set_random_seed(spec.seed)
-        loaded = load_target(parse_target(spec.target), spec.kwargs)
-        run_parity(spec, loaded, loaded.step, bench)
-        return bench.channel.record().parity
+        limits = {"blocks": 1, "steps": 1, "window_s": 1, "trial_s": 60, "stall_s": 60, "loss_tolerance": tolerance}
+        target = "xttsbench.targets.bundled:make_workload"
+        comparison = Comparison(name="test", target=target, bundled=True, arms=tuple(planned), **limits)
+        return judged(bench, parity_trial(comparison, parity_arms(comparison)[0], number=0, block=0, seed=0))
 
     return run
 
