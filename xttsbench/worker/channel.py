@@ -183,11 +183,7 @@ class DirectChannel(Channel):
 
 
 class SilentChannel(Channel):
-    """A channel to nobody, with room for a few rows: for measuring what measuring costs.
-
-    Args:
-        in_words: put messages into words all the same, which is what sending costs but for the pipe.
-    """
+    """A channel to nobody, for measuring what measuring costs; ``in_words`` has messages put into words."""
 
     def __init__(self, *, in_words: bool = False) -> None:
         self.rows = RowMemory(bytearray(RowMemory.size_bytes(64)))
@@ -231,12 +227,7 @@ class LockedChannel(Channel):
 
 
 class ScriptReport:
-    """The record of a script's run, sent whenever it changes.
-
-    Args:
-        spec: of the trial.
-        channel: to the parent.
-    """
+    """The record of a script's run, sent to the parent whenever it changes."""
 
     def __init__(self, spec: TrialSpec, channel: Channel) -> None:
         self.spec = spec

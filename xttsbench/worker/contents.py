@@ -231,11 +231,7 @@ _STAGED_BYTES: Final = 1 << 25  # That an area may hold before it is emptied wit
 
 
 class ScriptContents:
-    """Digests of the batches of a script's loop.
-
-    Args:
-        counts: whether a loop is the one whose batches are wanted.
-    """
+    """Digests of the batches of a script's loop: of that for which ``counts`` is true."""
 
     def __init__(self, counts: Callable[[Loop], bool]) -> None:
         self.look = ContentLook()
@@ -250,12 +246,7 @@ class ScriptContents:
         loop.taken += 1
 
     def traced(self, number: Any, batch: Any) -> None:
-        """Have the graph that is being traced keep what a request gives.
-
-        Args:
-            number: of the request, of those that are made at its place.
-            batch: the batch, or an ``Optional`` of it.
-        """
+        """Have the graph that is traced keep what the request of that number gives: a batch, or an ``Optional``."""
         given = batch.element_spec if isinstance(batch, tf.experimental.Optional) else batch
         parts = tf.nest.flatten(given, expand_composites=True)
         dtypes = [one.dtype for one in parts if isinstance(one, tf.Tensor | tf.TensorSpec)]

@@ -338,11 +338,8 @@ def _losses(
 def losses_of(step: Step, batches: Iterable[Any], seed: int, alive: Callable[[], None]) -> list[float] | None:
     """The losses of a step on each of these batches; ``None`` where one returns no number.
 
-    Args:
-        step: returns its loss, or what holds it.
-        batches: in order.
-        seed: of all random numbers: what reading the data has drawn is not the same for all.
-        alive: called before each step.
+    The seed is of all random numbers: what reading the data has drawn is not the same for all. ``alive`` is called
+    before each step.
     """
     tf.keras.utils.set_random_seed(seed)
     losses: list[float] = []

@@ -28,7 +28,7 @@ _GENERATED: Final = "__autograph_generated_file"
 """How TensorFlow's AutoGraph begins the names of the modules that it writes."""
 
 
-def serve(control: socket.socket, *, scripts: bool = False, modules: Sequence[str] = ("tensorflow",)) -> None:
+def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> None:
     """Answer ``fork`` requests of the parent until it closes its end.
 
     Args:
@@ -44,7 +44,7 @@ def serve(control: socket.socket, *, scripts: bool = False, modules: Sequence[st
             importlib.import_module(name)
 
     die_with_parent(0)
-    _send(control, {"event": "ready", "pid": os.getpid()})
+    _tell(control, {"event": "ready", "pid": os.getpid()})
     children: dict[int, int] = {}  # descriptor that tells of its end -> process id
     while True:
         ready, _, _ = select.select([control.fileno(), *children], [], [])
@@ -118,11 +118,7 @@ def _first_to_go() -> None:
 def _tell(control: socket.socket, message: dict[str, Any]) -> None:
     """Send what the parent waits for; where it is gone, the closed socket says so to whoever reads it next."""
     with contextlib.suppress(OSError):
-        _send(control, message)
-
-
-def _send(control: socket.socket, message: dict[str, Any]) -> None:
-    control.sendall(json.dumps(message).encode() + b"\n")
+        control.sendall(json.dumps(message).encode() + b"\n")
 
 
 # FD [scripts [MODULE ...]]: the number of a socket, and what is imported for scripts
@@ -131,10 +127,7 @@ if __name__ == "__main__":
         sys.exit("xttsbench.worker.helper is started by xttsbench itself, with the number of a socket.")
     try:
         with socket.socket(fileno=int(sys.argv[1])) as control:
-            if sys.argv[2:]:
-                serve(control, scripts=True, modules=sys.argv[3:])
-            else:
-                serve(control)
+            serve(control, scripts=bool(sys.argv[2:]), modules=sys.argv[3:] if sys.argv[2:] else ("tensorflow",))
     except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         pass  # the parent is gone: so are we
     os._exit(0)  # taking TensorFlow down takes seconds, and there is nothing to take down

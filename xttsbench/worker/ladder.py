@@ -114,10 +114,7 @@ def _next_floor_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> f
 def next_floor_s(batch: Any, pause_s: float = 0.0005, count: int = 60) -> float:
     """Median time of ``next()`` on a batch that is always ready: no pipeline can wait less.
 
-    Args:
-        batch: nested tensors.
-        pause_s: between two of them, long enough for the prefetch to have one ready.
-        count: how many are timed.
+    The pause between two of them is long enough for the prefetch to have one ready.
     """
     ready = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     times = []

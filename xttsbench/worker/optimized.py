@@ -7,7 +7,7 @@ is no configuration that is tried anyway: the reader is told what differs, and t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,21 +52,16 @@ def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None)
     if not fixes:
         return dataset
     _check_identity(dataset, plan, fixes, before)
-    for text in (*_elsewhere(plan), *_kept(plan, fixes)):
+    for text in _doubts(plan, fixes):
         _warn(text)
     return rewritten(dataset, fixes, plan.cache_directory)
 
 
 def rewritten(dataset: Any, fixes: FixSet, directory: str | None) -> Any:
-    """The dataset with some fixes.
-
-    Args:
-        dataset: without it.
-        fixes: of the dataset.
-        directory: where a cache on disk is kept; it is made where there is none, and only where a fix needs it.
+    """The dataset with some fixes of it; the directory is where a cache on disk is kept, made only where one needs it.
 
     Raises:
-        InvalidInputError: the directory cannot be made, or the fix does not apply.
+        InvalidInputError: the directory cannot be made, or a fix does not apply.
     """
     if not fixes.keeps_files or directory is None:
         return apply(dataset, fixes)
@@ -121,27 +116,21 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeli
         _warn("the pipeline is the plan's, its data are others: what the fixes gain here was not measured")
 
 
-def _elsewhere(plan: Optimized) -> tuple[str, ...]:
-    found = []
+def _doubts(plan: Optimized, fixes: FixSet) -> Iterator[str]:
+    """What else is not as it was when the fixes were verified."""
     if not plan.proven:
-        found.append(f"the fixes are not proven: {plan.data.rstrip('. ') or 'the plan does not say why'}")
+        yield f"the fixes are not proven: {plan.data.rstrip('. ') or 'the plan does not say why'}"
     here = str(environment()["fingerprint"]) if plan.fingerprint else ""
     if here != plan.fingerprint:
-        found.append(
+        yield (
             f"the machine or the versions are others (fingerprint {here}, the plan's is {plan.fingerprint}): "
             "the data stay the same, what the fixes gain may differ"
         )
-    return tuple(found)
-
-
-def _kept(plan: Optimized, fixes: FixSet) -> tuple[str, ...]:
-    """That elements are read which were kept earlier: a changed content of the files they were made of is not seen."""
     directory = Path(plan.cache_directory or "")
-    if not fixes.keeps_files or not plan.cache_directory or not any(directory.glob("*")):
-        return ()
-    return (
-        f"elements that were kept in {directory} may be read; remove it if the files they were made of have changed",
-    )
+    if fixes.keeps_files and plan.cache_directory and any(directory.glob("*")):  # a changed content is not seen
+        yield (
+            f"elements that were kept in {directory} may be read; remove it if the files they were made of have changed"
+        )
 
 
 def _warn(text: str) -> None:
@@ -162,12 +151,7 @@ _FIELDS: Final = {
 
 
 def changed_ops(before: Pipeline | None, here: Pipeline) -> str:
-    """What differs between the ops of two pipelines.
-
-    Args:
-        before: that of the plan's run; ``None`` where it is not known.
-        here: that of the dataset at hand.
-    """
+    """What differs between the ops of a pipeline and those of the plan's run, which may not be known (``None``)."""
     if before is None or not before.ops:
         kinds = ", ".join(_kind(op) for op in here.ops) or "none that could be read"
         return f"the plan's run is not at hand to say where they differ, and the ops here are {kinds}"

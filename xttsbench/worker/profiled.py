@@ -110,9 +110,7 @@ def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: s
 def summarise(directory: str, starts_ns: dict[int, int]) -> ProfileSummary:
     """Read the newest XPlane under ``directory``: host, kernels, copies and gaps; and what XProf says of it.
 
-    Args:
-        directory: of the profile.
-        starts_ns: number of a step -> when it began, ``time.perf_counter_ns``.
+    ``starts_ns`` is when each step began, by its number, ``time.perf_counter_ns``.
     """
     path = newest(directory)
     if path is None:

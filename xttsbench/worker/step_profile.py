@@ -160,13 +160,9 @@ class _Timed:
 
 
 def read_step_ops(bench: Bench, step: Step, batches: list[Any], window_s: float) -> StepOps:
-    """Run the step a few times and say what its ops are; where that fails, why.
+    """Run the step a few times, on batches on which it has run before, and say what its ops are; where that fails, why.
 
-    Args:
-        bench: for its synchronisation and what its watch knows of compilation.
-        step: of the target.
-        batches: cached ones, on which it has run before.
-        window_s: seconds to spend at most, beside one step of each run.
+    That takes ``window_s`` seconds, and one step of each run.
     """
     known = len(bench.watch.traces)
     try:

@@ -49,13 +49,6 @@ def run_beside(
     Four rounds are enough on a quiet machine; where they differ by much there are up to twelve. How much is looked at,
     never which side is ahead.
 
-    Args:
-        spec: for the steps and the window.
-        bench: the loop.
-        given: the step as it is, with its batches.
-        changed: the other one.
-        name: the segment of the changed one.
-
     Raises:
         StepRaisedError: either raised; the rows before it have been sent.
     """

@@ -167,17 +167,13 @@ def _message(error: BaseException, cause: BaseException) -> str:
         return str(error)
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     # TensorFlow puts the Python error of a PyFunc into the middle of its own; its last line says what happened.
-    said = lines[0] if lines else ""
-    for text in lines:
-        if text.startswith(type(cause).__name__) or ("Error: " in text and not text.startswith("{{")):
-            said = text
-            break
+    name = type(cause).__name__
+    python = (text for text in lines if text.startswith(name) or ("Error: " in text and not text.startswith("{{")))
+    said = next(python, lines[0] if lines else "")
     place = _place(cause)
     where = f" at {place[0]}:{place[1]}" if place[0] else ""
-    what = f"{type(cause).__name__}: {said[:300]}" if said else type(cause).__name__
-    if isinstance(error, StepRaisedError):
-        return f"the target raised in {error}: {what}{where}"
-    return f"{what}{where}"
+    what = f"{name}: {said[:300]}{where}" if said else f"{name}{where}"
+    return f"the target raised in {error}: {what}" if isinstance(error, StepRaisedError) else what
 
 
 def _root(error: BaseException) -> BaseException:
@@ -242,12 +238,8 @@ class LiveTarget:
         """Run one trial in this process and thread; whatever it raises is told as its end.
 
         A trial of the kind ``elements`` has no step: another training of the caller's model is not ours to do. One of
-        the kind ``arm`` does not look for shapes, since the step has seen them in the main trial.
-
-        Args:
-            spec: of the trial.
-            take: gets each message that a trial in a process of its own would send.
-            rows: gets the rows of its steps.
+        the kind ``arm`` does not look for shapes, since the step has seen them in the main trial. ``take`` gets each
+        message that a trial in a process of its own would send, ``rows`` its steps.
         """
         channel = DirectChannel(take, rows)
         try:

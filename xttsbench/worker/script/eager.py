@@ -74,11 +74,7 @@ _LOOKS: Final = 3  # Steps in which it is looked for at most
 
 
 class PythonStep:
-    """Looks for the outermost function of the user's that is called with every tensor of a batch.
-
-    Args:
-        found: called with the step and its place.
-    """
+    """Looks for the user's outermost function that takes every tensor of a batch; tells its step and its place."""
 
     def __init__(self, found: Callable[[Callable[[Any], Any], str], None]) -> None:
         self._found = found

@@ -153,10 +153,7 @@ _SHARE: Final = "25%"  # Of the memory, for what is written
 
 
 def copy_on_write(keep: str) -> None:
-    """Keep what this process and its children write from the disk, from now on.
-
-    Args:
-        keep: a directory whose files are written all the same.
+    """Keep what this process and its children write from the disk from now on, but for the files of one directory.
 
     Raises:
         OSError: the kernel does not let this user do so; the process should end.

@@ -94,13 +94,7 @@ _STATELESS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 class FewSteps(AgainRecorder):
-    """Has a script stop after three steps of its training loop, once its data have been read.
-
-    Args:
-        report: of the script's run.
-        again: what is known of the script.
-        at_last: called once they have ended, with the script as it is then.
-    """
+    """Has a script stop after three steps of its training loop, of whose end ``at_last`` is told."""
 
     grace_s = 3.0
 

@@ -178,10 +178,6 @@ class Loops:
 
     The main loop is the first one that takes gradients. Where none does so far, it is the one with most time, once that
     is at least ``patience_ns``, or when the script is over.
-
-    Args:
-        patience_ns: see above.
-        memory: gets the rows.
     """
 
     def __init__(self, patience_ns: int, memory: RowMemory) -> None:

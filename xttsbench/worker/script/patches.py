@@ -195,7 +195,8 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
         def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
             if watched.before_fit is not None and watched.active:
                 kwargs = dict(inspect.signature(original).bind(model, *args, **kwargs).arguments)
-                args = (kwargs.pop("self"),)[1:]
+                del kwargs["self"]
+                args = ()
                 watched.before_fit(model, kwargs)
             try:
                 return original(model, *args, **kwargs)

@@ -306,12 +306,7 @@ def kill_group(code: int) -> None:
 
 
 class AgainProcess(Process):
-    """Runs a script for one trial of the kind ``elements`` or ``arm``, and ends with it.
-
-    Args:
-        report: to the parent.
-        again: what is known of the script.
-    """
+    """Runs a script again for one trial of the kind ``elements`` or ``arm``, and ends with it."""
 
     def __init__(self, report: ScriptReport, again: ScriptAgain) -> None:
         super().__init__(report)

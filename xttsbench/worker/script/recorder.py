@@ -304,8 +304,7 @@ class Recorder:
     def after_step(self, loop: Loop) -> bool:
         """Between two steps: begin a sampling window, or have the script stop, after a profile where one is wanted.
 
-        Returns:
-            Whether the script was held up here for long.
+        Returns whether the script was held up here for long.
         """
         if self.profiled is not None and self.profiled.running:
             return False
@@ -338,10 +337,6 @@ class Recorder:
             self.stopping_since = time.monotonic()
 
     def check_stop(self) -> None:
-        """End the script here, where it is to stop.
-
-        Raises:
-            StoppedByUs: it is.
-        """
+        """Raise :class:`StoppedByUs` where the script is to stop."""
         if self.stopping_since is not None:
             raise StoppedByUs("xttsbench has measured enough steps")

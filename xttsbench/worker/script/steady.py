@@ -34,11 +34,7 @@ _SLOWER_NS: Final = 10_000_000
 
 @dataclass(slots=True, eq=False)
 class SteadyLoop:
-    """The open step of such a loop; what is known of it goes back to :class:`Open` when anything else happens.
-
-    Args:
-        recorder: gets the rows.
-    """
+    """The open step of such a loop; what is known of it goes back to :class:`Open` when anything else happens."""
 
     recorder: Recorder
     iterator: Callable[[], Any] = _NOBODY
@@ -62,12 +58,7 @@ class SteadyLoop:
     _cpu_since_ns: int = 0
 
     def begin(self, iterator: Callable[[], Any], current: Open) -> None:
-        """The next step of this loop is like those before; the open one has its batch.
-
-        Args:
-            iterator: weak reference to who asks for it.
-            current: the open step.
-        """
+        """The next step of this loop is like those before; the open one has its batch. ``iterator`` refers weakly."""
         moment = current.moment
         self.segment = current.loop.segments["as_is"]
         self.append = self.segment.append

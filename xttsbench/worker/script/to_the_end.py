@@ -29,9 +29,6 @@ class WholeRunProcess(Process):
     """Runs a script as ``__main__`` and returns its exit code, so that Python's own end follows.
 
     SIGUSR1 asks the parent to show what is known so far, unless the script has a handler of its own.
-
-    Args:
-        report: of the script's run.
     """
 
     def __init__(self, report: ScriptReport) -> None:
@@ -41,13 +38,9 @@ class WholeRunProcess(Process):
         self._samples = RareSamples(self._tell, lambda: self.watched is not None and self.watched.requesting)
 
     def run(self, blocked: tuple[int, ...]) -> int:
-        """Run the script.
+        """Run the script, with the signals let in that the parent holds back; returns the exit code to leave with.
 
-        Args:
-            blocked: signals that the parent holds back, and that this process lets in from now on.
-
-        Returns:
-            The exit code to leave with; a script that was interrupted ends by SIGINT once all exit handlers have run.
+        A script that was interrupted ends by SIGINT once all exit handlers have run.
         """
         die_with_parent()
         if signal.getsignal(_SHOW) == signal.SIG_DFL:

@@ -74,13 +74,7 @@ class Turns:
 
 
 class AgainLoops(Loops):
-    """The loops of a script that runs again, of which it is known what the training loop iterates.
-
-    Args:
-        again: what is known of the script.
-        memory: gets the rows.
-        turns: where the script takes turns.
-    """
+    """The loops of a script that runs again, of which it is known what the training loop iterates."""
 
     def __init__(self, again: ScriptAgain, memory: RowMemory, turns: Turns | None) -> None:
         super().__init__(2**62, memory)
@@ -117,12 +111,7 @@ class AgainLoops(Loops):
 
 
 class AgainRecorder(Recorder):
-    """Records a script that runs again, in turns where that was asked for, else in one stretch.
-
-    Args:
-        report: of the script's run.
-        again: what is known of the script.
-    """
+    """Records a script that runs again, in turns where that was asked for, else in one stretch."""
 
     grace_s = 0.5
     between_calls = True
@@ -166,12 +155,8 @@ _FOR_EVER: Final = 10**6  # Epochs of a call of ``fit`` that is to go on as long
 class Trial:
     """One trial of a script; :attr:`watched` sees it run.
 
-    Args:
-        report: to the parent.
-        again: what is known of the script.
-        end_at_once: ends a script that cannot be stopped from Python.
-        began: ``time.perf_counter()`` when the process began.
-        recorder: of the steps.
+    ``began`` is the ``time.perf_counter()`` at which the process began; ``end_at_once`` ends a script that cannot be
+    stopped from Python.
     """
 
     def __init__(

@@ -25,10 +25,8 @@ _FEW_STEPS: Final = 4  # Steps within one call of a tf.function, on average, up 
 class Watched:
     """Everything that is known of the script while it runs.
 
-    Args:
-        report: of the script's run.
-        end_at_once: called with the reason, from another thread, where the script does not stop when it is asked to.
-        recorder: in place of one that has the script stop when enough was measured.
+    A script that does not stop when it is asked to is ended by ``end_at_once``, called from another thread with the
+    reason.
     """
 
     def __init__(

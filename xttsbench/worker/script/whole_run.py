@@ -148,12 +148,8 @@ class WholeRunRecorder(Recorder):
 class Attached:
     """Watches the process it is made in, on the main thread, until it is told that all is over.
 
-    There is one at most: functions that are traced while it watches tell it of their waits, and no other.
-
-    Args:
-        spec: says what is watched.
-        take: hears what is told.
-        rows: gets the rows.
+    There is one at most: functions that are traced while it watches tell it of their waits, and no other. ``take``
+    hears what is told, ``rows`` gets the steps.
     """
 
     def __init__(self, spec: TrialSpec, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
