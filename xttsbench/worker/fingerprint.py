@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -47,6 +46,7 @@ from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
+from xttsbench.worker.channel import Channel
 from xttsbench.worker.contents import compare_apart, padding_of
 
 MOST_ROWS: Final = 2000
@@ -106,14 +106,14 @@ def read_elements(
     passes = max(spec.epochs, EPOCHS) if drawn else spec.epochs
     limit = spec.source_limit if after is not None else None
     while True:
-        told = _Told(spec, bench, cut, passes, trained=0 if step is None else _STEPS)
+        told = _Passes(spec, bench.channel, cut, passes, trained=0 if step is None else _STEPS)
         places = {} if before is None or limit is None else places_of(before, limit)
         dataset, graph, kept = _shortened(loaded.dataset, after, limit, places, spec.cache_dir)
         if spec.cache_use == "begun":
             _end_within(dataset, bench)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
-            epochs = told.passes(_epochs(dataset, graph, before), () if before is None else ends_of_epochs(before))
+            epochs = told.read(_epochs(dataset, graph, before), () if before is None else ends_of_epochs(before))
         if epochs[0].elements or limit is None:
             break
         # A batch that is never full, or a filter: the same elements are missing from a run of the fixed pipeline.
@@ -137,7 +137,7 @@ def read_elements(
         random_ops=() if after is None else random_ops(loaded.dataset, after),
         objections=(
             *(() if before is None else hazards(original, before, FixSet.parse(spec.fix))),
-            *(_step_objections(spec, loaded)),
+            *_step_objections(spec, loaded),
         ),
         jittered=jitter,
         identity=None if before is None else identity(original, before),
@@ -156,31 +156,22 @@ def _end_within(dataset: tf.data.Dataset, bench: Bench) -> NoReturn:
     os._exit(0)
 
 
-@dataclass
-class _Told:
-    """The passes over one dataset."""
+class _Passes:
+    """The passes over one dataset, on whose first ``trained`` batches a step is run."""
 
-    spec: TrialSpec
-    bench: Bench
-    cut: Batching
-    epochs: int
-    trained: int = 0
-    """Batches that the step is run on."""
-    kept: list[Any] = field(default_factory=list)
-    """The first batches, for the step."""
-    prints: Fingerprinter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prints = Fingerprinter(self.cut)
+    def __init__(self, spec: TrialSpec, channel: Channel, cut: Batching, epochs: int, trained: int) -> None:
+        self._spec, self._channel, self._epochs, self._trained = spec, channel, epochs, trained
+        self.kept: list[Any] = []  # the first batches, for the step
+        self.prints = Fingerprinter(cut)
         self._began = self._told = time.perf_counter()
         self._numbers = 0
 
-    def passes(
+    def read(
         self, dataset_of: Callable[[int], tf.data.Dataset], ends: Sequence[Callable[[], Any]]
     ) -> tuple[Epoch, ...]:
         """All passes, ``ends`` called after each; those for which no time is left are missing, but for the first."""
         epochs: list[Epoch] = []
-        while len(epochs) < self.epochs and (not epochs or self._in_time(1.0)):
+        while len(epochs) < self._epochs and (not epochs or self._in_time(1.0)):
             self._alive(f"epoch {len(epochs)}", at_once=True)
             epochs.append(self._pass(dataset_of(len(epochs)), len(epochs)))
             for end in ends:
@@ -190,34 +181,31 @@ class _Told:
     def _pass(self, dataset: tf.data.Dataset, number: int) -> Epoch:
         elements: list[Element] = []
         rows = 0
-        share = (number + 1) / self.epochs
-        iterator = iter(dataset)
-        while True:
-            value = next(iterator, None)
-            if value is None:
-                return Epoch(elements=tuple(elements), ended=True)
+        share = (number + 1) / self._epochs
+        for value in dataset:
             # On a busy machine, too, the step trains on as many batches as in the trials that this is compared with.
-            to_train = not number and len(elements) < self.trained and self._in_time(1.0)
-            full = rows >= MOST_ROWS / self.epochs or self._numbers >= MOST_NUMBERS * share
-            if elements and not to_train and (len(elements) >= self.spec.steps or full or not self._in_time(share)):
+            to_train = not number and len(elements) < self._trained and self._in_time(1.0)
+            full = rows >= MOST_ROWS / self._epochs or self._numbers >= MOST_NUMBERS * share
+            if elements and not to_train and (len(elements) >= self._spec.steps or full or not self._in_time(share)):
                 return Epoch(elements=tuple(elements), ended=False)
-            if not number and len(self.kept) < self.trained:
+            if not number and len(self.kept) < self._trained:
                 self.kept.append(value)
             element = self.prints.element(value)
             elements.append(element)
             rows += len(element.rows)
             self._numbers += sum(2 * len(row.hashes) + sum(map(len, row.sketches)) for row in element.rows)
             self._alive(f"epoch {number}")
+        return Epoch(elements=tuple(elements), ended=True)
 
     def _in_time(self, share: float) -> bool:
         """Whether a pass may go on: each has its share of the window, and what those before it left of theirs."""
-        return time.perf_counter() - self._began < self.spec.window_s * share
+        return time.perf_counter() - self._began < self._spec.window_s * share
 
     def _alive(self, phase: str, *, at_once: bool = False) -> None:
         now = time.perf_counter()
         if at_once or now - self._told >= _ALIVE_S:
             self._told = now
-            self.bench.channel.phase(phase)
+            self._channel.phase(phase)
 
 
 def _unfixed(dataset: tf.data.Dataset, fix: str | None) -> tf.data.Dataset:

@@ -48,17 +48,7 @@ def configure(job: TrainJob) -> list[str]:
         InvalidInputError: the job asks for what this machine cannot be.
         RuntimeError: the runtime has started already.
     """
-    gpus = tf.config.list_physical_devices("GPU")
-    notes = _configure_threads(job, cpu_allowance())
-    if job.logical_cpus is not None:
-        notes += _divide_processor(job, job.logical_cpus, gpus)
-        gpus = []
-    if job.device_memory_mb is not None:
-        notes += _limit_memory(job.device_memory_mb, gpus)
-    else:
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
-    return notes + _doubts(job, gpus)
+    return [*_configure_threads(job, cpu_allowance()), *_configure_devices(job)]
 
 
 def memory_bytes(job: TrainJob) -> int:
@@ -75,61 +65,61 @@ def memory_bytes(job: TrainJob) -> int:
     return obtainable_bytes()
 
 
-def _configure_threads(job: TrainJob, allowance: CpuAllowance) -> list[str]:
+def _configure_threads(job: TrainJob, allowance: CpuAllowance) -> Iterator[str]:
     """Set the threads that the job asks for; without a wish, no more than there are processors to run them."""
     allowed = max(1, math.ceil(allowance.allowed_cpus))
     # TensorFlow counts the machine's processors, and the kernel throttles what a control group may not use.
     usual = allowed if allowed < allowance.machine_cpus else None
-    notes = []
     for kind, wish, set_threads in (
         ("intra", job.intra_op_threads, tf.config.threading.set_intra_op_parallelism_threads),
         ("inter", job.inter_op_threads, tf.config.threading.set_inter_op_parallelism_threads),
     ):
         if wish is not None and wish > allowed:
-            notes.append(
-                f"{wish} {kind}-op threads are more than the {allowed} processors that may be used; they take turns"
-            )
+            yield f"{wish} {kind}-op threads are more than the {allowed} processors that may be used; they take turns"
         if threads := wish or usual:
             set_threads(threads)
-    return notes
 
 
-def _divide_processor(job: TrainJob, count: int, gpus: list[Any]) -> list[str]:
+def _configure_devices(job: TrainJob) -> Iterator[str]:
+    gpus = tf.config.list_physical_devices("GPU")
+    if job.logical_cpus is not None:
+        yield from _divide_processor(job, job.logical_cpus, gpus)
+        gpus = []
+    if job.device_memory_mb is not None:
+        yield from _limit_memory(job.device_memory_mb, gpus)
+    else:
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    # What is possible and hardly wanted.
+    precision = job.config.get("precision", "float32")
+    old = [gpu.name for gpu in gpus if _capability(gpu) < _AMPERE] if precision in _NEED_AMPERE else []
+    if old:
+        yield f"precision {precision} needs compute capability 8.0, which {', '.join(old)} lacks"
+    if precision == "mixed_float16" and not gpus:
+        yield "precision mixed_float16 is slower than float32 on a processor"
+
+
+def _divide_processor(job: TrainJob, count: int, gpus: list[Any]) -> Iterator[str]:
     if count > 1 and job.strategy == "one":
         raise InvalidInputError(
             f"logical_cpus is {count}, and the strategy one trains on one device; take mirrored, or one logical CPU"
         )
     (processor, *_) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
-    if not gpus:
-        return []
-    tf.config.set_visible_devices([], "GPU")
-    return [f"{len(gpus)} GPU(s) stay idle, for logical_cpus asks for the processor"]
+    if gpus:
+        tf.config.set_visible_devices([], "GPU")
+        yield f"{len(gpus)} GPU(s) stay idle, for logical_cpus asks for the processor"
 
 
-def _limit_memory(limit_mb: int, gpus: list[Any]) -> list[str]:
+def _limit_memory(limit_mb: int, gpus: list[Any]) -> Iterator[str]:
     if not gpus:
-        return [f"device_memory_mb {limit_mb} limits a GPU's memory, and there is none in use: nothing is limited"]
-    if (totals := _gpu_memory_bytes()) and limit_mb * _MIB > min(totals):
+        yield f"device_memory_mb {limit_mb} limits a GPU's memory, and there is none in use: nothing is limited"
+    elif (totals := _gpu_memory_bytes()) and limit_mb * _MIB > min(totals):
         raise InvalidInputError(
             f"device_memory_mb is {limit_mb}, and the smallest GPU has {min(totals) // _MIB} MiB; ask for less"
         )
     for gpu in gpus:
         tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit_mb)])
-    return []
-
-
-def _doubts(job: TrainJob, gpus: list[Any]) -> list[str]:
-    """What is possible and hardly wanted."""
-    precision = job.config.get("precision", "float32")
-    notes = []
-    if precision in _NEED_AMPERE:
-        old = [gpu.name for gpu in gpus if _capability(gpu) < _AMPERE]
-        if old:
-            notes.append(f"precision {precision} needs compute capability 8.0, which {', '.join(old)} lacks")
-    if precision == "mixed_float16" and not gpus:
-        notes.append("precision mixed_float16 is slower than float32 on a processor")
-    return notes
 
 
 def _capability(gpu: Any) -> tuple[int, ...]:

@@ -32,6 +32,17 @@ def columns(segment):
     return {name: np.array(values) for name, values in segment.columns.items()}
 
 
+@pytest.fixture
+def measured(bench, segment):
+    """``measured(source, step, count)``: the columns of so many steps."""
+
+    def run(source, step, count):
+        bench.run("as_is", source, step, steps(count))
+        return columns(segment("as_is"))
+
+    return run
+
+
 def sleeping(batches, wait_s):
     class Slow(CachedBatches):
         def next(self):
@@ -67,9 +78,8 @@ def test_rows_say_their_round_and_their_batch_and_a_segment_goes_on(bench, segme
 
 
 @pytest.mark.measured
-def test_waiting_and_stepping_are_clocked_apart_and_add_up(bench, segment):
-    bench.run("as_is", sleeping([BATCH], 0.010), lambda b: time.sleep(0.005), steps(15))
-    found = columns(segment("as_is"))
+def test_waiting_and_stepping_are_clocked_apart_and_add_up(measured):
+    found = measured(sleeping([BATCH], 0.010), lambda b: time.sleep(0.005), 15)
     assert 10e6 <= np.median(found["wait_ns"]) < 20e6
     assert 5e6 <= np.median(found["step_ns"]) < 10e6
     assert (found["wall_ns"] >= found["wait_ns"] + found["step_ns"]).all()
@@ -81,14 +91,13 @@ def test_waiting_and_stepping_are_clocked_apart_and_add_up(bench, segment):
     assert found["wall_ns"][1:].sum() == pytest.approx(found["start_ns"][-1] - found["start_ns"][0], rel=0.2)
 
 
-def test_computing_is_processor_time(bench, segment):
+def test_computing_is_processor_time(measured):
     def step(batch):
         end = time.process_time_ns() + 5_000_000
         while time.process_time_ns() < end:
             pass
 
-    bench.run("as_is", CachedBatches([BATCH]), step, steps(15))
-    found = columns(segment("as_is"))
+    found = measured(CachedBatches([BATCH]), step, 15)
     assert (found["cpu_ns"] >= 5_000_000).all()
     assert np.median(found["cpu_ns"]) < 8_000_000
 
@@ -100,18 +109,16 @@ def test_without_a_step_only_the_wait_is_there(bench, segment):
     assert (found["calls"] == 0).all()
 
 
-def test_what_the_device_still_does_after_the_step_is_part_of_it(bench, segment):
+def test_what_the_device_still_does_after_the_step_is_part_of_it(bench, measured):
     bench.synchronise = lambda: time.sleep(0.004)
-    bench.run("as_is", CachedBatches([BATCH]), lambda b: None, steps(8))
-    found = columns(segment("as_is"))
+    found = measured(CachedBatches([BATCH]), lambda b: None, 8)
     assert 4e6 <= np.median(found["device_ns"]) < 10e6
     assert (found["step_ns"] >= found["device_ns"]).all()
 
 
-def test_the_emulated_accelerator_s_wait_is_part_of_the_step(bench, segment):
+def test_the_emulated_accelerator_s_wait_is_part_of_the_step(bench, measured):
     bench.accelerator = EmulatedAccelerator([3.0, 9.0])
-    bench.run("as_is", CachedBatches([BATCH]), lambda b: None, steps(12))
-    found = columns(segment("as_is"))
+    found = measured(CachedBatches([BATCH]), lambda b: None, 12)
     assert (found["emulated_ns"] >= np.tile([3_000_000, 9_000_000], 6)).all()
     assert np.median(found["emulated_ns"][::2]) < np.median(found["emulated_ns"][1::2])
     assert (found["step_ns"] >= found["emulated_ns"]).all()
@@ -207,15 +214,14 @@ def bursty(batches, every):
     return Bursty(batches)
 
 
-def test_elapsed_time_is_elapsed_whatever_the_recorder_does_in_between(bench, segment):
+def test_elapsed_time_is_elapsed_whatever_the_recorder_does_in_between(bench, measured):
     """Nothing is taken out: a busy share of the sum of the rows is the busy share of the time on the clock."""
     bench.accelerator = EmulatedAccelerator([10.0])
     bench.keys = FrameKeys(lengths="length")
     fetch = bench.lengths.add
     bench.lengths.add = lambda *given: (time.sleep(0.002), fetch(*given))  # what a slow device would take
     batch = {"x": BATCH, "length": tf.constant([3, 4])}
-    bench.run("as_is", bursty([batch], 4), lambda b: None, steps(40))
-    found = columns(segment("as_is"))
+    found = measured(bursty([batch], 4), lambda b: None, 40)
     last_ns = found["start_ns"][-1] + found["wait_ns"][-1] + found["step_ns"][-1]
     elapsed_ns = last_ns - found["start_ns"][0] + found["pause_ns"][0]
     assert found["wall_ns"].sum() == pytest.approx(elapsed_ns, rel=1e-3)
@@ -227,9 +233,8 @@ def test_elapsed_time_is_elapsed_whatever_the_recorder_does_in_between(bench, se
     assert set(found["syncs"]) == {0}  # the fetch of the lengths is ours
 
 
-def test_a_pause_is_part_of_neither_the_wait_nor_the_step(bench, segment):
-    bench.run("as_is", sleeping([BATCH], 0.004), lambda b: time.sleep(0.003), steps(20))
-    found = columns(segment("as_is"))
+def test_a_pause_is_part_of_neither_the_wait_nor_the_step(measured):
+    found = measured(sleeping([BATCH], 0.004), lambda b: time.sleep(0.003), 20)
     assert (found["pause_ns"] >= 0).all()
     assert np.median(found["pause_ns"]) < 1e6
 
@@ -281,9 +286,6 @@ def test_shapes_are_remembered_over_the_segments(bench):
     assert [found[0] for found in bench.shapes.values()] == [0, 1]
 
 
-LIMIT = Limit(steps=6, window_s=60.0, min_steps=6, fair_s=0.0)
-
-
 def batch(*lengths, padded=8):
     return {"mel": tf.zeros([len(lengths), padded, 3]), "mel_length": tf.constant(lengths)}
 
@@ -292,30 +294,25 @@ def keys(workload):
     return frame_keys(classify(workload, "t"), "t")
 
 
-def test_padded_and_true_frames_are_columns(bench, segment):
-    bench.keys = FrameKeys("mel", "mel_length")
-    bench.run("as_is", CachedBatches([batch(8, 3), batch(1, 2, 3, padded=10)]), None, LIMIT)
-    assert segment("as_is").columns["frames"] == (16, 30) * 3
-    assert segment("as_is").columns["valid_frames"] == (11, 6) * 3
-
-
-def test_a_workload_that_does_not_say_has_none(bench, segment):
-    bench.run("as_is", CachedBatches([batch(8, 3)]), None, LIMIT)
-    assert segment("as_is").columns["frames"] == (0,) * 6
-    assert segment("as_is").columns["valid_frames"] == (0,) * 6
-
-
-def test_one_of_the_two_may_be_said_alone(bench, segment):
-    bench.keys = FrameKeys(lengths="mel_length")
-    bench.run("as_is", CachedBatches([batch(8, 3)]), None, LIMIT)
-    assert segment("as_is").columns["frames"] == (0,) * 6
-    assert segment("as_is").columns["valid_frames"] == (11,) * 6
+@pytest.mark.parametrize(
+    ("keys", "frames", "valid"),
+    [
+        (FrameKeys("mel", "mel_length"), (16, 30), (11, 6)),
+        (FrameKeys(), (0, 0), (0, 0)),
+        (FrameKeys(lengths="mel_length"), (0, 0), (11, 6)),
+    ],
+)
+def test_padded_and_true_frames_are_columns_where_the_workload_says(bench, segment, keys, frames, valid):
+    bench.keys = keys
+    bench.run("as_is", CachedBatches([batch(8, 3), batch(1, 2, 3, padded=10)]), None, steps(6))
+    assert segment("as_is").columns["frames"] == frames * 3
+    assert segment("as_is").columns["valid_frames"] == valid * 3
 
 
 def test_fetching_the_lengths_is_nobody_s_synchronisation(bench, segment):
     """The watch counts every fetch of a device value inside a step; ours are outside of all."""
     bench.keys = FrameKeys("mel", "mel_length")
-    slow = Limit(steps=12, window_s=60.0, min_steps=12, fair_s=0.0)
+    slow = steps(12)
 
     def step(found):
         tf.reduce_sum(found["mel"]).numpy()
