@@ -330,5 +330,6 @@ def step_row(
     # In the order of its columns: names would cost a quick step some microseconds.
     return StepRow(
         start_ns, wall_ns, wait_ns, step_ns, device_ns, emulated_ns, trace_ns, traces, 0, 0, sync_ns, syncs, gc_ns,
-        calls, calls_ns, added.cpu_ns, added.main_cpu_ns, size, elements, shape_id, epoch, frames, pause_ns, batch, round,
+        calls, calls_ns, added.cpu_ns, added.main_cpu_ns, size, elements, shape_id, epoch, frames, pause_ns,
+        batch, round,
     )  # fmt: skip
