@@ -9,6 +9,7 @@ within the block is in both arms alike.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -86,19 +87,16 @@ def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> 
             configuration changes only its step, and an accelerator is emulated and stands for it.
     """
     configs = configurations(scenario)
-    labels = [accelerator.label for accelerator in accelerators]
-    if twice := next((label for index, label in enumerate(labels) if label in labels[:index]), None):
-        raise InvalidInputError(f"{scenario.name}: accelerator: {twice!r} is there twice; name each device once.")
-    base = dict(scenario.base)
-    if scenario.data is not None:
-        base["data"] = scenario.data
+    label, times = Counter(accelerator.label for accelerator in accelerators).most_common(1)[0]
+    if times > 1:
+        raise InvalidInputError(f"{scenario.name}: accelerator: {label!r} is there twice; name each device once.")
+    base = scenario.base | ({"data": scenario.data} if scenario.data is not None else {})
     arms = [
         PlannedVariant(id=name, role="candidate" if index else "baseline", config=config, kwargs=base | config)
         for index, (name, config) in enumerate(configs.items())
     ]
     if scenario.blocks >= 2:
-        again = arms[0].model_copy(update={"id": arms[0].id + AGAIN, "role": "aa"})
-        arms.append(again)
+        arms.append(arms[0].model_copy(update={"id": arms[0].id + AGAIN, "role": "aa"}))
     comparison = Comparison(
         name=scenario.name,
         description=scenario.description,
@@ -172,8 +170,9 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
     noise between the blocks, which the interval shows.
     """
     seed = (seed + block) % 2**31
+    name = re.sub(r"[^\w.=,:+-]+", "-", slot.arm.id)  # without what a fix's name may hold and a file's may not
     return TrialSpec(
-        trial_id=f"{number:03d}-{_file_name(slot.arm.id)}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
+        trial_id=f"{number:03d}-{name}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
         block=block,
         kind="arm",
         target=comparison.target,
@@ -225,15 +224,12 @@ def parity_trial(
 def parity_arms(comparison: Comparison) -> tuple[tuple[PlannedVariant, ...], dict[str, str]]:
     """The candidates whose data or losses may differ, and for the others why they need no comparison."""
     candidates = [arm for arm in comparison.arms if arm.role == "candidate"]
-    skipped = {
-        arm.id: "it differs from the baseline only in its step, which an emulated accelerator stands for"
-        for arm in candidates
-        if only_step_differs(comparison, arm) and not _other_step(comparison, arm)
-    } | {
-        arm.id: "it puts the same clips into other batches, as it was asked to"
-        for arm in candidates
-        if other_batches(comparison, arm)
-    }
+    skipped = {}
+    for arm in candidates:
+        if other_batches(comparison, arm):
+            skipped[arm.id] = "it puts the same clips into other batches, as it was asked to"
+        elif only_step_differs(comparison, arm) and not _other_step(comparison, arm):
+            skipped[arm.id] = "it differs from the baseline only in its step, which an emulated accelerator stands for"
     return tuple(arm for arm in candidates if arm.id not in skipped), skipped
 
 
@@ -264,11 +260,6 @@ def _trials(comparison: Comparison) -> int:
 
 def _around_s(setup_s: float) -> float:
     return max(_AROUND_S, setup_s + 1.0)
-
-
-def _file_name(arm: str) -> str:
-    """A configuration's id without what a fix's name may hold and a file's may not."""
-    return re.sub(r"[^\w.=,:+-]+", "-", arm)
 
 
 def _behind(comparison: Comparison, arm: PlannedVariant, seed: int, *, emulated: bool) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from xttsbench.records.trial import TrialRecord
 
 ABOVE_QUIET: Final = 0.05
 """Of the capacity: a round in which others took that much more than in the session's quiet rounds is invalid."""
-SLOW_CANARY: Final = 1.10
-"""Times the canary of the session's quiet rounds: a round in which it took longer than that is invalid."""
+_SLOW_CANARY: Final = 1.10  # Times the canary of the session's quiet rounds, from which a round is invalid
 _QUIET: Final = 0.25
 """The quiet level is the lower quartile: three rounds of four may be disturbed, and it is still a quiet one's."""
 _WIDENED: Final = 0.5
@@ -102,10 +101,9 @@ def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
 def _processors(host: HostReadings) -> int:
     """How many the machine's counters are summed over, since all kinds of time are an elapsed second of each."""
     columns: list[tuple[float, ...]] = [getattr(host, name) for name in MACHINE_COLUMNS]
-    elapsed_s = (host.t_ns[-1] - host.t_ns[0]) / 1e9 if len(host.t_ns) > 1 else 0.0
-    if elapsed_s <= 0 or any(len(values) != len(host.t_ns) for values in columns):
+    if len(host.t_ns) < 2 or any(len(values) != len(host.t_ns) for values in columns):
         return 0
-    return round(sum(values[-1] - values[0] for values in columns) / elapsed_s)
+    return round(sum(values[-1] - values[0] for values in columns) / ((host.t_ns[-1] - host.t_ns[0]) / 1e9))
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
     taken = {key: _weighted(values) for key, values in read.items()}
     quiet = _quiet(taken.values()) if taken else None
     disturbed = {key for key, share in taken.items() if quiet is not None and share > quiet + ABOVE_QUIET}
-    disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * SLOW_CANARY}
+    disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * _SLOW_CANARY}
     return Gate(frozenset(rounds), frozenset(disturbed), quiet)
 
 
@@ -184,12 +182,8 @@ def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
     if throttled is not None and throttled >= _QUIETLY:
         words.append(f"the processor quota stopped its threads for {_percent(throttled)} of the time")
     if disturbed:
-        consequence = (
-            ", so all are kept and intervals are wider"
-            if widened
-            else (" and does not count" if disturbed == 1 else " and do not count")
-        )
-        were = "was" if disturbed == 1 else "were"
+        were, do = ("was", "does") if disturbed == 1 else ("were", "do")
+        consequence = ", so all are kept and intervals are wider" if widened else f" and {do} not count"
         words.append(f"{disturbed} of {rounds} rounds {were} disturbed{consequence}")
     return Disturbance(
         steal_share=_mean(pieces, "steal"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
@@ -102,14 +102,15 @@ def activity_of(trace: WindowTrace) -> GpuActivity:
     unmeasured = dict(trace.unmeasured)
     if trace.host is None:
         unmeasured.setdefault("host_s", "the profile has nothing of the thread that takes the steps")
-    offset = trace.offset_ns
+    offset, on_clock = trace.offset_ns, nothing()
     if offset is None:
         unmeasured.setdefault("start_ns", "the profile could not be put on the clock of the steps")
+    else:
+        on_clock = trace.steps + offset
     imbalance, slowest, slowest_share = _imbalance(devices, trace.steps)
     if imbalance is None:
         why = "one GPU worked" if ran else unmeasured.get("devices", "no GPU worked")
         unmeasured |= dict.fromkeys(("imbalance", "slowest", "slowest_share"), why)
-    on_clock = trace.steps + offset if offset is not None else nothing()
     return GpuActivity(
         steps=count,
         start_ns=None if offset is None else start + offset,
@@ -223,18 +224,14 @@ def _slices(device: DeviceTrace, shift: int, most: int) -> GpuSlices:
 
 
 def _costliest(devices: Sequence[DeviceTrace], start: int, end: int, steps: int) -> tuple[Kernel, ...]:
-    times: dict[tuple[str, Work], int] = defaultdict(int)
-    calls: dict[tuple[str, Work], int] = defaultdict(int)
+    times, calls = Counter[tuple[str, Work]](), Counter[tuple[str, Work]]()
     for device in devices:
         inside = (device.rows[:, 1] > start) & (device.rows[:, 0] < end)
-        key = device.name[inside] * len(WORK) + device.work[inside]
-        found, at = np.unique(key, return_inverse=True)
-        spent = np.zeros(len(found), dtype=np.int64)
-        np.add.at(spent, at, (device.rows[:, 1] - device.rows[:, 0])[inside])
-        for number, lasted, count in zip(found, spent, np.bincount(at, minlength=len(found)), strict=True):
-            name = (device.names[number // len(WORK)], WORK[number % len(WORK)])
-            times[name] += int(lasted)
-            calls[name] += int(count)
+        kinds, at = np.unique(np.column_stack([device.name, device.work])[inside], axis=0, return_inverse=True)
+        for number, (name, work) in enumerate(kinds.tolist()):
+            lasted = np.diff(device.rows[inside][at.ravel() == number], axis=1)
+            times[device.names[name], WORK[work]] += int(lasted.sum())
+            calls[device.names[name], WORK[work]] += len(lasted)
     chosen = sorted(times, key=lambda name: (-times[name], name))[:_KERNELS]
     return tuple(
         Kernel(name=name, work=work, time_s=times[name, work] / steps / 1e9, calls=calls[name, work] / steps)
@@ -244,19 +241,15 @@ def _costliest(devices: Sequence[DeviceTrace], start: int, end: int, steps: int)
 
 def _imbalance(devices: Sequence[DeviceTrace], steps: Intervals) -> tuple[float | None, int | None, float | None]:
     """How far the busiest of the GPUs that compute is above their mean, and which one is the slowest how often."""
-    by_step = {
-        device.index: covered(union(device.rows[device.work == 0]), steps)
-        for device in devices
-        if (device.work == 0).any()
-    }
+    by_step = {device.index: covered(union(device.rows[device.work == 0]), steps) for device in devices}
     working = {index: times for index, times in by_step.items() if times.sum()}
     if len(working) < 2:
         return None, None, None
     times = np.array(list(working.values()), dtype=np.float64)
     means = times.mean(axis=1)
-    slowest = int(np.bincount(times.argmax(axis=0), minlength=len(times)).argmax())
-    share = float((times.argmax(axis=0) == slowest).mean())
-    return float(means.max() / means.mean() - 1), list(working)[slowest], share
+    counts = np.bincount(times.argmax(axis=0))
+    slowest, share = list(working)[counts.argmax()], float(counts.max() / len(steps))
+    return float(means.max() / means.mean() - 1), slowest, share
 
 
 class Slice(NamedTuple):
@@ -334,10 +327,8 @@ def difference(
     if said.says == "nothing":
         return "XProf found no step in the profile, and without one it says nothing"
     if said.says == "perhaps input":
-        return (
-            "XProf cannot tell: time in which the profile has no event, such as Python's own, may be the input to it"
-            f"{here}"
-        )
+        why = "time in which the profile has no event, such as Python's own, may be the input to it"
+        return f"XProf cannot tell: {why}{here}"
     if measured is not None and profiled is not None and abs(profiled - measured) > _CLOSE:
         times = f", where a step took {slowed:.2g} times as long" if slowed is not None and slowed > 1 + _CLOSE else ""
         return (
@@ -346,15 +337,10 @@ def difference(
         )
     if said.says == "input":
         share = said.input_share if said.input_share is not None else profiled
-        of = "" if share is None else f", here {share:.0%}"
-        return (
-            f"XProf calls a step input-bound from {_INPUT_BOUND:.0%} of waiting on{of}; the verdict goes to what would "
-            "gain most"
-        )
-    return (
-        "XProf counts waiting only where no event of higher rank runs, such as the device's, and only inside "
-        f"TensorFlow's own op{here}"
-    )
+        of = f"from {_INPUT_BOUND:.0%} of waiting on" + ("" if share is None else f", here {share:.0%}")
+        return f"XProf calls a step input-bound {of}; the verdict goes to what would gain most"
+    where = "only where no event of higher rank runs, such as the device's, and only inside TensorFlow's own op"
+    return f"XProf counts waiting {where}{here}"
 
 
 def _property(tables: list[dict[str, Any]], name: str) -> str:

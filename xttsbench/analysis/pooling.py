@@ -178,12 +178,11 @@ def _drawn(
     share = _share(group)
     found = {}
     for index, name in enumerate(names):
-        own = np.array(
-            [one.values[name] / scale[index] - np.sign(mean[index]) - lead[key] for key, one in group.items()]
-        )
+        sign = np.sign(mean[index])
+        own = np.array([one.values[name] / scale[index] - sign - lead[key] for key, one in group.items()])
         spread = _t_scale(own, own_spread) * share if mean[index] else 0.0
         alone = rng.standard_t(_freedom(len(group)), DRAWS) * spread
-        drawn = mean[index] * (1 + whole + alone + np.sign(mean[index]) * noise[:, index])
+        drawn = mean[index] * (1 + whole + alone + sign * noise[:, index])
         found[name] = Pooled(float(mean[index]), np.maximum(drawn, _LEAST * mean[index]))
     return found
 
@@ -199,9 +198,8 @@ def _leads(groups: Sequence[Mapping[Any, Sample]], means: Sequence[Mapping[str, 
     found: dict[Any, float] = {}
     for group, values in zip(groups, means, strict=True):
         for key, one in group.items():
-            name = next(iter(one.values))
-            if key not in found:
-                found[key] = one.values[name] / values[name] - 1 if values[name] else 0.0
+            name, value = next(iter(one.values.items()))
+            found.setdefault(key, value / values[name] - 1 if values[name] else 0.0)
     return found
 
 
@@ -241,5 +239,4 @@ def _within(
 def _root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """A square root of a covariance that may be singular: figures can be multiples of one another."""
     values, vectors = np.linalg.eigh(covariance)
-    root: npt.NDArray[np.float64] = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

@@ -233,15 +233,9 @@ def beside_profile(gpu: GpuActivity, readings: Readings, mask: object = None) ->
 def gpu_samples(trial: TrialRecord) -> npt.NDArray[np.float64]:
     """The driver's utilisation samples during the measured steps of ``as_is``, of all GPUs in turn, 0..1."""
     span = measured_span(trial)
-    if span is None:
-        return np.zeros(0)
-    samples = [
-        busy
-        for gpu in trial.readings.gpus
-        for t_ns, busy in zip(gpu.utilization_t_ns, gpu.utilization, strict=True)
-        if span.start_ns <= t_ns <= span.end_ns
-    ]
-    return np.asarray(samples, dtype=np.float64)
+    gpus = trial.readings.gpus if span is not None else ()
+    samples = [np.asarray(gpu.utilization, dtype=np.float64)[span.inside(gpu.utilization_t_ns)] for gpu in gpus if span]
+    return np.concatenate([np.zeros(0), *samples])
 
 
 def _beside_steps(gpu: GpuReadings, span: Span, segment: Segment | None) -> dict[str, float]:
@@ -287,29 +281,24 @@ def gpu_in(gpu: GpuReadings, span: Span) -> dict[str, Any]:
     busy = np.asarray(gpu.utilization, dtype=np.float64)[span.inside(gpu.utilization_t_ns)]
     inside = span.inside(gpu.t_ns)
 
-    def of(values: tuple[int | None, ...] | tuple[float | None, ...]) -> list[float]:
-        return [float(value) for index in inside if index < len(values) and (value := values[index]) is not None]
+    def of(name: str) -> list[float]:
+        values = getattr(gpu, name)
+        return [value for index in inside if index < len(values) and (value := values[index]) is not None]
 
-    reasons = [int(reason) for reason in of(gpu.throttle_reasons)]
+    reasons = [int(reason) for reason in of("throttle_reasons")]
+    means = ("sm_clock_mhz", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "power_w")
     return {
         "index": gpu.index,
         "name": gpu.name,
         "utilization": float(busy.mean()) if len(busy) else None,
         "utilization_p5": float(np.quantile(busy, 0.05)) if len(busy) else None,
         "utilization_p95": float(np.quantile(busy, 0.95)) if len(busy) else None,
-        "memory_used_bytes_max": max(of(gpu.memory_used_bytes), default=None),
+        "memory_used_bytes_max": max(of("memory_used_bytes"), default=None),
         "memory_total_bytes": gpu.memory_total_bytes,
-        "sm_clock_mhz": _mean(of(gpu.sm_clock_mhz)),
         "throttle_reasons": reduce(or_, reasons) if reasons else None,
-        "pcie_rx_bytes_per_s": _mean(of(gpu.pcie_rx_bytes_per_s)),
-        "pcie_tx_bytes_per_s": _mean(of(gpu.pcie_tx_bytes_per_s)),
-        "power_w": _mean(of(gpu.power_w)),
+        **{name: float(np.mean(values)) if (values := of(name)) else None for name in means},
         "unmeasured": gpu.unmeasured,
     }
-
-
-def _mean(values: list[float]) -> float | None:
-    return float(np.mean(values)) if values else None
 
 
 FloatArray = npt.NDArray[np.float64]

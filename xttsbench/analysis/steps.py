@@ -110,6 +110,7 @@ def steady(steps: Steps) -> tuple[Steps, SteadyState]:
 
 MIN_STEPS: Final = 20
 """Fewer steps than this cannot show a steady state."""
+_DRIFT_LIMIT: Final = 0.03
 _TICK_S: Final = 1e-9  # Of `perf_counter_ns`: the floor under a step time before its logarithm is taken
 
 
@@ -145,11 +146,8 @@ def mser(values: npt.ArrayLike, batch: int = 5) -> int:
     return int(np.argmin(squared_error[: count // 2 + 1])) * batch
 
 
-def steady_state(step_s: npt.ArrayLike, *, drift_limit: float = 0.03) -> SteadyState:
-    """Cut the warm-up off and say whether the rest is steady.
-
-    The medians of the two halves may lie apart by ``drift_limit``, as a share of the faster one.
-    """
+def steady_state(step_s: npt.ArrayLike) -> SteadyState:
+    """Cut the warm-up off and say whether the rest is steady: medians of its halves lie 3 % apart at most."""
     steps = np.maximum(np.asarray(step_s, dtype=np.float64), _TICK_S)
     if steps.size < MIN_STEPS:
         return SteadyState(0, False, f"only {steps.size} steps, {MIN_STEPS} are needed to see a steady state")
@@ -157,11 +155,11 @@ def steady_state(step_s: npt.ArrayLike, *, drift_limit: float = 0.03) -> SteadyS
     rest = steps[cut:]
     middle = rest.size // 2
     ratio = float(np.median(rest[middle:]) / np.median(rest[:middle]))
-    if max(ratio, 1 / ratio) <= 1 + drift_limit:
+    if max(ratio, 1 / ratio) <= 1 + _DRIFT_LIMIT:
         return SteadyState(cut, True, None)
     direction = "slower" if ratio > 1 else "faster"
     reason = (
         f"the second half of the steps is {abs(ratio - 1):.1%} {direction} than the first "
-        f"(median, after a cut of {cut} steps; {drift_limit:.0%} is the limit)"
+        f"(median, after a cut of {cut} steps; {_DRIFT_LIMIT:.0%} is the limit)"
     )
     return SteadyState(cut, False, reason)

@@ -52,22 +52,14 @@ class Stream:
         self.t_s = 0.0
         self._windows = {name: deque[float](maxlen=WINDOW) for name in windows}
         self._slots: dict[str, tuple[int, float, int]] = {}
-        self._sums: dict[str, list[float]] = {}
+        self._sums: dict[str, tuple[int, float, float, float]] = {}
 
     def take(self, reading: Reading) -> None:
         """Add a reading, which has the time ``t_s``."""
         for name, value in reading.items():
             if is_number(value):
-                found = self._sums.get(name)
-                if found is None:
-                    self._sums[name] = [1, value, value, value]
-                else:
-                    found[0] += 1
-                    found[1] += value
-                    if value < found[2]:
-                        found[2] = value
-                    elif value > found[3]:
-                        found[3] = value
+                count, total, low, high = self._sums.get(name, (0, 0.0, value, value))
+                self._sums[name] = count + 1, total + value, min(low, value), max(high, value)
         self.latest.update(reading)
         self.readings += 1
         for name, window in self._windows.items():
@@ -107,7 +99,7 @@ class Stream:
     def signals(self) -> dict[str, Signal]:
         """What each column of numbers came to, from the first reading on."""
         return {
-            name: Signal(readings=int(count), mean=total / count, lowest=low, highest=high)
+            name: Signal(readings=count, mean=total / count, lowest=low, highest=high)
             for name, (count, total, low, high) in sorted(self._sums.items())
             if not name.endswith("_pid") and name != "t_s"
         }

@@ -13,7 +13,7 @@ test of Mann and Kendall is inflated by what the series remembers, estimated on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
@@ -157,10 +157,9 @@ def _robust_sd(x: FloatArray) -> float:
     return 1.4826 * float(np.median(np.abs(x - np.median(x))))
 
 
-MIN_P99_STEPS: Final = 100
-MIN_STALLS: Final = 10
-WANTED_PERIOD_STEPS: Final = 400
-"""Below this a period is still searched, but a miss says little."""
+_MIN_P99_STEPS: Final = 100
+_MIN_STALLS: Final = 10
+_WANTED_PERIOD_STEPS: Final = 400  # Below this a period is still searched, but a miss says little
 
 
 def robust_cv(x: npt.ArrayLike) -> float:
@@ -211,11 +210,11 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
         "effective_steps": effective_size(steps),
     }
     reasons: dict[str, str] = {}
-    if n >= MIN_P99_STEPS:
+    if n >= _MIN_P99_STEPS:
         median, p99 = np.quantile(steps, [0.5, 0.99])
         values["p99_over_p50"] = float(p99 / median)
     else:
-        reasons["p99_over_p50"] = f"only {n} steps, {MIN_P99_STEPS} are needed for a 99th percentile"
+        reasons["p99_over_p50"] = f"only {n} steps, {_MIN_P99_STEPS} are needed for a 99th percentile"
     if varies(steps):
         values["autocorrelation"] = float(autocorrelation(steps, 1)[1])
         values["ljung_box_p"] = ljung_box(steps, min(20, n // 5))
@@ -223,21 +222,18 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
         reasons |= dict.fromkeys(("autocorrelation", "ljung_box_p"), "the step time does not vary")
     _add_period(steps, values, reasons)
     stalls = stragglers(steps).indices
-    if stalls.size >= MIN_STALLS:
+    if stalls.size >= _MIN_STALLS:
         values["burstiness"] = burstiness(np.diff(stalls))
     else:
-        reasons["burstiness"] = f"only {stalls.size} stalls, {MIN_STALLS} are needed"
+        reasons["burstiness"] = f"only {stalls.size} stalls, {_MIN_STALLS} are needed"
     return Oscillation(**values), reasons
 
 
 def _add_period(steps: FloatArray, values: dict[str, float], reasons: dict[str, str]) -> None:
     period = find_period(steps)
     if period is not None:
-        values["period_steps"] = period.period_steps
-        # A period is so many steps of mean length, stalls included.
-        values["period_s"] = period.period_steps * float(steps.mean())
-        values["variance_share"] = period.variance_share
-        values["p_value"] = period.p_value
+        values |= asdict(period)
+        values["period_s"] = period.period_steps * float(steps.mean())  # so many steps of mean length, stalls included
         return
     if steps.size < MIN_PERIOD_STEPS:
         reason = f"only {steps.size} steps, {MIN_PERIOD_STEPS} are needed to look for a period"
@@ -245,8 +241,8 @@ def _add_period(steps: FloatArray, values: dict[str, float], reasons: dict[str, 
         reason = "the step time does not vary"
     else:
         reason = "no period stands out from red noise at 1 %"
-        if steps.size < WANTED_PERIOD_STEPS:
-            reason += f" in {steps.size} steps ({WANTED_PERIOD_STEPS} are wanted to be sure)"
+        if steps.size < _WANTED_PERIOD_STEPS:
+            reason += f" in {steps.size} steps ({_WANTED_PERIOD_STEPS} are wanted to be sure)"
     reasons |= dict.fromkeys(("period_steps", "period_s", "variance_share", "p_value"), reason)
 
 
@@ -297,8 +293,7 @@ def trend(values: npt.ArrayLike, at: npt.ArrayLike | None = None) -> Trend | Non
     if not varies(y) or not varies(x):
         return Trend(0.0, 0.0, 0.0, 0.0, 1.0, float(y.size))
     x, y = _thinned(x), _thinned(y)
-    fit = stats.theilslopes(y, x)
-    slope = float(fit.slope)
+    slope, _, low, high = map(float, stats.theilslopes(y, x))
     n = y.size
     later, earlier = np.triu_indices(n, 1)[::-1]
     score = float(np.sum(np.sign(y[later] - y[earlier])))
@@ -307,12 +302,11 @@ def trend(values: npt.ArrayLike, at: npt.ArrayLike | None = None) -> Trend | Non
     variance = (n * (n - 1) * (2 * n + 5) - float(np.sum(ties * (ties - 1) * (2 * ties + 5)))) / 18
     effective = _effective_points(stats.rankdata(y - slope * x))
     if score == 0 or variance <= 0:
-        return Trend(slope, float(fit.low_slope), float(fit.high_slope), tau, 1.0, effective)
+        return Trend(slope, low, high, tau, 1.0, effective)
     # One step back towards zero: the score moves in steps of two (Mann 1945).
     z = (abs(score) - 1) / np.sqrt(variance * n / effective)
-    freedom = max(effective - 2, 1.0)
-    p_value = min(1.0, float(2 * special.stdtr(freedom, -z)))
-    return Trend(slope, float(fit.low_slope), float(fit.high_slope), tau, p_value, effective)
+    p_value = min(1.0, float(2 * special.stdtr(max(effective - 2, 1.0), -z)))
+    return Trend(slope, low, high, tau, p_value, effective)
 
 
 def _effective_points(residuals: FloatArray) -> float:

@@ -264,7 +264,9 @@ def _answer(arms: Sequence[Variant], open_: Mapping[str, str], refused: Mapping[
         if faster := [arm for arm in running if arm.decision in words]:
             best = max(faster, key=_speed)
             more = f"; {open_[best.id]}" if best.id in open_ else ""
-            return f"{best.id} is {said(best)} than {baseline.id}: {_behind(best)}{_busy(best)}{more}"
+            of = f"{_count(best.rounds, 'round')} of {_count(best.processes, 'process')}"
+            ratio = f"{_ratio(best.effect)} in {of}"
+            return f"{best.id} is {said(best)} than {baseline.id}: {ratio}{_busy(best)}{more}"
     best = max(running, key=_speed)
     if best.decision == "undecided":
         return (
@@ -283,10 +285,6 @@ def said(arm: Variant) -> str:
 def _list(arms: Sequence[Variant]) -> str:
     words = {"ended": "{} ended", "no_difference": "{} makes no difference"}
     return ", ".join(words.get(arm.decision or "", "{} is " + said(arm)).format(arm.id) for arm in arms)
-
-
-def _behind(arm: Variant) -> str:
-    return f"{_ratio(arm.effect)} in {_count(arm.rounds, 'round')} of {_count(arm.processes, 'process')}"
 
 
 def _count(number: int, what: str) -> str:

@@ -123,7 +123,7 @@ def _wanted(
         informing = _informing(first) if said is not None and said.bottleneck == "compute" else []
         modes = [mode for mode in _modes(first) if mode in asked]
         wanted += [_Wanted(mode) for mode in dict.fromkeys([*modes, *informing])]
-    if _prefetches(pipeline) > 1:
+    if pipeline is not None and sum(op.op.startswith("PrefetchDataset") for op in pipeline.ops) > 1:
         wanted.append(_Wanted("fix", "drop-prefetch"))
     return wanted
 
@@ -131,7 +131,8 @@ def _wanted(
 def _modes(first: TrialRecord) -> list[TrialKind]:
     if is_eager(first.anatomy):
         return ["graph", "xla"]
-    return ["graph", "eager"] if _uses_xla(first) else ["xla", "eager"]
+    uses_xla = any(sum(segment.columns.get("xla_compiles", ())) for segment in first.segments)
+    return ["graph", "eager"] if uses_xla else ["xla", "eager"]
 
 
 def _informing(first: TrialRecord) -> list[TrialKind]:
@@ -151,10 +152,6 @@ def _informing(first: TrialRecord) -> list[TrialKind]:
 def _recompiles(first: TrialRecord) -> bool:
     segment = first.segment("as_is")
     return segment is not None and segment.steps > 0 and float(steps_of(segment).compiling.mean()) >= ALWAYS
-
-
-def _uses_xla(first: TrialRecord) -> bool:
-    return any(sum(segment.columns.get("xla_compiles", ())) for segment in first.segments)
 
 
 def _wait_share(first: TrialRecord) -> float:
@@ -181,10 +178,6 @@ def _fixes(pipeline: Pipeline | None) -> list[str]:
     if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:
         fixes.append(FixSet((Fix("prefetch"),)))
     return [str(one) for one in fixes]
-
-
-def _prefetches(pipeline: Pipeline | None) -> int:
-    return sum(op.op.startswith("PrefetchDataset") for op in pipeline.ops) if pipeline else 0
 
 
 def _expected_s(first: TrialRecord, kind: TrialKind, block: int, window_s: float) -> float:

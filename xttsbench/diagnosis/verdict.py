@@ -115,7 +115,7 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
     """The verdict record; figures that were not measured are ``None``."""
     evidence, figures = diagnosis.evidence, diagnosis.figures
     if not figures:
-        return unmeasured_verdict(f"Nothing could be concluded: {_clause(diagnosis.why_undecided)}.")
+        return unmeasured_verdict(f"Nothing could be concluded: {_why(diagnosis)}.")
     return Verdict(
         bottleneck=evidence.bottleneck,
         summary=summary(diagnosis),
@@ -134,7 +134,7 @@ def summary(diagnosis: Diagnosis) -> str:
     evidence = diagnosis.evidence
     name = evidence.bottleneck
     if name == "inconclusive":
-        return f"No bottleneck can be named: {_clause(diagnosis.why_undecided)}."
+        return f"No bottleneck can be named: {_why(diagnosis)}."
     if name == "input":
         return _input(evidence)
     if name == "compute" and evidence.emulated:
@@ -144,8 +144,8 @@ def summary(diagnosis: Diagnosis) -> str:
     )
 
 
-def _clause(reason: str | None) -> str:
-    return (reason or "nothing was measured").rstrip(". ")
+def _why(diagnosis: Diagnosis) -> str:
+    return (diagnosis.why_undecided or "nothing was measured").rstrip(". ")
 
 
 def _input(evidence: Evidence) -> str:
@@ -155,12 +155,9 @@ def _input(evidence: Evidence) -> str:
         place = f" ({op.location.file}:{op.location.line})" if op.location.file else ""
         where = f"; the most costly op is {op.name}{place}"
     if not evidence.has_step and not evidence.emulated:
-        return f"A dataset alone has only its input side to judge: {_rate(evidence)}{where}."
+        rate = f"{1 / evidence.wall_s:.3g} batches/s" if evidence.wall_s else "no rate"
+        return f"A dataset alone has only its input side to judge: {rate}{where}."
     return f"The step waits {evidence.share('input'):.0%} of its time for data{where}."
-
-
-def _rate(evidence: Evidence) -> str:
-    return f"{1 / evidence.wall_s:.3g} batches/s" if evidence.wall_s else "no rate"
 
 
 def _detail(evidence: Evidence, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -30,9 +31,9 @@ def place_of(line: StackLine | None) -> Location:
     return Location(file=line.file, line=line.line) if line is not None else Location()
 
 
-def place_in_step(evidence: Evidence, kinds: tuple[str, ...]) -> Location:
-    """The heaviest line of these kinds, else where the step is defined; nowhere where neither is known."""
-    line = heaviest_line(evidence, kinds)
+def place_in_step(evidence: Evidence) -> Location:
+    """The heaviest line that traces, else where the step is defined; nowhere where neither is known."""
+    line = heaviest_line(evidence, ("function", "tensorflow"))
     if line is not None:
         return place_of(line)
     return next((trial.step_place for trial in evidence.ladder if trial.step_place is not None), Location())
@@ -61,11 +62,10 @@ def costliest_shape(evidence: Evidence) -> ShapeCost | None:
 FloatArray = npt.NDArray[np.float64]
 MODES: Final = ("eager", "graph", "xla")
 _TRACING: Final = ("graph", "xla")  # Modes that trace the step, and so leave out what its Python does on the side
-FETCHES_REMOVED: Final = "host reads removed"
-"""How a note of the trial begins whose step had its fetches answered while it was traced."""
+_FETCHES_REMOVED: Final = "host reads removed"  # Begins the note of a step that was traced with its fetches answered
 
 
-def _step_times(trial: TrialRecord, segment_name: str) -> Columns | None:
+def _step_times(trial: TrialRecord, segment_name: str, facts: StepFacts) -> Columns | None:
     """Step times of a segment on cached batches, without compilation; ``None`` if there are none."""
     steps = measured(trial, segment_name)
     return None if steps is None else {"wall_s": steps.working_s}
@@ -138,7 +138,7 @@ def modes(
     same batches; the time of a mode is that of the step as given in the main trials over it, so that the two agree.
     """
     found = {}
-    main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only")) is not None], rng)
+    main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only", facts)) is not None], rng)
     for mode, kind in KIND_OF.items():
         own = tried(trials, kind, mode)
         if mode not in MODES:  # one kind measures several of them, as far as they apply
@@ -146,34 +146,36 @@ def modes(
         if not own:
             continue
         # Where nothing is traced anew the host's work is in both; nothing else tells it apart there.
-        with_host = mode not in _TRACING
-        beside = [c for trial in own if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None]
-        given = beside or [
-            c for trial in ladder if (c := _own_work(trial, "step_only", facts, with_host=with_host)) is not None
-        ]
-        changed = [c for trial in own if (c := _step_times(trial, mode)) is not None]
+        work = _own_work if mode in _TRACING else _step_times
+        given = [c for trial in own if (c := work(trial, "step_only", facts)) is not None]
+        given = given or [c for trial in ladder if (c := work(trial, "step_only", facts)) is not None]
+        changed = [c for trial in own if (c := _step_times(trial, mode, facts)) is not None]
         before, after = _mean(given, rng), _mean(changed, rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
         speedup, as_given = ratio(before, after), main or before
+        time_s = after.estimate() if after else None
+        if as_given and speedup:
+            low, middle, high = (as_given.value / by for by in (speedup.high, speedup.estimate, speedup.low))
+            time_s = Estimate(estimate=middle, low=low, high=high)
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,
             cause=inapplicable or last.cause,
-            time_s=_over(as_given.value, speedup) if as_given and speedup else after.estimate() if after else None,
+            time_s=time_s,
             speedup=speedup,
             processes=len(own),
             compile_s=steps_of(warm_up).step_s.sum().item() if warm_up else None,
-            fetches_removed=any(note.startswith(FETCHES_REMOVED) for trial in own for note in trial.notes),
+            fetches_removed=any(note.startswith(_FETCHES_REMOVED) for trial in own for note in trial.notes),
         )
     return found
 
 
-def _own_work(trial: TrialRecord, segment_name: str, facts: StepFacts, *, with_host: bool) -> Columns | None:
-    """Step times of a segment without compilation, and without the host's own work unless asked for."""
+def _own_work(trial: TrialRecord, segment_name: str, facts: StepFacts) -> Columns | None:
+    """Step times of a segment without compilation, and without the host's own work."""
     steps = measured(trial, segment_name)
-    if steps is None or with_host:
-        return _step_times(trial, segment_name)
+    if steps is None:
+        return None
     base = steps.working_s - steps.emulated_s if facts.eager else np.minimum(steps.outside_s, steps.working_s)
     return {"wall_s": steps.working_s - facts.host_share * base}
 
@@ -184,10 +186,10 @@ def _mean(processes: Sequence[Columns], rng: np.random.Generator) -> Pooled | No
 
 def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator) -> dict[str, Compared]:
     """Each fix that was tried, with its speed-up over the target as it is."""
-    by_name: dict[str, list[TrialRecord]] = {}
+    by_name: dict[str, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         if trial.spec.kind == "fix" and trial.spec.fix:
-            by_name.setdefault(trial.spec.fix, []).append(trial)
+            by_name[trial.spec.fix].append(trial)
     found = {}
     for name, own in by_name.items():
         walls = [{"wall_s": steady(rows)[0].wall_s} for trial in own if (rows := measured(trial, "as_is")) is not None]
@@ -201,7 +203,3 @@ def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
             processes=len(walls),
         )
     return found
-
-
-def _over(time_s: float, speedup: Estimate) -> Estimate:
-    return Estimate(estimate=time_s / speedup.estimate, low=time_s / speedup.high, high=time_s / speedup.low)

@@ -82,8 +82,7 @@ def dynamic_shape(evidence: Evidence) -> Findings:
         return
     by_shape = [trace for trace in evidence.traces if trace.reason == "shape"]
     compiles = int(steps.xla_compiles.sum())
-    recurs = evidence.share("compile") > 0 and bool(by_shape or compiles)
-    if not recurs:
+    if evidence.share("compile") <= 0 or not (by_shape or compiles):
         return
     limiting = evidence.limits("compile")
     count_only = _differ_in_count_only(batches.shapes)

@@ -62,12 +62,9 @@ def cacheable(evidence: Evidence) -> Findings:
         return  # on a disk it would fit, and the shuffle behind it would not
     where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
     python = [own for own in _kept(pipeline, op) if own.python_functions]
-    said = helps is not None and helps.changes is not None
-    proviso = (
-        " Provided that its Python functions give the same for the same element every time."
-        if python and not said
-        else ""
-    )
+    remedy = f"Keep it {where} after this op, {_before(orderings)}. The first epoch takes as long as now."
+    if python and (helps is None or helps.changes is None):
+        remedy += " Provided that its Python functions give the same for the same element every time."
     yield cacheable.finding(
         f"what {op.name} yields is the same in every epoch: {size(held)}, {share:.0%} of the pipeline's work",
         {
@@ -79,7 +76,7 @@ def cacheable(evidence: Evidence) -> Findings:
             "repeated": again,
             "python_functions": len(python),
         },
-        f"Keep it {where} after this op, {_before(orderings)}. The first epoch takes as long as now.{proviso}",
+        remedy,
         at=op,
         severity="warning" if again else "info",
         helps=helps,
@@ -247,9 +244,6 @@ def _cut_short(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> Findin
 
 
 def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: PipelineOp) -> Finding:
-    share = pace_share(evidence, *upstream(pipeline, op))
-    helps = gain(evidence, f"cache@{op.name}", *(f"cache@{name}" for name in (*op.inputs, cut.name)))
-    waits = evidence.limits("input")
     return cache_misuse.finding(
         f"{op.name} is never filled: {cut.name} ends the epoch before the cache has read its input, so it is discarded",
         {
@@ -258,12 +252,12 @@ def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: Pi
             "cut_by": cut.name,
             "cut_line": cut.location.line,
             "elements_taken": cut.cardinality,
-            "pace_share": share,
+            "pace_share": pace_share(evidence, *upstream(pipeline, op)),
         },
         "Put .take(n) before .cache()." if cut.op.startswith("Take") else "Make both sides of zip() equally long.",
         at=op,
-        severity="warning" if waits else "info",
-        helps=helps,
+        severity="warning" if evidence.limits("input") else "info",
+        helps=gain(evidence, *(f"cache@{name}" for name in (op.name, *op.inputs, cut.name))),
     )
 
 

@@ -65,7 +65,7 @@ def retracing(evidence: Evidence) -> Findings:
         remedy,
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        at=place_in_step(evidence, ("function", "tensorflow")),
+        at=place_in_step(evidence),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 
@@ -99,7 +99,7 @@ def xla_recompilation(evidence: Evidence) -> Findings:
         },
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        at=place_in_step(evidence, ("function", "tensorflow")),
+        at=place_in_step(evidence),
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 

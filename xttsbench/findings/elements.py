@@ -10,6 +10,7 @@ from xttsbench.evidence.evidence import Evidence
 from xttsbench.evidence.pipeline import MAPS, explains_wait, function_of, no_op_explains, ops_cost_s, slowest_op
 from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, most_costly, pace_share, rule
 from xttsbench.records.pipeline import PipelineOp
+from xttsbench.throughput.threads import functions_of
 
 _LETS_PASS: Final = ("PrefetchDataset", "CacheDataset", "OptionsDataset", "ShuffleDataset", "AssertCardinalityDataset")
 """Ops that neither change elements nor how many there are, so that a filter may go before them."""
@@ -32,21 +33,16 @@ def late_filter(evidence: Evidence) -> Findings:
             if not op.op.startswith("FilterDataset") or op.reads is None:
                 continue
             wasted = _not_read(ops, op)
-            if not wasted:
+            kept = _kept(op, next((own for own in ops if own.name in op.inputs), None))
+            if not wasted or (kept is not None and kept > _KEEPS_ALL):
                 continue
-            source = next((own for own in ops if own.name in op.inputs), None)
-            kept = _kept(op, source)
             outer = ops is pipeline.ops
             share = pace_share(evidence, *wasted) if outer else None
-            if kept is not None and kept > _KEEPS_ALL:
-                continue
             thrown = share * (1 - kept) if share is not None and kept is not None else share
             if thrown is not None and thrown < _NOTICEABLE:
                 continue
             helps = gain(evidence, "filter-first") if outer and (share or 0.0) >= MAIN_SHARE else None
-            costly = most_costly(evidence, wasted) or wasted[0]
-            waits = evidence.limits("input")
-            names = f".map({function_of(costly)})"
+            costly, waits = most_costly(evidence, wasted) or wasted[0], evidence.limits("input")
             yield late_filter.finding(
                 f"{op.name} throws away what {costly.name} has worked for, and does not look at it",
                 {
@@ -56,7 +52,7 @@ def late_filter(evidence: Evidence) -> Findings:
                     "work": ", ".join(own.name for own in wasted),
                     "work_line": costly.location.line,
                 },
-                f"Filter first: .filter(...) before {names}, on what that map is given."
+                f"Filter first: .filter(...) before .map({function_of(costly)}), on what that map is given."
                 + ("" if waits else " Nothing waits for it now, so this saves processor time only."),
                 at=op,
                 severity="warning" if waits else "info",
@@ -133,7 +129,7 @@ def per_element_overhead(evidence: Evidence) -> Findings:
     number = str(batch.batch_size) if batch is not None and batch.batch_size else "n"
     total_s = sum(op.cost_s or 0.0 for op in tiny)
     function = function_of(costly)
-    python = [one for one in pipeline.python_functions if one.token in costly.python_functions]
+    python = functions_of(costly, pipeline)
     remedy = (
         f"Batch first: .batch({number}) before .map(...), and let {python[0].name}() take a whole batch: one call in "
         f"place of {elements:.0f}."

@@ -82,13 +82,10 @@ def launch_bound(evidence: Evidence) -> Findings:
             predicted_speedup=evidence.max_speedups.get("dispatch"),
         )
     elif flat and small and ratio is not None:
+        on_cpu = "starting the ops costs more than their work"
+        why = "the kernels are too small for the GPU" if evidence.on_gpu else on_cpu
         yield launch_bound.finding(
-            f"half a batch takes {ratio:.0%} of the time of a whole one: "
-            + (
-                "the kernels are too small for the GPU"
-                if evidence.on_gpu
-                else "starting the ops costs more than their work"
-            ),
+            f"half a batch takes {ratio:.0%} of the time of a whole one: {why}",
             numbers,
             None
             if evidence.on_gpu

@@ -13,7 +13,7 @@ from xttsbench.fixes.calls import stays_at_one_call
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op
-from xttsbench.throughput.threads import may_wait
+from xttsbench.throughput.threads import functions_of, may_wait
 
 
 @rule(
@@ -52,7 +52,7 @@ def sequential_map(evidence: Evidence) -> Findings:
 
 def _takes_turns(pipeline: Pipeline, op: PipelineOp) -> bool:
     """Whether the Python functions of an op hold the interpreter lock, so that parallel calls wait for one another."""
-    own = [function for function in pipeline.python_functions if function.token in op.python_functions]
+    own = functions_of(op, pipeline)
     return bool(own) and all(function.gil == "holds" for function in own)
 
 

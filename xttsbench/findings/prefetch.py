@@ -20,7 +20,6 @@ from xttsbench.findings.rule import Findings, Gain, gain, rule
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, size
-from xttsbench.records.report import Severity
 
 
 @rule(
@@ -134,7 +133,7 @@ def oversized_prefetch(evidence: Evidence) -> Findings:
         on_device = any(own.op.startswith(_TO_DEVICE) for own in upstream(pipeline, op))
         memory = (_gpu_memory_bytes(evidence) if on_device else None) or memory_bytes(evidence)
         held = count * each
-        if memory is None or held < LARGE * memory:
+        if memory is None or (share := held / memory) < LARGE:
             continue
         batched = any("Batch" in own.op for own in upstream(pipeline, op))
         unit = "batches" if batched else "elements"
@@ -151,17 +150,13 @@ def oversized_prefetch(evidence: Evidence) -> Findings:
                 "buffer_size": count,
                 "element_bytes": each,
                 "buffered_bytes": held,
-                "share_of_memory": held / memory,
+                "share_of_memory": share,
                 "on_device": on_device,
             },
             remedy,
             at=op,
-            severity=_by_share(held / memory),
+            severity="critical" if share >= 0.8 else "warning" if share >= TOO_LARGE else "info",
         )
-
-
-def _by_share(share: float) -> Severity:
-    return "critical" if share >= 0.8 else "warning" if share >= TOO_LARGE else "info"
 
 
 def _gpu_memory_bytes(evidence: Evidence) -> int | None:

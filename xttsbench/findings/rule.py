@@ -136,7 +136,10 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
     measured = [
         Gain(name, fix.speedup, fix.processes)
         for name, fix in evidence.fixes.items()
-        if fix.speedup is not None and fix.speedup.low > _bar(fix.processes) and _of_kinds(name, kinds)
+        # What the interval of one process leaves out is how processes differ.
+        if fix.speedup is not None
+        and fix.speedup.low > (WORTH if fix.processes > 1 else WORTH_UNSURE)
+        and _of_kinds(name, kinds)
     ]
     if measured:
         return max(measured, key=lambda found: found.speedup.low)
@@ -151,11 +154,6 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
         and _of_kinds(found.name, kinds)
     ]
     return max(predicted, key=lambda found: found.speedup.estimate, default=None)
-
-
-def _bar(processes: int) -> float:
-    """What the interval of one process leaves out is how processes differ."""
-    return WORTH if processes > 1 else WORTH_UNSURE
 
 
 def _of_kinds(name: str, kinds: Sequence[str]) -> bool:

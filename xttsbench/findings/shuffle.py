@@ -46,16 +46,20 @@ def shuffle_fill(evidence: Evidence) -> Findings:
         if fill_s is not None and first_s is not None and first_s < 0.3 * fill_s:
             fill_s = None  # the run itself began sooner than that
         each, memory = bytes_of(evidence, op), memory_bytes(evidence)
-        share = held * each / memory if each is not None and memory else None
+        held_bytes = held * each if each is not None else None
+        share = held_bytes / memory if held_bytes is not None and memory else None
         of_epoch = _share_of_epoch(evidence, op, there, fill_s)
         slow = fill_s is not None and (fill_s >= _SLOW_FILL_S or (of_epoch or 0.0) >= LARGE)
         if not slow and (share is None or share < LARGE):
             continue
         bad = (share or 0.0) >= TOO_LARGE or (fill_s or 0.0) >= _VERY_SLOW_FILL_S or (of_epoch or 0.0) >= TOO_LARGE
-        costly = most_costly(evidence, [own for own in before if own.op.startswith(("Map", "ParallelMap"))])
-        heavy = costly if costly is not None and is_main(evidence, costly) else None
-        takes = [f"{fill_s:.2g} s" for _ in (1,) if slow and fill_s is not None]
-        takes += [f"{size(held * each)}" for _ in (1,) if each is not None]
+        heavy = most_costly(evidence, [own for own in before if own.op.startswith(("Map", "ParallelMap"))])
+        remedy = shuffle_fill.remedy
+        if heavy is not None and is_main(evidence, heavy):
+            first = f"Shuffle before .map({function_of(heavy)}), where the elements are still names or numbers"
+            remedy = f"{first}: {heavy.name} is done for the whole buffer first."
+        takes = [f"{fill_s:.2g} s"] if slow and fill_s is not None else []
+        takes += [size(held_bytes)] if held_bytes is not None else []
         yield shuffle_fill.finding(
             f"{op.name} fills {held} elements before the first batch ({', '.join(takes)})",
             {
@@ -64,16 +68,10 @@ def shuffle_fill(evidence: Evidence) -> Findings:
                 "fill_s": fill_s,
                 "share_of_epoch": of_epoch,
                 "first_wait_s": first_s,
-                "buffered_bytes": held * each if each is not None else None,
+                "buffered_bytes": held_bytes,
                 "share_of_memory": share,
             },
-            (
-                f"Shuffle before .map({function_of(heavy)}), where the elements are still names or numbers: "
-                f"{heavy.name} is done for the whole buffer first."
-                if heavy is not None
-                else shuffle_fill.remedy
-            )
-            + " It is paid at the start of each epoch.",
+            f"{remedy} It is paid at the start of each epoch.",
             at=op,
             severity="warning" if bad else "info",
         )
@@ -89,7 +87,7 @@ def _fill_s(evidence: Evidence, op: PipelineOp, elements: int) -> float | None:
 
 def _share_of_epoch(evidence: Evidence, op: PipelineOp, elements: int | None, fill_s: float | None) -> float | None:
     """The fill beside the time that an epoch takes now; ``None`` where its length is not known."""
-    after = _readers(evidence, op)
+    after = [own for own in evidence.graph.ops if op.name in own.inputs]
     if after and all(own.op.startswith("Repeat") for own in after):
         return None  # TensorFlow goes on filling from the next epoch
     if fill_s is None or not elements or elements < 0 or not op.elements_per_batch or not evidence.wall_s:
@@ -104,10 +102,6 @@ def _first_wait_s(evidence: Evidence) -> float | None:
         if (segment := trial.segment("as_is")) is not None and segment.columns.get("wait_ns")
     ]
     return float(np.mean(waits)) if waits else None
-
-
-def _readers(evidence: Evidence, op: PipelineOp) -> list[PipelineOp]:
-    return [own for own in evidence.graph.ops if op.name in own.inputs]
 
 
 _NO_FAULT: Final = ("Shuffle", "Unbatch", "GroupByWindow")

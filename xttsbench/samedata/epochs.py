@@ -133,6 +133,7 @@ _SURE_ROWS: Final = 16
 """With so many rows, that shuffled epochs have one order is no coincidence, even with a buffer of two."""
 EPOCHS: Final = 3
 """That are compared where something is drawn at random: what repeats after two of them shows in the third."""
+_LEAST_BATCHES: Final = 4  # Of an epoch
 _REPEATED_BATCHES: Final = 0.5
 _FEW_REPEATED: Final = 0.1
 Share = tuple[int, int]
@@ -173,14 +174,14 @@ def _batches_frozen(originals: Sequence[Run], fixed: Run, columns: Sequence[int]
     return False, ""
 
 
-def _repeated_batches(run: Run, columns: Sequence[int], least: int = 4) -> float | None:
+def _repeated_batches(run: Run, columns: Sequence[int]) -> float | None:
     """Largest share of a later epoch's batches of two rows and more that an earlier one had, whatever their order."""
     every = [_batches(run, columns, number) for number in range(len(run.passes))]
-    if len(every) < 2 or len(every[1]) < least:
+    if len(every) < 2 or len(every[1]) < _LEAST_BATCHES:
         return None
     known, shares = set(every[0]), []
     for batches in every[1:]:
-        if len(batches) >= least:
+        if len(batches) >= _LEAST_BATCHES:
             shares.append(sum(batch in known for batch in batches) / len(batches))
         known |= set(batches)
     return max(shares)

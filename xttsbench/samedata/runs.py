@@ -254,7 +254,7 @@ def rounded_in_place(reference: Run, other: Run) -> Rounded:
         differ = reference.codes[ours, column] != other.codes[theirs, column]
         new = differ & ~np.isin(other.codes[theirs, column], reference.codes[:, column])
         a, b = ours[new], theirs[new]
-        near = _close(before[a], after[b], tolerance, _size(before))
+        near = _close(before[a], after[b], tolerance, before)
         codes[b[near], column] = reference.codes[a[near], column]
         touched[b[near], column] = True
     return Rounded(replace(other, codes=codes), touched)
@@ -272,7 +272,7 @@ def rounded_anywhere(references: Sequence[Run], other: Run) -> Rounded:
             continue
         before = np.concatenate(present)
         _, nearest = KDTree(before).query(after[new])
-        near = _close(before[nearest], after[new], tolerance, _size(before))
+        near = _close(before[nearest], after[new], tolerance, before)
         codes[new[near], column] = known[nearest[near]]
         touched[new[near], column] = True
     return Rounded(replace(other, codes=codes), touched)
@@ -288,13 +288,11 @@ def _columns(reference: Run, other: Run) -> Iterator[tuple[int, float, Floats, F
             yield column, TOLERANCE[dtype], before, after
 
 
-def _close(before: Floats, after: Floats, tolerance: float, whole: float) -> npt.NDArray[np.bool_]:
+def _close(before: Floats, after: Floats, tolerance: float, table: Floats) -> npt.NDArray[np.bool_]:
+    """Which rows are equal but for rounding; ``table`` has all rows of the reference."""
+    whole = float(np.sqrt(np.mean(_root_mean_squares(table) ** 2))) if table.size else 0.0
     scale = np.maximum(np.maximum(_root_mean_squares(before), _root_mean_squares(after)), _FLOOR * whole)
     return np.asarray(np.all(np.abs(before - after) <= tolerance * scale[:, None], axis=1))
-
-
-def _size(sketches: Floats) -> float:
-    return float(np.sqrt(np.mean(_root_mean_squares(sketches) ** 2))) if sketches.size else 0.0
 
 
 def _root_mean_squares(sketches: Floats) -> Floats:

@@ -50,7 +50,7 @@ def difference(first: Any, second: Any, *, tolerance: float = TOLERANCE, batch: 
         if path not in ours or path not in theirs:
             side = "second" if path in ours else "first"
             return f"batch {batch}: the key {path or 'of the whole batch'} is missing from the {side}"
-    ids = _ids(ours)
+    ids = next((array for path, array in ours.items() if _last(path) == "id" and array.ndim == 1), None)
     # Ids first: where other clips are in the batch, everything else differs as well, and says less.
     for path in sorted(ours, key=lambda path: _last(path) != "id"):
         found = _of_arrays(ours[path], theirs[path], tolerance, ids)
@@ -137,10 +137,6 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
-
-
-def _ids(leaves: Mapping[str, Array]) -> Array | None:
-    return next((array for path, array in leaves.items() if _last(path) == "id" and array.ndim == 1), None)
 
 
 def _of_arrays(ours: Array, theirs: Array, tolerance: float, ids: Array | None) -> str | None:

@@ -56,7 +56,7 @@ def size(space: Space) -> int:
     """
     lengths = [len(values(space, written)) for written in (space.grid or {}).values()]
     together = [len(values(space, written)) for written in (space.zip or {}).values()]
-    return math.prod(lengths) * (together[0] if together else 1)
+    return math.prod(lengths + together[:1])
 
 
 def combinations(space: Space) -> Iterator[dict[str, Any]]:

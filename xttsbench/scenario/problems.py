@@ -174,10 +174,8 @@ def of_the_arms(
     together = {**(space.grid or {}), **(space.zip or {})}
     where = "grid" if space.grid else "zip"
     if size(space) > MOST_SWEEP_ARMS:
-        yield (
-            (where,),
-            f"it makes {_about(size(space))} configurations, and {MOST_SWEEP_ARMS} are the most that a sweep takes",
-        )
+        made = f"it makes {_about(size(space))} configurations"
+        yield (where,), f"{made}, and {MOST_SWEEP_ARMS} are the most that a sweep takes"
         return
     keys = {*space.base, *together, *(key for arm in space.arms or () for key in arm.config)}
     if together:  # without a grid no condition means anything
@@ -247,15 +245,14 @@ def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys:
     if isinstance(wanted, str):
         yield ("baseline",), f"no configuration has the id {wanted!r}{meant(wanted, list(named)[:12])}"
         return
+    every = [space.base | dict(config) for config in named.values()]
     for key, value in wanted.items():
-        taken = [arm[key] for config in named.values() if key in (arm := space.base | dict(config))]
+        taken = [arm[key] for arm in every if key in arm]
         if key not in keys:
             yield ("baseline", key), f"no configuration sets it{meant(key, keys)}"
         elif not among(value, taken):
             yield ("baseline", key), f"no configuration has {shown(value)}{meant(value, _texts(taken))}"
-    if all(
-        any(meets({key: [value]}, space.base | dict(arm)) for arm in named.values()) for key, value in wanted.items()
-    ):
+    if all(any(meets({key: [value]}, arm) for arm in every) for key, value in wanted.items()):
         yield ("baseline",), "no configuration has all of these values together"
 
 

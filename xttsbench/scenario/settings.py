@@ -208,10 +208,6 @@ BUNDLED: Final = "xttsbench.targets.bundled:make_workload"
 MOST_STEPS: Final = 5000
 
 
-def _one_or_more(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class LimitSettings(Settings):
     """What ends a trial that does not end by itself."""
 
@@ -246,7 +242,9 @@ class Scenario(Space):
     """Directory of the bundled workload's data set."""
     accelerator: Annotated[
         list[str],
-        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+        ),
     ] = Field(["real"], min_length=1, max_length=8)
     """``real``, ``emulated:MS``, ``emulated:FILE``, or a list of them: a group of configurations for each."""
     steps: int = Field(240, ge=4, le=MOST_STEPS)

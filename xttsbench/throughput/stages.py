@@ -15,7 +15,7 @@ import numpy as np
 
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.pace import LOCK, POOL, PROCESSORS, Consumer, Machine, Stage, Thread, Work, pace
-from xttsbench.throughput.threads import demand, pool_size, threads
+from xttsbench.throughput.threads import demand, functions_of, pool_size, threads
 
 _CALLS: Final = 4_000  # Calls of the simulated sequence
 _FEW: Final = 8  # Fewer times say too little of how they vary
@@ -94,5 +94,5 @@ def keeps_order(op: PipelineOp, pipeline: Pipeline) -> bool:
 
 def call_times_s(op: PipelineOp, pipeline: Pipeline) -> tuple[float, ...]:
     """Times of single calls of an op, where it is one Python function that takes nearly all of its time."""
-    own = [one for one in pipeline.python_functions if one.token in op.python_functions]
+    own = functions_of(op, pipeline)
     return own[0].call_times_s if len(own) == 1 else ()

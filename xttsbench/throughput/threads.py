@@ -115,7 +115,7 @@ def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Work:
     """
     if op.cached:
         return Work(op.name, 0.0)
-    own = _functions(op, pipeline)
+    own = functions_of(op, pipeline)
     lock_s = sum(_held_s(function) for function in own)
     cost_s = op.cost_s or 0.0
     called_s = sum((function.calls_per_batch or 0.0) * (function.call_time_s or 0.0) for function in own)
@@ -128,7 +128,8 @@ def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Work:
         cpu_s = min(cost_s, sum((one.calls_per_batch or 0.0) * (one.call_cpu_s or 0.0) for one in own))
     else:
         cpu_s = 0.0 if _READS.search(op.op) else cost_s
-    at_once_s = min(sum(_held_at_once_s(function) for function in own), cost_s)
+    # As soon as a call begins it wants the lock for all of that; one that waits has begun, waited, and then ends.
+    at_once_s = min(sum(_held_s(one) * (0.5 if one.gil == "blocks" else 1.0) for one in own), cost_s)
     calls = sum(function.calls_per_batch or 0.0 for function in own)
     return Work(op.name, cost_s, cpu_s, min(lock_s, cost_s), _pool_s(op, cost_s, called_s), at_once_s, calls)
 
@@ -140,7 +141,8 @@ def _pool_s(op: PipelineOp, cost_s: float, called_s: float) -> float:
     return min(cost_s, max(priced, called_s))  # reading in an interleave has threads of its own
 
 
-def _functions(op: PipelineOp, pipeline: Pipeline) -> list[PythonFunction]:
+def functions_of(op: PipelineOp, pipeline: Pipeline) -> list[PythonFunction]:
+    """The Python functions that an op calls."""
     return [function for function in pipeline.python_functions if function.token in op.python_functions]
 
 
@@ -154,11 +156,6 @@ def _held_s(function: PythonFunction) -> float:
     little = function.around_call_s is not None and cpu_s <= _LITTLE * (function.call_time_s or 0.0)
     held_s = cpu_s if function.gil in ("holds", "unknown") or (function.gil == "blocks" and little) else 0.0
     return (function.calls_per_batch or 0.0) * (held_s + (function.around_call_s or 0.0))
-
-
-def _held_at_once_s(function: PythonFunction) -> float:
-    """The part of that which comes as soon as the call begins: what waits has begun, waited, and then ends."""
-    return _held_s(function) * (0.5 if function.gil == "blocks" else 1.0)
 
 
 def _allowed(pipeline: Pipeline, rewrite: str) -> bool:

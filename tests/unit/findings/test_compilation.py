@@ -2,10 +2,69 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.findings.compilation import partial_batch, xla_recompilation
+from tests.unit.findings.made import line, only, silent, trace
+from xttsbench.findings.compilation import partial_batch, retracing, xla_recompilation
+from xttsbench.records.base import Location
 from xttsbench.records.trial import TrialError
 
+
+@pytest.mark.parametrize(
+    ("reason", "words", "remedy"),
+    [
+        ("new function object", "made anew", "Make the tf.function once"),
+        ("shape", "each new shape", "a few fixed shapes"),
+        ("python value", "each new Python value", "as tensors"),
+        ("other", "differ", "signatures"),
+    ],
+)
+def test_retracing_names_the_most_common_reason(evidence, build, reason: str, words: str, remedy: str) -> None:
+    rare = trace("other" if reason != "other" else "shape")
+    traces = (trace("first"), trace("first"), trace("first"), rare, trace(reason), trace(reason))
+    steps = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
+    found = only(retracing, evidence("compile", steps=steps, traces=traces))
+    assert (found.limiting, found.severity) == (True, "critical")
+    assert found.title.startswith("train_step is traced again after the first step: ")
+    assert words in found.title
+    assert found.evidence["reason"] == reason
+    assert remedy in found.remedy
+    assert found.evidence["traces_in_steady_state"] == 4
+    assert found.evidence["traces_with_this_reason"] == 2
+    assert found.evidence["trace_time_s"] == pytest.approx(0.2)
+
+
+def test_without_a_line_that_traces_it_is_where_the_step_is_defined(evidence, build) -> None:
+    steps = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4, xla_compiles=[0, 1] * 4)
+    place = Location(file="train.py", line=9)
+    ladder = (build.ladder(wait=0.001, step=0.1).model_copy(update={"step_place": place}),)
+    for rule in (retracing, xla_recompilation):
+        made = evidence("compile", steps=steps, traces=(trace("shape"),), ladder=ladder)
+        assert only(rule, made).location == place
+        lines = build.compiled(lines=(line("function", 12),))
+        assert only(rule, evidence("compile", steps=steps, traces=(trace("shape"),), anatomy=lines)).location.line == 12
+
+
+def test_traces_of_the_beginning_are_no_retracing(evidence, build) -> None:
+    steady, busy = build.steps(step_s=[0.1] * 8), build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
+    assert silent(retracing, evidence("compile", steps=steady, traces=(trace("shape"),)))
+    assert silent(retracing, evidence("compile", steps=busy, traces=(trace("first"),)))
+    assert silent(retracing, evidence("compile"))
+
+
+def test_xla_that_compiles_again(evidence, build) -> None:
+    step = [0.1, 0.1, 0.1, 0.6, 0.1, 0.4]
+    steps = build.steps(step_s=step, xla_compiles=[0, 0, 0, 1, 0, 2], shape_id=[0, 0, 0, 1, 0, 2])
+    found = only(xla_recompilation, evidence("compile", steps=steps))
+    assert (found.limiting, found.severity) == (True, "critical")
+    assert found.title == "XLA compiled 3 times in 6 steady steps"
+    assert (found.evidence["shapes_compiled"], found.evidence["traces_in_the_same_steps"]) == (2, 0)
+    assert found.evidence["compile_s_per_compile"] == pytest.approx((0.5 + 0.3) / 3)
+    assert silent(xla_recompilation, evidence("compile", steps=build.steps(step_s=step, traces=1)))
+    assert silent(xla_recompilation, evidence("compile"))
+
+
 SIZES = [8, 8, 8, 4] * 3
+
+
 EPOCHS = [0] * 4 + [1] * 4 + [2] * 4
 
 

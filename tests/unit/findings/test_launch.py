@@ -1,54 +1,47 @@
-"""Rules on the ops of the step: devices, kernels too small, precision. Each where it fires and where it is silent."""
-
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from tests.unit.findings.made import line, mode, only, silent
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.diagnosis.verdict import step_section
 from xttsbench.evidence.evidence import Compared
 from xttsbench.evidence.step import modes
-from xttsbench.findings.compute import cpu_placement, precision
-from xttsbench.findings.launch import launch_bound
-from xttsbench.records.code import OpLine, Placement, StepOps
+from xttsbench.findings.launch import eager_step, launch_bound
+from xttsbench.records.code import StepOps
 from xttsbench.records.trial import HALF_BATCH, NOT_APPLICABLE, Devices
 
+EAGER = StepFacts(has_step=True, eager=True)
+
+
+def test_an_eager_step_that_loses_to_dispatch(evidence, build) -> None:
+    anatomy = build.eager(lines=(line("python", 3), line("tensorflow", 12)))
+    modes = mode(build, "graph", 5.0, fetches_removed=True)
+    found = only(eager_step, evidence("dispatch", facts=EAGER, anatomy=anatomy, modes=modes))
+    assert (found.rule, found.limiting, found.severity) == ("eager-step", True, "critical")
+    assert (found.location.file, found.location.line) == ("train.py", 12)
+    assert found.evidence["eager_ops_per_step"] == 100
+    assert found.evidence["host_reads_removed_to_trace"] is True
+    # Compute and dispatch are the whole step, so Amdahl's law gives the step's own speed-up.
+    assert found.predicted_speedup.estimate == pytest.approx(5.0)
+    unknown = only(eager_step, evidence("dispatch", facts=EAGER, anatomy=anatomy))
+    assert unknown.predicted_speedup.estimate == 2.0, "the ceiling, where the graph was not measured"
+
+
+def test_amdahl_leaves_the_wait_as_it_is(evidence, build) -> None:
+    # Half of the step waits for input: a step five times as fast makes the whole 1 / (0.5 + 0.1) times as fast.
+    found = only(eager_step, evidence("input", facts=EAGER, anatomy=build.eager(), modes=mode(build, "graph", 5.0)))
+    assert found.predicted_speedup.estimate == pytest.approx(1 / 0.6)
+    assert (found.limiting, found.severity) == (False, "info")
+
+
+def test_a_compiled_step_is_not_eager(evidence, build) -> None:
+    assert silent(eager_step, evidence("compute", anatomy=build.compiled()))
+    assert silent(eager_step, evidence("compute", facts=EAGER))
+
+
 GPU = Devices(gpus=("GPU:0",))
-
-
-def placed(why: str, share: float | None, device: str = "CPU:0") -> StepOps:
-    line = OpLine(file="train.py", line=12, function="call", phase="forward", ops=1, share=share, device=device)
-    rest = Placement(op="MatMul", device="GPU:0", count=9, share=None if share is None else 1 - share, why="")
-    return StepOps(
-        lines=(line,), placements=(Placement(op="Unique", device=device, count=2, share=share, why=why), rest)
-    )
-
-
-@pytest.mark.parametrize(
-    ("bottleneck", "share", "limiting", "severity"),
-    [("compute", 0.4, True, "warning"), ("input", 0.4, False, "warning"), ("compute", 0.05, False, "info")],
-)
-def test_ops_on_the_cpu_beside_a_gpu(evidence, bottleneck, share, limiting, severity) -> None:
-    made = evidence(bottleneck, step_ops=placed("no kernel for the GPU is registered", share), devices=GPU)
-    (found,) = cpu_placement(made)
-    assert (found.rule, found.limiting, found.severity) == ("cpu-placement", limiting, severity)
-    assert (found.location.line, found.location.op) == (12, "Unique")
-    assert found.evidence["count"] == 2
-
-
-def test_what_was_asked_for_is_named_without_times_too(evidence) -> None:
-    (found,) = cpu_placement(evidence(step_ops=placed("asked for by tf.device", None), devices=GPU))
-    assert "tf.device" in found.remedy
-    assert not found.limiting
-
-
-def test_no_placement_without_a_gpu_or_a_cost(evidence) -> None:
-    asked = "asked for by tf.device"
-    assert not list(cpu_placement(evidence(step_ops=placed(asked, 0.4), devices=Devices())))
-    assert not list(cpu_placement(evidence(step_ops=placed(asked, 0.001), devices=GPU)))
-    assert not list(cpu_placement(evidence(step_ops=placed("", 0.4, "GPU:0"), devices=GPU)))
-    assert not list(cpu_placement(evidence(devices=GPU)))
 
 
 def half(build, speedup: float, spread: float = 0.02) -> dict[str, Compared]:
@@ -81,26 +74,6 @@ def test_launch_bound_needs_small_ops_a_clear_interval_and_a_compiled_step(evide
     assert not list(launch_bound(evidence(modes=half(build, 1.0), step_ops=small(2e-6), anatomy=compiled, facts=eager)))
     waits = evidence("input", modes=half(build, 1.0), step_ops=small(2e-6), anatomy=compiled)
     assert not next(launch_bound(waits)).limiting
-
-
-@pytest.mark.parametrize(
-    ("speedup", "helps", "severity"),
-    [(1.5, True, "warning"), (1.1, True, "info"), (0.8, False, "info"), (1.0, None, None)],
-)
-def test_precision_as_it_was_measured(evidence, build, speedup, helps, severity) -> None:
-    tried = {"mixed_bfloat16": Compared("mixed_bfloat16", "ok", speedup=build.estimate(speedup))}
-    found = list(precision(evidence("compute", modes=tried)))
-    assert [(one.evidence["helps"], one.severity, one.limiting) for one in found] == (
-        [] if helps is None else [(helps, severity, False)]
-    )
-    if helps:
-        assert found[0].predicted_speedup.estimate == pytest.approx(speedup)
-        assert "set_global_policy" in found[0].remedy
-
-
-def test_a_precision_that_does_not_apply_is_silent(evidence) -> None:
-    tried = {"mixed_bfloat16": Compared("mixed_bfloat16", NOT_APPLICABLE, cause="it does not follow the policy")}
-    assert not list(precision(evidence("compute", modes=tried)))
 
 
 def test_conditions_come_from_their_trials(build) -> None:
