@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +15,12 @@ import typer
 
 from xttsbench.cli.options import AsJson, Debug, Workers
 from xttsbench.cli.output import Watched, printable, say
+from xttsbench.files import megabytes
 
 if TYPE_CHECKING:
     from xttsbench.xtts.data.feature_cache import Verification
+    from xttsbench.xtts.data.importing import ImportedData
+    from xttsbench.xtts.data.make import MadeData
     from xttsbench.xtts.data.precompute import Made
     from xttsbench.xtts.data.speech_data import Problem
     from xttsbench.xtts.features import FeatureSettings
@@ -67,15 +72,8 @@ def make(
         record = make_data(
             directory, utterances, seed, min_s, max_s, speakers=speakers, workers=workers, progress=progress
         )
-    words = [
-        _count(record.clips, "clip"),
-        _duration(record.seconds),
-        _count(record.speakers, "speaker"),
-        f"{record.sample_rate_hz} Hz",
-        _size(record.bytes),
-        f"seed {record.seed}",
-    ]
-    _show(directory, record.model_dump(), [", ".join(words)], as_json=as_json)
+    lines = [f"{_described(record, _count(record.clips, 'clip'))}, seed {record.seed}"]
+    _show(directory, record.model_dump(), lines, as_json=as_json)
 
 
 @app.command("import")
@@ -127,14 +125,7 @@ def import_(
             progress=progress,
         )
     held_out = "" if record.eval_clips is None else f" ({record.eval_clips} held out)"
-    words = [
-        _count(record.clips, "clip") + held_out,
-        _duration(record.seconds),
-        _count(record.speakers, "speaker"),
-        f"{record.sample_rate_hz} Hz",
-        _size(record.bytes),
-    ]
-    lines = [", ".join(words)]
+    lines = [_described(record, _count(record.clips, "clip") + held_out)]
     lines += [f"  {_count(clips, 'clip')} from {form}" for form, clips in record.forms.items()]
     if record.clipped:
         lines.append(f"  {_count(record.clipped, 'clip')} cut to -1..1, the loudest from {record.peak:.3g}")
@@ -177,7 +168,7 @@ def precompute(
     _print(str(made.cache.directory))
     _print(
         f"{made.made} of {len(clips)} clips made in {duration_s:.1f} s, {made.kept} kept; "
-        f"{minutes:,.1f} min of sound, {_size(2 * 4 * features.n_mels * frames)}"
+        f"{minutes:,.1f} min of sound, {megabytes(2 * 4 * features.n_mels * frames)}"
     )
 
 
@@ -234,6 +225,11 @@ def verify(
     raise typer.Exit(code)
 
 
+def _described(record: MadeData | ImportedData, clips: str) -> str:
+    seconds, speakers = _duration(record.seconds), _count(record.speakers, "speaker")
+    return f"{clips}, {seconds}, {speakers}, {record.sample_rate_hz} Hz, {megabytes(record.bytes)}"
+
+
 def _features(recipe: str) -> FeatureSettings:
     from xttsbench.files import shipped
     from xttsbench.xtts.recipe import load_recipe
@@ -249,11 +245,9 @@ def _directory(data: Path | None, progress: Watched) -> Path:
 
 
 def _fix_command(data: Path | None, recipe: str, out: Path | None) -> str:
-    words = ["xttsbench", "data", "verify", "--fix"]
-    words += [] if data is None else ["--data", str(data)]
-    words += [] if recipe == "tiny" else ["--recipe", recipe]
-    words += [] if out is None else ["--out", str(out)]
-    return shlex.join(words)
+    options = {"--data": data, "--recipe": None if recipe == "tiny" else recipe, "--out": out}
+    given = (word for option, value in options.items() if value is not None for word in (option, str(value)))
+    return shlex.join(["xttsbench", "data", "verify", "--fix", *given])
 
 
 def _print_verification(left: Verification, fixed: list[Problem], made: Made | None) -> None:
@@ -264,9 +258,9 @@ def _print_verification(left: Verification, fixed: list[Problem], made: Made | N
         _print(f"mended, {len(fixed)}: {_count(made.made, 'clip')} made again, {made.kept} kept")
         for problem in fixed:
             _print(f"  {problem.rule}: {_line(problem)}")
-    remedies: dict[tuple[str, str], list[Problem]] = {}
+    remedies: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
     for problem in left.problems:
-        remedies.setdefault((problem.rule, problem.remedy), []).append(problem)
+        remedies[problem.rule, problem.remedy].append(problem)
     for (rule, remedy), problems in remedies.items():
         _print(f"{rule}, {len(problems)}: {remedy}")
         for problem in problems:
@@ -314,7 +308,6 @@ def _watched(kept: str) -> Iterator[Watched]:
 
 
 def _show(directory: Path, record: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
-    """Print the directory and what is in it, or both as JSON."""
     if as_json:
         _print_json({"directory": str(directory.resolve()), **record})
         return
@@ -323,8 +316,6 @@ def _show(directory: Path, record: dict[str, Any], lines: list[str], *, as_json:
 
 
 def _print_json(record: dict[str, Any]) -> None:
-    import json
-
     typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
 
 
@@ -341,9 +332,3 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-
-
-def _size(size_bytes: int) -> str:
-    from xttsbench.files import megabytes
-
-    return megabytes(size_bytes)

@@ -268,7 +268,6 @@ def watch(
 
 
 def _show(summary: WatchSummary, place: str, *, quiet: bool = False) -> None:
-    """On standard error: standard output is the script's."""
     from xttsbench.reporting.sections.brief import watch_document
 
     sys.stderr.write("\n" + rendered(watch_document(summary, place), -1 if quiet else 0, sys.stderr))

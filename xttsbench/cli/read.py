@@ -206,7 +206,6 @@ def report(
 
 
 def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
-    """Write the page of a monitor's log, and print what it comes to."""
     from xttsbench.workflows.log import write_page
 
     page = write_page(log)
@@ -272,7 +271,6 @@ class Kind(StrEnum):
 
 
 def _names(incomplete: str) -> Iterator[str]:
-    """Names to explain, for the completion of a shell."""
     from xttsbench.workflows.explain import explanations
 
     return (one.name for one in explanations() if one.name.startswith(incomplete))

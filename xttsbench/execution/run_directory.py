@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -170,27 +170,22 @@ def append_trial(directory: Path, record: TrialRecord) -> None:
     Raises:
         JournalError: the journal cannot be written (a full disk, a directory that went away).
     """
-    path = directory / TRIALS
+    _append(directory / TRIALS, record.model_dump_json(), "Free some space or choose another --out.", durable=True)
+
+
+def _append(path: Path, line: str, advice: str, *, durable: bool) -> None:
     try:
         with path.open("ab+") as journal:
-            _drop_torn_line(journal)
-            journal.write(record.model_dump_json().encode() + b"\n")
-            journal.flush()
-            os.fsync(journal.fileno())
+            # A last line without its newline, from a write that did not end, is cut off, so that this one stands alone.
+            if (size := journal.seek(0, os.SEEK_END)) and journal.seek(size - 1) >= 0 and journal.read(1) != b"\n":
+                journal.seek(0)
+                journal.truncate(journal.read().rfind(b"\n") + 1)
+            journal.write(line.encode() + b"\n")
+            if durable:
+                journal.flush()
+                os.fsync(journal.fileno())
     except OSError as error:
-        raise JournalError(
-            f"The journal {path} cannot be written: {error.strerror or error}. Free some space or choose another --out."
-        ) from error
-
-
-def _drop_torn_line(journal: BinaryIO) -> None:
-    """Cut off a last line without its newline, from a write that did not end, so that the next one stands alone."""
-    size = journal.seek(0, os.SEEK_END)
-    if size:
-        journal.seek(size - 1)
-        if journal.read(1) != b"\n":
-            journal.seek(0)
-            journal.truncate(journal.read().rfind(b"\n") + 1)
+        raise JournalError(f"The journal {path} cannot be written: {error.strerror or error}. {advice}") from error
 
 
 def read_trials(directory: Path) -> list[TrialRecord]:
@@ -244,16 +239,8 @@ def append_history(directory: Path, line: HistoryLine) -> None:
     Raises:
         JournalError: it cannot be written (a full disk, a directory that went away).
     """
-    path = directory / HISTORY
-    try:
-        with path.open("ab+") as history:
-            torn = history.tell() > 0 and history.seek(-1, os.SEEK_END) >= 0 and history.read(1) != b"\n"
-            history.write(b"\n" * torn + line.model_dump_json(exclude_none=True).encode() + b"\n")
-    except OSError as error:
-        raise JournalError(
-            f"{path} cannot be written: {error.strerror or error}. Free some space; the run goes on from its last "
-            "checkpoint when it is started again."
-        ) from error
+    advice = "Free some space; the run goes on from its last checkpoint when it is started again."
+    _append(directory / HISTORY, line.model_dump_json(exclude_none=True), advice, durable=False)
 
 
 def read_history(directory: Path) -> list[HistoryLine]:

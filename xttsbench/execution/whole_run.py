@@ -289,7 +289,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _signals_go_to(process: subprocess.Popen[bytes], session: _Session) -> Iterator[None]:
-    """Pass the first signal to end on to the process, and kill it at the second."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread is told of signals
         return

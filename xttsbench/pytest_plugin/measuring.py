@@ -182,7 +182,6 @@ def _diagnosed(asked: Asked, directory: Path) -> Report:
 
 
 def _check(code: int, message: str | None) -> None:
-    """Raise what a run's exit code stands for."""
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code not in (DONE, INCONCLUSIVE):

@@ -206,7 +206,6 @@ def _one_size(config: dict[str, Any], *layers: Mapping[str, Any]) -> dict[str, A
 
 
 def _changed(recipe: Recipe, request: TrainRequest, config: Mapping[str, Any]) -> Recipe:
-    """The recipe with what the options and the configuration change of it."""
     content = recipe.model_dump(mode="json")
     if any(key in config for key in _BATCH):
         content["batches"] |= {key: config.get(key) for key in _BATCH}

@@ -217,7 +217,6 @@ def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
 
 
 def _provisional(said: Diagnosis) -> str:
-    """What is said before everything has been measured."""
     if said.evidence.bottleneck == "inconclusive":
         return f"so far undecided: {said.why_undecided}"
     sure = "" if said.probability >= SURE else f", with a probability of {said.probability:.0%}"

@@ -237,7 +237,6 @@ def _source(file: Path, parts: Parts) -> str:
 
 
 def _calls(specs: Iterable[TargetSpec]) -> list[str]:
-    """How each part is named in the file."""
     return [".".join((_alias(first), *rest)) for first, *rest in (spec.attribute.split(".") for spec in specs)]
 
 

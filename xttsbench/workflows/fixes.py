@@ -50,13 +50,15 @@ def verify_fixes(
     """
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return None
-    script = script_run(session.trials)
+    script = session.trials[0].script
     evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
-    pipeline, place = evidence.pipeline, _step_place(session.trials)
+    place = next((trial.step_place for trial in session.trials if trial.step_place is not None), None)
+    if script is not None:
+        place = step_place(script, session.trials[0].spec.target)
 
     def patched(fixes: str) -> Patch | None:
         traces = evidence.traces
-        return patch_of(FixSet.parse(fixes), pipeline, directory, step_place=place, step_traces=traces)
+        return patch_of(FixSet.parse(fixes), evidence.pipeline, directory, step_place=place, step_traces=traces)
 
     if script is not None:
         traced = retraced(evidence.traces, name_and_place(script.step_function)[0])
@@ -98,13 +100,6 @@ def verify_fixes(
         if patch.diff:
             atomic_write(directory / DIFF, patch.diff.encode())
     return patch
-
-
-def _step_place(trials: Sequence[TrialRecord]) -> Location | None:
-    script = script_run(trials)
-    if script is not None:
-        return step_place(script, trials[0].spec.target)
-    return next((trial.step_place for trial in trials if trial.step_place is not None), None)
 
 
 def _clear(directory: Path, chosen: str | None) -> None:
@@ -218,11 +213,14 @@ def patch_of(
         return None
     from xttsbench.fixes.patch import propose
 
-    def cache_file(op: str) -> str:
-        return str(directory / "cache" / re.sub(r"\W+", "-", op))
-
     patch = propose(
-        fixes, pipeline, _read, own=_is_own, step_place=step_place, step_traces=step_traces, cache_file=cache_file
+        fixes,
+        pipeline,
+        lambda file: Path(file).read_bytes().decode(),  # line ends as they are
+        own=lambda file: owner(str(Path(file).resolve())) == "user",  # neither installed, nor Python's, nor ours
+        step_place=step_place,
+        step_traces=step_traces,
+        cache_file=lambda op: str(directory / "cache" / re.sub(r"\W+", "-", op)),
     )
     return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
 
@@ -238,25 +236,11 @@ def _from_here(diff: str, files: Iterable[str]) -> str:
     return diff
 
 
-def _read(file: str) -> str:
-    return Path(file).read_bytes().decode()  # line ends as they are
-
-
-def _is_own(file: str) -> bool:
-    """Whether a file is the user's own: neither installed, nor Python's, nor ours."""
-    return owner(str(Path(file).resolve())) == "user"
-
-
 _NAMED: Final = 3
 SCRATCH: Final = "scratch"
 """Directory of a run over which the memory lies that takes what a script writes."""
 IN_GRAPH: Final = "the loop of the script lies within one tf.function, where nothing can be held up"
 _REPEAT: Final = "Say --repeat if it may do so again."
-
-
-def script_run(trials: Sequence[TrialRecord]) -> ScriptRun | None:
-    """What was seen of the script in its first run; ``None`` of another target."""
-    return trials[0].script if trials else None
 
 
 def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:

@@ -158,7 +158,6 @@ class LiveSession:
         return [self.run(spec, limits) for spec in specs]
 
     def _why_not(self, spec: TrialSpec) -> str | None:
-        """Why a trial can tell nothing here, or must not be run."""
         if FixSet.parse(spec.fix).of_step:
             return _STEP
         if spec.kind != "elements":
@@ -192,7 +191,6 @@ def changes_by_itself(first: Elements, second: Elements) -> str | None:
 
 
 def _read(job: Job, session: LiveSession, until_s: float) -> None:
-    """Measure the target as it is, and what its pipeline is made of."""
     while True:
         spec = next_trial(job, session.trials, until_s - session.spent_s, only=READING_KINDS)
         if spec is None or spec.block:  # another block is another process, which there is not

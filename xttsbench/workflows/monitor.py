@@ -93,8 +93,6 @@ def monitor(
 
 
 class _Session:
-    """One run of the monitor."""
-
     def __init__(self, request: Request, process: ProcessProbe | None, gpus: Gpus, clock: Callable[[], float]) -> None:
         self._request, self._process, self._gpus, self._clock = request, process, gpus, clock
         self._machine = MachineProbe(clock=clock)

@@ -277,7 +277,6 @@ def judge_trained(report: Report) -> tuple[int, str | None]:
 
 
 def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
-    """What did not fit, and what makes it fit, the cheapest first."""
     size = next((f"{key} (now {kwargs[key]})" for key in ("tokens_per_batch", "batch_size") if key in kwargs), None)
     where = f" with a batch of {trained.shape}" if trained.shape else " before the first step"
     cause = (trained.record.cause or "no cause is known").rstrip(". ")

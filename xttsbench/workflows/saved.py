@@ -82,7 +82,6 @@ def read_saved(path: Path, record: type[R], *, name: str, of: str, again: str) -
 
 
 def _problem(error: dict[str, Any]) -> str:
-    """One thing that is wrong: where, what, and the value that stands there."""
     place = ".".join(map(str, error["loc"])) or "the file"
     if error["type"] == "missing":
         return f"{place}: is missing"

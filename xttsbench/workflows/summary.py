@@ -96,7 +96,6 @@ def _said(found: Likely | None, *, over: bool) -> dict[str, Any]:
 
 
 def _reasons(summary: WatchSummary, report: Report | None) -> dict[str, str]:
-    """A reason for every null."""
     if not summary.stretches:
         why = dict.fromkeys(WatchSummary.model_fields, _NONE_SEEN if summary.over else _NO_STEPS)
     else:

@@ -212,7 +212,6 @@ def train(
 
 
 def _resumes(request: TrainRequest) -> bool:
-    """Whether the directory holds a run of training that is to be resumed."""
     if request.out is None or not request.resume:
         return False  # a directory that holds something is refused when it is to be made
     if not (request.out / PLAN).exists():

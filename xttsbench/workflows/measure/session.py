@@ -132,9 +132,7 @@ class Session:
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
 
-        Limits follow the machine's pace.
-
-        A helper that was killed between two trials is replaced. A trial that ended earlier is not run again.
+        Limits follow the machine's pace. A trial that ended earlier is not run again.
 
         Raises:
             HelperError: TensorFlow cannot be started here.
@@ -143,21 +141,18 @@ class Session:
         if (kept := self._kept(spec)) is not None:
             self.trials.append(kept)
             return kept
-        try:
+        for _ in range(2):  # a helper that was killed between two trials is replaced
             try:
                 record = self._attempt(spec, limits, label)
-            except HelperError:
+                break
+            except HelperError as error:
                 if not self._works:
                     raise
                 self._end_helper()
-                record = self._attempt(spec, limits, label)
-        except HelperError as error:
-            if not self._works:
-                raise
-            self._end_helper()
-            record = _never_begun(spec, "killed", str(error))
-        except KeyboardInterrupt:
-            record = _never_begun(spec, "interrupted", "interrupted before the trial began")
+                record = _never_begun(spec, "killed", str(error))
+            except KeyboardInterrupt:
+                record = _never_begun(spec, "interrupted", "interrupted before the trial began")
+                break
         if note is not None:
             record = record.model_copy(update={"notes": (*record.notes, note)})
         return self._keep(record, label or described(spec))
@@ -197,7 +192,6 @@ class Session:
         return found
 
     def _child(self, spec: TrialSpec) -> Child:
-        """A process that runs a trial, on its way."""
         helper = self._helper_for(spec.block)
         self.announce(described(spec))
         return Child(spec, helper, monitor=self._beside, progress=self._progress.step)
@@ -290,7 +284,6 @@ class Session:
         return record
 
     def _kept(self, spec: TrialSpec) -> TrialRecord | None:
-        """The record of a trial that ended before the run went on."""
         kept = self.earlier.pop(spec.trial_id, None)
         if kept is not None and kept.spec != spec:
             raise JournalError(

@@ -181,7 +181,6 @@ class _Group:
         return None
 
     def _start(self, name: str, specs: Mapping[str, TrialSpec]) -> str | None:
-        """Start a process; why there can be none, or ``None``."""
         self.now = name
         try:
             self.lives[name] = self.session.start(specs[name], f"warming up {self._label(name)}")
@@ -190,7 +189,6 @@ class _Group:
         return None
 
     def _await(self, name: str) -> None:
-        """Wait until a process is warm and stands still, or has ended."""
         self.now = name
         self.lives[name].open(self._limits)
         self.now = None
@@ -274,7 +272,6 @@ class _Group:
         return {name: max(round(round(count) * share[name]), _LEAST) for name in sizes}
 
     def _order(self, number: int) -> list[str]:
-        """The configurations in the order of a round."""
         plan = self.wanted.comparison.model_copy(
             update={
                 "arms": tuple(slot.arm for slot in self.wanted.slots),

@@ -145,20 +145,23 @@ def _arms(diagnosis: Diagnosis) -> tuple[Variant, ...]:
         )
     ]
     for compared in evidence.fixes.values():
-        ok = compared.speedup is not None
         arms.append(
             Variant(
                 id=f"fix:{compared.name}",
                 role="candidate",
                 config={"fix": compared.name},
                 blocks=compared.processes,
-                status=compared.status if compared.cause is None else f"{compared.status}: {compared.cause}",
+                status=_status(compared),
                 step_time_s=compared.time_s,
                 effect=compared.speedup,
-                decision=None if ok else "ended",
+                decision=None if compared.speedup is not None else "ended",
             )
         )
     return tuple(arms)
+
+
+def _status(compared: Compared) -> str:
+    return compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
 
 
 def _warm_up(diagnosis: Diagnosis) -> WarmUp:
@@ -287,7 +290,6 @@ def _no_utilization(record: Report) -> str:
 
 
 def _of_fixes(record: Report) -> dict[str, str]:
-    """A reason for every null of a fix's result: the outcome says why it was not verified."""
     found: dict[str, str] = {}
     for index, fix in enumerate(record.fixes):
         path, why = f"fixes.{index}", {"predicted_speedup": "the model says nothing of it"}
@@ -339,12 +341,11 @@ def mode_arms(
     for name, compared in modes.items():
         own = tried(trials, KIND_OF[name], name)
         arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
-        status = compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
         arms.append(
             arm.model_copy(
                 update={
                     "blocks": compared.processes,
-                    "status": status,
+                    "status": _status(compared),
                     "step_time_s": compared.time_s,
                     "throughput_per_s": _times(baseline.throughput_per_s, compared.speedup),
                     "valid_frames_per_s": _times(baseline.valid_frames_per_s, compared.speedup),

@@ -94,7 +94,6 @@ def assemble_compared(
 
 
 def _unmeasured(record: Report, compared: ComparedVariants, told: BaselineVerdict) -> dict[str, str]:
-    """A reason for every null that could have been a number."""
     found = {**told.unmeasured, **compared.unmeasured}
     why = "there is no step to trace or compile" if told.trial is not None else record.verdict.summary
     found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",))) | unread(record.disturbance)
@@ -131,7 +130,6 @@ def _rounds(trial: TrialRecord) -> int:
 
 
 def _by_arm(trials: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
-    """The trials of each configuration on each accelerator."""
     found: dict[object, list[TrialRecord]] = {}
     for trial in trials:
         found.setdefault((trial.spec.arm, trial.spec.emulated_ms), []).append(trial)
@@ -321,7 +319,6 @@ def _best(
     environment: Mapping[str, Any],
     directory: Path,
 ) -> Best:
-    """The content of ``best.yaml``: the winner, or the baseline where none is proven."""
     arm = next(arm for arm in comparison.arms if arm.id == choice.winner)
     used = comparison.accelerators[0]
     return Best(

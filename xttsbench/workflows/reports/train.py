@@ -144,7 +144,6 @@ def _warnings(trials: Sequence[TrialRecord], lines: Sequence[HistoryLine]) -> tu
 
 
 def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) -> dict[str, str]:
-    """A reason for every null that could have been a number."""
     found = dict(result.unmeasured)
     if record.arms:
         found |= {path: why for path, why in of_arms.items() if path.startswith("arms.")}
