@@ -36,7 +36,7 @@ from written import short, table
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.run_directory import read_trials
 from xttsbench.records.plan import Comparison, PlannedVariant
-from xttsbench.workflows.fixes import IN_GRAPH, again, read_patch, script_run
+from xttsbench.workflows.fixes import IN_GRAPH, again, read_patch
 from xttsbench.workflows.measure.session import Session
 
 _AFTER_BUDGET_S = 60.0
@@ -70,7 +70,7 @@ def planned(case: ScriptCase, folder: Path, fixes: str | None, options: argparse
         ValueError: the script could not be run again.
     """
     script = str(folder / case.file.name)
-    first = script_run(read_trials(folder / "run"))
+    first = read_trials(folder / "run")[0].script
     known = again(first, folder / "session") if first is not None else None
     if known is None:
         raise ValueError("the script fed its training loop from no tf.data.Dataset that could be seen")
@@ -120,7 +120,7 @@ def done(case: ScriptCase, options: argparse.Namespace) -> dict[str, Any]:
     plan = planned(case, folder, row["fixes"], options)
 
     def begin(session: Session) -> None:
-        first = script_run(read_trials(folder / "run"))
+        first = read_trials(folder / "run")[0].script
         assert first is not None
         session.runs_scripts_again(first.imports, IN_GRAPH if first.in_one_call else None, case.name)
 

@@ -67,21 +67,10 @@ def _options(
 
 _BUNDLED: Final = "The bundled speech model"
 
-app.command("diagnose")(diagnose)
-app.command("optimize")(optimize)
-app.command("watch")(watch)
-app.command("compare")(compare)
-app.command("run")(run)
-app.command("sweep")(sweep)
-app.command("monitor")(monitor)
-app.command("report")(report)
-app.command("export")(export)
-app.command("doctor")(doctor)
-app.command("explain")(explain)
-app.command("list")(list_)
-app.command("init")(init)
-app.command("train", rich_help_panel=_BUNDLED)(train)
-app.command("synthesize", rich_help_panel=_BUNDLED)(synthesize)
+for command in (diagnose, optimize, watch, compare, run, sweep, monitor, report, export, doctor, explain, list_, init):
+    app.command(command.__name__.rstrip("_"))(command)
+for command in (train, synthesize):
+    app.command(command.__name__, rich_help_panel=_BUNDLED)(command)
 app.add_typer(data, rich_help_panel=_BUNDLED)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from xttsbench.cli.options import AsJson, Debug, Quiet, Verbose, detail, typed
-from xttsbench.cli.output import rendered
+from xttsbench.cli.output import put, rendered
 from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ def doctor(
     if run is not None and data is None:
         raise UsageError("--run says how fast files are needed: name them with --data, too.")
     found = examine(Request(data=data, run=run, patience_s=patience, command=typed(context)))
-    if as_json:
-        sys.stdout.write(found.model_dump_json(indent=2) + "\n")
-    else:
-        sys.stdout.write(rendered(doctor_document(found), detail(context)))
-    sys.stdout.flush()
+    put(found, doctor_document(found), as_json=as_json, detail=detail(context))
     raise typer.Exit(1 if found.of("broken") else 0)
 
 

@@ -28,7 +28,7 @@ from xttsbench.cli.options import (
     arguments_of,
     asked,
 )
-from xttsbench.cli.output import Lines, Watched, end, rendered, say
+from xttsbench.cli.output import Lines, Watched, end, put, rendered, say
 from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -288,11 +288,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     if not (directory / SUMMARY_FILE).exists():
         return False
     summary = read_summary(directory)
-    if as_json:
-        sys.stdout.write(summary.model_dump_json(indent=2) + "\n")
-    else:
-        sys.stdout.write(rendered(watch_document(summary, str(directory)), -1 if quiet else 0))
-    sys.stdout.flush()
+    put(summary, watch_document(summary, str(directory)), as_json=as_json, detail=-1 if quiet else 0)
     if (directory / TRIALS).exists():
         for warning in rebuild(directory).warnings:
             say(f"Warning: {warning}")

@@ -19,6 +19,7 @@ import typer
 from xttsbench.cli.options import detail
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
@@ -62,6 +63,12 @@ def rendered(document: Document, detail: int, stream: TextIO | None = None) -> s
     width, color = page(stream)
     views = (View.SUMMARY, View.DETAILED, View.FULL)
     return render(document, width=width, color=color, view=views[detail])
+
+
+def put(record: BaseModel, document: Document, *, as_json: bool, detail: int) -> None:
+    """Print a record on standard output: as JSON, or what its document says to people."""
+    sys.stdout.write(record.model_dump_json(indent=2) + "\n" if as_json else rendered(document, detail))
+    sys.stdout.flush()
 
 
 def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:

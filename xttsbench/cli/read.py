@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Verbose, detail, typed
-from xttsbench.cli.output import end, open_page, rendered, say
+from xttsbench.cli.output import end, open_page, put, rendered, say
 from xttsbench.errors import NothingMeasuredError, UsageError
 
 if TYPE_CHECKING:
@@ -209,8 +209,7 @@ def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
     from xttsbench.workflows.log import write_page
 
     page = write_page(log)
-    sys.stdout.write(page.record.model_dump_json(indent=2) + "\n" if as_json else rendered(page.document, detail))
-    sys.stdout.flush()
+    put(page.record, page.document, as_json=as_json, detail=detail)
     if detail >= 0:
         say(f"Page: {page.file}")
     if browse:
