@@ -48,9 +48,18 @@ _WRITTEN: Final = {
     "MirrorPad": "tf.pad({given 0}, {argument 1}, mode={mode})",
     "EnsureShape": "tf.ensure_shape({given 0}, {shape})",
     "StaticRegexFullMatch": "tf.strings.regex_full_match({given 0}, {pattern})",
+    "StaticRegexReplace": "tf.strings.regex_replace({given 0}, {pattern}, {rewrite}{?replace_global=True})",
+    "StringLower": "tf.strings.lower({given 0}{?encoding=})",
+    "StringUpper": "tf.strings.upper({given 0}{?encoding=})",
+    "StringLength": "tf.strings.length({given 0}{?unit=BYTE})",
+    "Substr": "tf.strings.substr({given 0}, {argument 1}, {argument 2}{?unit=BYTE})",
+    "DecodeRaw": "tf.io.decode_raw({given 0}, tf.{dtype}{?little_endian=True})",
+    "Cumsum": "tf.cumsum({given 0}, axis={argument 1}{?exclusive=False}{?reverse=False})",
+    "Cumprod": "tf.math.cumprod({given 0}, axis={argument 1}{?exclusive=False}{?reverse=False})",
     "StringToNumber": "tf.strings.to_number({given 0}, tf.{dtype})",
 }
-"""Others: names are inputs as a method of :class:`Body` writes them, the dtype of the result, and attributes."""
+"""Others: names are inputs as a method of :class:`Body` writes them, the dtype of the result, and attributes; those
+with a question mark are written where they are not the usual ones."""
 
 
 class NoTextError(Exception):
@@ -111,8 +120,12 @@ class _Parts:
             return str(getattr(self._body, method)(self._op.inputs[int(number)]))
         if name == "dtype":
             return str(self._op.outputs[0].dtype.name)
-        value = self._op.get_attr(name)
-        return words(value) if isinstance(value, bytes) else _attribute(value)
+        attribute, _, usual = name.removeprefix("?").partition("=")
+        value = self._op.get_attr(attribute)
+        text = words(value) if isinstance(value, bytes) else _attribute(value)
+        if not name.startswith("?"):
+            return text
+        return "" if text in (usual, repr(usual)) else f", {attribute}={text}"
 
 
 def _raw(body: Body, op: Any) -> str:
@@ -200,13 +213,6 @@ def _split(body: Body, op: Any) -> str:
     return f"tf.split({body.given(op.inputs[1])}, {op.get_attr('num_split')}{where})"
 
 
-def _summed(body: Body, op: Any) -> str:
-    if op.get_attr("exclusive") or op.get_attr("reverse"):
-        return _raw(body, op)
-    function = "tf.cumsum" if op.type == "Cumsum" else "tf.math.cumprod"
-    return f"{function}({body.given(op.inputs[0])}, axis={body.argument(op.inputs[1])})"
-
-
 def _cut(body: Body, op: Any) -> str:
     """A subscript: numbers, slices, ``None`` and ``...``."""
     bounds = [_bounds(one) for one in op.inputs[1:]]
@@ -232,36 +238,10 @@ def _cut(body: Body, op: Any) -> str:
     return f"{body.operand(op.inputs[0])}[{', '.join(keys)}]"
 
 
-def _decoded(body: Body, op: Any) -> str:
-    if not op.get_attr("little_endian"):
-        return _raw(body, op)
-    return f"tf.io.decode_raw({body.given(op.inputs[0])}, tf.{op.outputs[0].dtype.name})"
-
-
 def _text_joined(body: Body, op: Any) -> str:
     between = op.get_attr("separator")
     parts = [body.given(one) if body.is_made(one) else words(tf.get_static_value(one)) for one in op.inputs]
     return f"tf.strings.join([{', '.join(parts)}]{f', {words(between)}' if between else ''})"
-
-
-def _text_replaced(body: Body, op: Any) -> str:
-    given = [body.given(op.inputs[0]), words(op.get_attr("pattern")), words(op.get_attr("rewrite"))]
-    return f"tf.strings.regex_replace({', '.join([*given, *_unless(op, 'replace_global', True)])})"
-
-
-def _text_of(name: str, option: str, usual: Any) -> Callable[[Body, Any], str]:
-    """A call of which one option is written where it is not the usual one."""
-
-    def written(body: Body, op: Any) -> str:
-        given = [body.given(op.inputs[0]), *map(body.argument, op.inputs[1:]), *_unless(op, option, usual)]
-        return f"tf.strings.{name}({', '.join(given)})"
-
-    return written
-
-
-def _unless(op: Any, option: str, usual: Any) -> list[str]:
-    value = op.get_attr(option)
-    return [] if value == usual else [f"{option}={words(value) if isinstance(value, bytes) else value}"]
 
 
 def _text_split(body: Body, op: Any) -> str:
@@ -301,16 +281,9 @@ _SPECIAL: Final[dict[str, Callable[[Body, Any], str]]] = {
     "Range": _ranged,
     "ConcatV2": _concatenated,
     "Pack": _packed,
-    **dict.fromkeys(("Cumsum", "Cumprod"), _summed),
     "Split": _split,
     "StridedSlice": _cut,
-    "DecodeRaw": _decoded,
     "StringJoin": _text_joined,
-    "StaticRegexReplace": _text_replaced,
-    "StringLower": _text_of("lower", "encoding", b""),
-    "StringUpper": _text_of("upper", "encoding", b""),
-    "StringLength": _text_of("length", "unit", b"BYTE"),
-    "Substr": _text_of("substr", "unit", b"BYTE"),
     **dict.fromkeys(("StringSplitV2", "UnicodeDecode"), _text_split),
 }
 
