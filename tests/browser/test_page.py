@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.unit.reporting import conftest as runs
+from tests.unit.reporting.conftest import changed
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.report import Bottleneck
 from xttsbench.reporting.page import page_document, render_page, write_run
@@ -61,7 +62,7 @@ def fixed(run: runs.Run) -> runs.Run:
     hoped = FixResult(
         name="cache", fixes=("cache",), what="a cache", outcome="not verified", why="no time", predicted_speedup=1.4
     )
-    return runs.Run(run.report.model_copy(update={"fixes": (hoped, proposed)}), run.trials)
+    return runs.Run(changed(run.report, fixes=(hoped, proposed)), run.trials)
 
 
 def judged(bottleneck: Bottleneck) -> runs.Run:
@@ -70,8 +71,8 @@ def judged(bottleneck: Bottleneck) -> runs.Run:
     parts = run.report.verdict.attribution_s
     assert parts is not None
     spread = parts.model_copy(update=dict.fromkeys(type(parts).model_fields, 0.01))
-    verdict = run.report.verdict.model_copy(update={"bottleneck": bottleneck, "attribution_s": spread})
-    return runs.Run(run.report.model_copy(update={"verdict": verdict}), run.trials)
+    verdict = changed(run.report.verdict, bottleneck=bottleneck, attribution_s=spread)
+    return runs.Run(changed(run.report, verdict=verdict), run.trials)
 
 
 def large() -> runs.Run:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -136,9 +137,8 @@ def _machine(report: Report) -> Iterator[doc.Fact]:
     if cores := cpu.get("allowed_cpus") or found.get("cpus"):
         yield doc.Fact("processors", f"{cores:g} of {cpu['model']}" if cpu.get("model") else f"{cores:g}")
     kind, label = (str(report.accelerator.get(key, "")) for key in ("kind", "label"))
-    if label or kind:
-        said = label or kind
-        yield doc.Fact("accelerator", said.upper() if kind == "emulated" and said == kind else _capital(said, kind))
+    if said := label or kind:  # an emulated accelerator is never to be taken for a device
+        yield doc.Fact("accelerator", said.replace("emulated", "EMULATED") if kind == "emulated" else said)
     yield doc.Fact("GPU", gpu_names(found) or "none")
     if total := memory_bytes(found):
         yield doc.Fact("memory", units.size(total))
@@ -149,11 +149,6 @@ def _machine(report: Report) -> Iterator[doc.Fact]:
         yield doc.Fact("Python", str(python))
     if report.disturbance:
         yield doc.Fact("other work meanwhile", report.disturbance.sentence)
-
-
-def _capital(label: str, kind: str) -> str:
-    """An emulated accelerator is never to be taken for a device."""
-    return label.replace("emulated", "EMULATED") if kind == "emulated" else label
 
 
 def _figures(report: Report) -> Iterator[Tiles]:
@@ -182,26 +177,24 @@ def _losses(report: Report) -> Iterator[doc.Section]:
 
 
 def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ...], tuple[doc.Section, ...]]:
-    every = [
-        replace(block, title=with_calls(block.title, report)) if isinstance(block, doc.Finding) else block
-        for part in findings(report, comparing=comparing)
-        for block in part.blocks
-    ]
-    harmless = [isinstance(one, doc.Finding) and not one.limiting and one.severity == "info" for one in every]
-    only_known = tuple(one for one, known in zip(every, harmless, strict=True) if known)
-    open_ones = tuple(one for one, known in zip(every, harmless, strict=True) if not known)
-    several = f"{len(only_known)} findings" if len(only_known) > 1 else "One finding"
-    return (doc.Section("Findings", open_ones),), (doc.Fold(f"{several} without a loss", only_known),)
+    to_act_on: list[doc.Block] = []
+    harmless: list[doc.Block] = []
+    for block in (one for section in findings(report, comparing=comparing) for one in section.blocks):
+        if isinstance(block, doc.Finding):
+            known = not block.limiting and block.severity == "info"
+            (harmless if known else to_act_on).append(replace(block, title=with_calls(block.title, report)))
+        else:
+            to_act_on.append(block)
+    several = f"{len(harmless)} findings" if len(harmless) > 1 else "One finding"
+    return (doc.Section("Findings", tuple(to_act_on)),), (doc.Fold(f"{several} without a loss", tuple(harmless)),)
 
 
 def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Section]:
-    said = list(step.in_time(report, only_measured=comparing))
+    first, *others = [*step.in_time(report, only_measured=comparing)] or [doc.Section("", ())]
     if (drawn := time_line(scene)) is not None:
         of = "The baseline's steps over time" if comparing else "Steps over time"
-        yield doc.Section(of, (drawn, *(block for part in said[:1] for block in part.blocks)))
-        yield from said[1:]
-    else:
-        yield from said
+        first = doc.Section(of, (drawn, *first.blocks))
+    yield from (first, *others)
 
 
 def _with_tables(part: doc.Block, scene: Scene | None) -> doc.Block:
@@ -218,8 +211,7 @@ def _with_folded_plots(part: doc.Block) -> doc.Block:
     if not isinstance(part, doc.Section):
         return part
     plots = tuple(block for block in part.blocks if isinstance(block, doc.Figure))
-    others = tuple(block for block in part.blocks if not isinstance(block, doc.Figure))
-    return replace(part, blocks=(*others, doc.Fold("Plots", plots)))
+    return replace(part, blocks=(*(block for block in part.blocks if block not in plots), doc.Fold("Plots", plots)))
 
 
 def _passed(report: Report) -> Iterator[doc.Fold]:
@@ -252,9 +244,8 @@ def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[d
 
 
 def _folded(title: str, parts: Iterator[doc.Section] | tuple[doc.Section, ...]) -> Iterator[doc.Fold]:
-    inner = tuple(block for part in parts for block in part.blocks)
-    if inner:
-        yield doc.Fold(title, inner)
+    if inside := tuple(block for part in parts for block in part.blocks):
+        yield doc.Fold(title, inside)
 
 
 def render_page(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:
@@ -352,18 +343,15 @@ def write_run(directory: Path, report: Report, trials: Sequence[TrialRecord]) ->
     """
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / "report.json", to_json(report).encode())
-    scene, warnings = _stage(report, trials)
-    images = _write_plots(directory / "plots", report, scene, warnings)
-    pages: dict[str, Callable[[], str]] = {
-        "report.md": lambda: markdown.render(report_document(report), plots=tuple(images)),
-        "report.html": lambda: render_page(page_document(report, scene), images),
+    warnings: list[str] = []
+    scene = _tried("no plot was drawn", lambda: stage(report, trials), warnings)
+    images = {} if scene is None else _write_plots(directory / "plots", scene, warnings)
+    pages: dict[str, Callable[[], bytes]] = {
+        "report.md": lambda: markdown.render(report_document(report), plots=tuple(images)).encode(),
+        "report.html": lambda: render_page(page_document(report, scene), images).encode(),
     }
     for name, serialize in pages.items():
-        try:
-            page = serialize().encode()
-        except Exception as error:  # whatever is wrong with a page, the record stands
-            warnings.append(f"{name} was not written: {type(error).__name__}: {error}")
-        else:
+        if (page := _tried(f"{name} was not written", serialize, warnings)) is not None:
             atomic_write(directory / name, page)
     return tuple(warnings)
 
@@ -373,36 +361,30 @@ def to_json(report: Report) -> str:
     return report.model_dump_json(indent=2) + "\n"
 
 
-def _stage(report: Report, trials: Sequence[TrialRecord]) -> tuple[Scene | None, list[str]]:
+_Made = TypeVar("_Made")
+
+
+def _tried(failed: str, make: Callable[[], _Made], warnings: list[str]) -> _Made | None:
+    """What is made; ``None`` and a warning where that raises, whatever it is: the record stands all the same."""
     try:
-        return stage(report, trials), []
+        return make()
     except Exception as error:
-        return None, [f"no plot was drawn: {type(error).__name__}: {error}"]
+        warnings.append(f"{failed}: {type(error).__name__}: {error}")
+        return None
 
 
-def _write_plots(folder: Path, report: Report, scene: Scene | None, warnings: list[str]) -> dict[str, bytes]:
-    """Draw and write each plot by itself; what went wrong is added to ``warnings``.
-
-    Returns:
-        The SVGs of the plots that show something, by name.
-    """
-    if scene is None:
-        return {}
-    try:
-        from xttsbench.reporting import plots  # not at the top: Matplotlib is large, and the trials are over by now
-    except Exception as error:
-        warnings.append(f"no plot was drawn: {type(error).__name__}: {error}")
+def _write_plots(folder: Path, scene: Scene, warnings: list[str]) -> dict[str, bytes]:
+    """Draw and write each plot; returns the SVGs of those that show something, by name."""
+    # Not at the top: Matplotlib is large, and the trials are over by now.
+    plots = _tried("no plot was drawn", lambda: import_module("xttsbench.reporting.plots"), warnings)
+    if plots is None:
         return {}
     folder.mkdir(exist_ok=True)
     images: dict[str, bytes] = {}
-    for name in figures(report):
-        try:
-            plot = plots.draw_one(name, scene)
-        except Exception as error:  # Matplotlib raises what it likes; one plot must not cost the others
-            warnings.append(f"plots/{name} was not drawn: {type(error).__name__}: {error}")
-            continue
-        atomic_write(folder / f"{name}.png", plot.png)
-        atomic_write(folder / f"{name}.svg", plot.svg)
-        if plot.says:
-            images[name] = plot.svg
+    for name in figures(scene.report):
+        plot = _tried(f"plots/{name} was not drawn", partial(plots.draw_one, name, scene), warnings)
+        if plot is not None:
+            atomic_write(folder / f"{name}.png", plot.png)
+            atomic_write(folder / f"{name}.svg", plot.svg)
+            images |= {name: plot.svg} if plot.says else {}
     return images

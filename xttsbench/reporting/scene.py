@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from xttsbench.analysis.readings import trace
 from xttsbench.analysis.rhythm import autocorrelation, periodogram, varies
 from xttsbench.analysis.steps import Steps, steady, steps_of
+from xttsbench.records.readings import GpuReadings
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting import units
-from xttsbench.reporting.document import NOT_MEASURED, Block, Column, Table, table
+from xttsbench.reporting.document import NOT_MEASURED, Block, Table, numeric, table
 from xttsbench.reporting.sections import Group, compares, figures_of, groups, of_verdict, trials_of
 from xttsbench.reporting.words import ARM_COLORS, SERIES_COLORS, plain
 
@@ -111,9 +112,7 @@ def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
         if (segment := record.segment("as_is"))
         and (series := from_segment(segment, label=plain(record.spec.trial_id)[:_LONGEST_LABEL]))
     ]
-    if not found:
-        return Scene(report, trials=tuple(trials))
-    main, record = max(found, key=lambda pair: pair[0].steady_wall_s.size)
+    main, record = max(found, key=lambda pair: pair[0].steady_wall_s.size, default=(None, None))
     return Scene(report, tuple(series for series, _ in found), main, record, tuple(trials))
 
 
@@ -129,11 +128,8 @@ def extremes(wall_s: FloatArray, stretches: int) -> NDArray[np.int64]:
     if wall_s.size <= 2 * stretches:
         return np.arange(wall_s.size)
     edges = np.linspace(0, wall_s.size, stretches + 1).astype(np.int64)
-    chosen = [0, wall_s.size - 1]
-    for low, high in pairwise(edges):
-        stretch = wall_s[low:high]
-        chosen += [low + int(stretch.argmin()), low + int(stretch.argmax())]
-    return np.unique(np.array(chosen, dtype=np.int64))
+    pairs = ((low + wall_s[low:high].argmin(), low + wall_s[low:high].argmax()) for low, high in pairwise(edges))
+    return np.unique(np.array([0, wall_s.size - 1, *chain.from_iterable(pairs)], dtype=np.int64))
 
 
 MOST_ARMS: Final = 3
@@ -185,8 +181,7 @@ def _chosen(group: Group) -> tuple[Variant, ...]:
 
 
 def _series(record: TrialRecord) -> StepSeries | None:
-    segment = record.segment("as_is")
-    if segment is None:
+    if (segment := record.segment("as_is")) is None:
         return None
     columns = {name: values[segment.warmup_steps :] for name, values in segment.columns.items()}
     return from_segment(Segment(name=segment.name, columns=columns), label="")
@@ -264,6 +259,13 @@ class TimeLine(Block):
     table: Table
 
 
+def samples_of(gpu: GpuReadings, series: StepSeries) -> tuple[FloatArray, FloatArray]:
+    """The driver's samples during the steps: seconds since the first step, and shares of the time in use (0..1)."""
+    t_s = (np.array(gpu.utilization_t_ns, dtype=np.int64) - series.zero_ns) / 1e9
+    during = (t_s >= 0) & (t_s <= series.end_s[-1])
+    return t_s[during], np.array(gpu.utilization, dtype=np.float64)[during]
+
+
 def time_line(scene: Scene | None) -> TimeLine | None:
     """The time line of the process with the most steady steps; ``None`` where there are no steps."""
     if scene is None or scene.main is None or scene.record is None:
@@ -316,11 +318,9 @@ def _uses(scene: Scene, series: StepSeries) -> tuple[str, tuple[Use, ...]]:
         return "EMULATED accelerator in use", (_use("emulated accelerator", series, series.accelerator_s, window_s),)
     gpus = []
     for gpu in record.readings.gpus:
-        t_s = (np.array(gpu.utilization_t_ns, dtype=np.int64) - series.zero_ns) / 1e9
-        during = np.flatnonzero((t_s >= 0) & (t_s <= series.end_s[-1]))[:: max(1, t_s.size // _MOST_SAMPLES)]
-        if during.size:
-            share = np.array(gpu.utilization)[during]
-            gpus.append(Use(f"GPU {gpu.index} {gpu.name}", tuple(t_s[during]), tuple(share)))
+        t_s, share = (one[:: max(1, len(gpu.utilization) // _MOST_SAMPLES)] for one in samples_of(gpu, series))
+        if t_s.size:
+            gpus.append(Use(f"GPU {gpu.index} {gpu.name}", tuple(t_s), tuple(share)))
     if gpus:
         return "GPU in use, as the driver samples it", tuple(gpus)
     if record.devices is None or not np.isfinite(series.cpu_s).all():
@@ -356,7 +356,7 @@ def _table(
             )
         )
     heads = ("from", "mean step", "slowest", *(PARTS[name] for name in parts), "compilations")
-    return table(("steps", *(Column(name, numeric=True) for name in (*heads, *(use.name for use in uses)))), rows)
+    return table(("steps", *numeric(*heads, *(use.name for use in uses))), rows)
 
 
 def _mean_use(use: Use, begin_s: float, end_s: float) -> str:
@@ -396,56 +396,43 @@ def table_of(name: str, scene: Scene) -> Table | None:
     return None
 
 
-def _numbers(first: str, *others: str) -> tuple[Column, ...]:
-    return Column(first), *(Column(name, numeric=True) for name in others)
-
-
 def _distribution(scene: Scene) -> Table | None:
-    steps = [series for series in scene.series if series.steady_wall_s.size]
-    columns = _numbers("process", "steps", *(_NAMED.get(share, f"{100 * share:g} %") for share in _QUANTILES))
-    rows = [
-        (
-            series.label,
-            f"{series.steady_wall_s.size:,}",
-            *(units.duration(float(value)) for value in np.quantile(series.steady_wall_s, _QUANTILES)),
-        )
-        for series in steps
-    ]
-    return table(columns, rows) if rows else None
+    rows = []
+    for series in scene.series:
+        if (wall_s := series.steady_wall_s).size:
+            quantiles = (units.duration(float(value)) for value in np.quantile(wall_s, _QUANTILES))
+            rows.append((series.label, f"{wall_s.size:,}", *quantiles))
+    names = (_NAMED.get(share, f"{100 * share:g} %") for share in _QUANTILES)
+    return table(("process", *numeric("steps", *names)), rows) if rows else None
 
 
 def _autocorrelation(wall_s: FloatArray) -> Table:
     values = autocorrelation(wall_s, min(_LAGS, wall_s.size // 4))
     band = 1.96 / np.sqrt(wall_s.size)
     rows = [(f"{lag}", f"{value:.3f}", "yes" if abs(value) > band else "no") for lag, value in enumerate(values)]
-    return table(_numbers("lag, steps", "autocorrelation", "beyond white noise (95 %)"), rows)
+    return table(("lag, steps", *numeric("autocorrelation", "beyond white noise (95 %)")), rows)
 
 
 def _periodogram(wall_s: FloatArray) -> Table:
     found = periodogram(wall_s)
-    strongest = np.argsort(-found.power)[:_PERIODS]
-    rows = [
-        (
-            units.number(float(1 / found.frequency[at])),
-            f"{found.power[at]:.2e}",
-            f"{found.null[at]:.2e}",
-            "yes" if found.power[at] > found.threshold[at] else "no",
-        )
-        for at in strongest
-    ]
-    return table(_numbers("period, steps", "power, s²", "expected of red noise", "above the 1 % line"), rows)
+    rows = []
+    for at in np.argsort(-found.power)[:_PERIODS]:
+        power, above = found.power[at], "yes" if found.power[at] > found.threshold[at] else "no"
+        rows.append((units.number(float(1 / found.frequency[at])), f"{power:.2e}", f"{found.null[at]:.2e}", above))
+    columns = numeric("power, s²", "expected of red noise", "above the 1 % line")
+    return table(("period, steps", *columns), rows)
 
 
 def _traces(runs: tuple[SideRun, ...]) -> Table:
     span_s = max(float(run.series.end_s[-1]) for run in runs)
     edges = np.linspace(0.0, span_s, _STRETCHES + 1)
     heads = [f"{run.arm.id}: {what}" for run in runs for what in ("mean step", "utilization")]
-    columns = [list(_stretches(run, edges)) for run in runs]
-    rows = []
-    for place, (low, high) in enumerate(pairwise(edges)):
-        cells = [cell for column in columns for cell in column[place]]
-        rows.append((f"{low:.1f} to {high:.1f} s", *cells))
-    return table(_numbers("since the first step", *heads), rows)
+    columns = zip(*(_stretches(run, edges) for run in runs), strict=True)
+    rows = [
+        (f"{low:.1f} to {high:.1f} s", *chain.from_iterable(cells))
+        for (low, high), cells in zip(pairwise(edges), columns, strict=True)
+    ]
+    return table(("since the first step", *numeric(*heads)), rows)
 
 
 def _stretches(run: SideRun, edges: FloatArray) -> Iterator[tuple[str, str]]:

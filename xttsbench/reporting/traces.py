@@ -94,98 +94,94 @@ def table(trials: Sequence[TrialRecord]) -> str:
 
 
 def _events(trials: Iterable[TrialRecord]) -> Iterator[Event]:
+    readers = (_steps, _conditions, _turns, _step_ops, _pipeline_ops, _profiled, _readings)
     for process, trial in enumerate(trials, start=1):
-        made = [
-            *_steps(trial, process),
-            *_conditions(trial, process),
-            *_turns(trial, process),
-            *_step_ops(trial, process),
-            *_pipeline_ops(trial, process),
-            *_profiled(trial, process),
-            *_readings(trial, process),
-        ]
-        if not made:
-            continue
-        spec = trial.spec
-        yield _about("process_name", process, 0, name=plain(f"{spec.trial_id} ({spec.kind})"))
-        yield _about("process_sort_index", process, 0, sort_index=process)
-        if configuration := spec.arm or spec.fix:
-            yield _about("process_labels", process, 0, labels=plain(configuration))
-        for thread in sorted({event["tid"] for event in made} & _THREADS.keys()):
-            yield _about("thread_name", process, thread, name=_THREADS[thread])
-            yield _about("thread_sort_index", process, thread, sort_index=thread)
-        yield from made
+        if made := [event for read in readers for event in read(trial)]:
+            for event in (*_names(trial, process, {event["tid"] for event in made}), *made):
+                event["pid"] = process
+                yield event
 
 
-def _steps(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _names(trial: TrialRecord, process: int, threads: set[int]) -> Iterator[Event]:
+    spec = trial.spec
+    yield _about("process_name", 0, name=plain(f"{spec.trial_id} ({spec.kind})"))
+    yield _about("process_sort_index", 0, sort_index=process)
+    if configuration := spec.arm or spec.fix:
+        yield _about("process_labels", 0, labels=plain(configuration))
+    for thread in sorted(threads & _THREADS.keys()):
+        yield _about("thread_name", thread, name=_THREADS[thread])
+        yield _about("thread_sort_index", thread, sort_index=thread)
+
+
+def _steps(trial: TrialRecord) -> Iterator[Event]:
     for segment in trial.segments:
         for step, row in enumerate(_rows(segment)):
             start, wait, work = row["start_ns"], row["wait_ns"], row["step_ns"]
             begun = start + wait + work - row["wall_ns"] + row["pause_ns"]
             about = {"segment": plain(segment.name), "step": step, "warm_up": step < segment.warmup_steps}
             if step and begun < start:
-                yield _slice("between steps", process, _STEPS, begun, start - begun, about)
+                yield _slice("between steps", _STEPS, begun, start - begun, about)
             if wait:
-                yield _slice("wait for input", process, _STEPS, start, wait, about)
+                yield _slice("wait for input", _STEPS, start, wait, about)
             if work:
                 numbers = {name: row[name] for name in (*_PARTS, *_COUNTS) if row[name]}
-                yield _slice("step", process, _STEPS, start + wait, work, about | numbers)
-                yield from _waits_of_the_step(row, process)
+                yield _slice("step", _STEPS, start + wait, work, about | numbers)
+                yield from _waits_of_the_step(row)
             at = start + wait
             for name, part, count in (("trace", "trace_ns", "traces"), ("XLA compile", "xla_ns", "xla_compiles")):
                 if row[part]:
                     # Threads that compile side by side add up to more than the step, which is all that can be drawn.
                     took = min(row[part], start + wait + work - at)
                     numbers = {count: row[count], part: row[part]}
-                    yield _slice(name, process, _COMPILATIONS, at, took, about | numbers)
+                    yield _slice(name, _COMPILATIONS, at, took, about | numbers)
                     at += took
 
 
-def _waits_of_the_step(row: dict[str, int], process: int) -> Iterator[Event]:
-    """What the loop did after the step had returned: wait for the device, then behind an emulated accelerator."""
+def _waits_of_the_step(row: dict[str, int]) -> Iterator[Event]:
+    """After the step had returned: the wait for the device, then that of an emulated accelerator."""
     end = row["start_ns"] + row["wait_ns"] + row["step_ns"]
     emulated, device = row["emulated_ns"], row["device_ns"]
     if device + emulated > row["step_ns"]:
         return  # of another part of the loop
     if device:
-        yield _slice("wait for the device", process, _STEPS, end - emulated - device, device, {})
+        yield _slice("wait for the device", _STEPS, end - emulated - device, device, {})
     if emulated:
-        yield _slice("emulated accelerator", process, _STEPS, end - emulated, emulated, {})
+        yield _slice("emulated accelerator", _STEPS, end - emulated, emulated, {})
 
 
-def _conditions(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _conditions(trial: TrialRecord) -> Iterator[Event]:
     """What was measured when: stretches of steps of one segment and one round."""
     for segment in trial.segments:
         for number, rows in groupby(_rows(segment), key=lambda row: row["round"]):
             first, last = (stretch := list(rows))[0], stretch[-1]
             end = last["start_ns"] + last["wait_ns"] + last["step_ns"]
             about = {"round": number} if number else {}
-            yield _slice(plain(segment.name), process, _CONDITIONS, first["start_ns"], end - first["start_ns"], about)
+            yield _slice(plain(segment.name), _CONDITIONS, first["start_ns"], end - first["start_ns"], about)
 
 
-def _turns(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _turns(trial: TrialRecord) -> Iterator[Event]:
     for turn in trial.rounds:
-        yield _slice(f"round {turn.round}", process, _TURNS, turn.start_ns, turn.end_ns - turn.start_ns, {})
+        yield _slice(f"round {turn.round}", _TURNS, turn.start_ns, turn.end_ns - turn.start_ns, {})
 
 
-def _step_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _step_ops(trial: TrialRecord) -> Iterator[Event]:
     ops, at = trial.step_ops, _first_measured_ns(trial)
     if ops is None or ops.op_time_s is None or at is None:
         return
     for phase, share in sorted(ops.phases.items(), key=lambda one: -one[1]):
         took = _ns(ops.op_time_s * share)
-        yield _slice(phase, process, _STEP_OPS, at, took, {"share": share})
+        yield _slice(phase, _STEP_OPS, at, took, {"share": share})
         inner, end = at, at + took
         lines = [line for line in ops.lines if line.phase == phase and line.share]
         for line in sorted(lines, key=lambda one: -(one.share or 0.0)):
             part = min(_ns(ops.op_time_s * (line.share or 0.0)), end - inner)
             about = {"function": plain(line.function), "ops": line.ops, "share": line.share, "device": line.device}
-            yield _slice(plain(f"{line.file}:{line.line}"), process, _STEP_OPS, inner, part, about)
+            yield _slice(plain(f"{line.file}:{line.line}"), _STEP_OPS, inner, part, about)
             inner += part
         at = end
 
 
-def _pipeline_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _pipeline_ops(trial: TrialRecord) -> Iterator[Event]:
     at = _first_measured_ns(trial)
     if trial.pipeline is None or at is None:
         return
@@ -195,17 +191,17 @@ def _pipeline_ops(trial: TrialRecord, process: int) -> Iterator[Event]:
         about = {"op": op.op, "elements_per_batch": op.elements_per_batch, "cost_from": op.cost_from}
         if place.file:
             about["line"] = plain(f"{place.file}:{place.line}")
-        yield _slice(plain(op.name), process, _PIPELINE_OPS, at, _ns(cost_s), about)
+        yield _slice(plain(op.name), _PIPELINE_OPS, at, _ns(cost_s), about)
         at += _ns(cost_s)
 
 
-def _profiled(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _profiled(trial: TrialRecord) -> Iterator[Event]:
     """The steps of a profile, what ran on each stream of each GPU, and the longest gaps with what the host did."""
     gpu = trial.profile.gpu if trial.profile is not None else None
     if gpu is None:
         return
     for step, (start, end) in enumerate(zip(gpu.step_starts_ns, gpu.step_ends_ns, strict=True)):
-        yield _slice("profiled step", process, _PROFILED, start, end - start, {"step": step})
+        yield _slice("profiled step", _PROFILED, start, end - start, {"step": step})
     lanes: dict[str, int] = {}
     reached: dict[int, int] = {}
     for bar in slices_of(gpu):
@@ -213,15 +209,15 @@ def _profiled(trial: TrialRecord, process: int) -> Iterator[Event]:
         end = bar.start_ns + bar.duration_ns
         start = max(bar.start_ns, reached.get(thread, 0))  # parts of a CUDA graph may overlap on its stream
         reached[thread] = max(end, start)
-        yield _slice(bar.work, process, thread, start, max(end - start, 0), {"events": bar.events})
+        yield _slice(bar.work, thread, start, max(end - start, 0), {"events": bar.events})
     for device in gpu.devices if gpu.start_ns is not None else ():
         for gap in device.longest_gaps:
             thread = lanes.setdefault(f"GPU {device.index}, longest gaps", _STREAMS + len(lanes))
             about = {"step": gap.step, "host": gap.cause or "not known"}
-            yield _slice("idle", process, thread, gap.start_ns, _ns(gap.duration_s), about)
+            yield _slice("idle", thread, gap.start_ns, _ns(gap.duration_s), about)
     for name, thread in lanes.items():
-        yield _about("thread_name", process, thread, name=name)
-        yield _about("thread_sort_index", process, thread, sort_index=thread)
+        yield _about("thread_name", thread, name=name)
+        yield _about("thread_sort_index", thread, sort_index=thread)
 
 
 def _first_measured_ns(trial: TrialRecord) -> int | None:
@@ -233,36 +229,36 @@ def _first_measured_ns(trial: TrialRecord) -> int | None:
     return host.t_ns[0] if host is not None and host.t_ns else None
 
 
-def _readings(trial: TrialRecord, process: int) -> Iterator[Event]:
+def _readings(trial: TrialRecord) -> Iterator[Event]:
     if trial.readings.host is not None:
-        yield from _of_host(trial.readings.host, process)
+        yield from _of_host(trial.readings.host)
     for gpu in trial.readings.gpus:
-        yield from _of_gpu(gpu, process)
+        yield from _of_gpu(gpu)
 
 
-def _of_host(host: HostReadings, process: int) -> Iterator[Event]:
+def _of_host(host: HostReadings) -> Iterator[Event]:
     for name, (column, scale) in _RATES.items():
         values = getattr(host, column)
         if len(values) != len(host.t_ns) or (column not in ("cpu_s", "machine_busy_s") and values[-1:] == values[:1]):
             continue  # not read, or never anything
         for (before, used), (after, now) in pairwise(zip(host.t_ns, values, strict=True)):
             if after > before:
-                yield _counter(name, process, before, (now - used) / (after - before) * 1e9 * scale)
+                yield _counter(name, before, (now - used) / (after - before) * 1e9 * scale)
     for when, size in zip(host.t_ns, host.rss_bytes, strict=False):
-        yield _counter("memory, GB", process, when, size / 1e9)
+        yield _counter("memory, GB", when, size / 1e9)
 
 
-def _of_gpu(gpu: GpuReadings, process: int) -> Iterator[Event]:
+def _of_gpu(gpu: GpuReadings) -> Iterator[Event]:
     for when, share in zip(gpu.utilization_t_ns, gpu.utilization, strict=False):
-        yield _counter(f"GPU {gpu.index} utilization", process, when, share)
+        yield _counter(f"GPU {gpu.index} utilization", when, share)
     for name, (column, scale) in _LEVELS.items():
         for when, value in zip(gpu.t_ns, getattr(gpu, column), strict=False):
             if value is not None:
-                yield _counter(f"GPU {gpu.index} {name}", process, when, value * scale)
+                yield _counter(f"GPU {gpu.index} {name}", when, value * scale)
     for when, mask in zip(gpu.t_ns, gpu.throttle_reasons, strict=False):
         if mask is not None:
             held = len(SLOWED & {*throttle_reason_names(mask)})
-            yield _counter(f"GPU {gpu.index} reasons that hold the clocks back", process, when, held)
+            yield _counter(f"GPU {gpu.index} reasons that hold the clocks back", when, held)
 
 
 def _rows(segment: Segment) -> Iterator[dict[str, int]]:
@@ -275,13 +271,13 @@ def _ns(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def _slice(name: str, process: int, thread: int, start_ns: int, duration_ns: int, about: dict[str, Any]) -> Event:
-    return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": start_ns, "dur": duration_ns, "args": about}
+def _slice(name: str, thread: int, start_ns: int, duration_ns: int, about: dict[str, Any]) -> Event:
+    return {"name": name, "ph": "X", "pid": 0, "tid": thread, "ts": start_ns, "dur": duration_ns, "args": about}
 
 
-def _counter(name: str, process: int, at_ns: int, value: float) -> Event:
-    return {"name": name, "ph": "C", "pid": process, "tid": 0, "ts": at_ns, "args": {"value": round(value, 4)}}
+def _counter(name: str, at_ns: int, value: float) -> Event:
+    return {"name": name, "ph": "C", "pid": 0, "tid": 0, "ts": at_ns, "args": {"value": round(value, 4)}}
 
 
-def _about(kind: str, process: int, thread: int, **known: str | int) -> Event:
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": known}
+def _about(kind: str, thread: int, **known: str | int) -> Event:
+    return {"name": kind, "ph": "M", "pid": 0, "tid": thread, "args": known}

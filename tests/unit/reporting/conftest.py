@@ -49,6 +49,11 @@ class Run(NamedTuple):
     trials: tuple[TrialRecord, ...]
 
 
+def changed(record: Any, **fields: Any) -> Any:
+    """The record with other fields."""
+    return record.model_copy(update=fields)
+
+
 def estimate(value: float, spread: float = 0.03) -> Estimate:
     return Estimate(estimate=value, low=value * (1 - spread), high=value * (1 + spread))
 
@@ -335,30 +340,28 @@ def empty_run() -> Run:
 def hostile_run() -> Run:
     """The starving run with markup, escapes and control characters wherever text comes from outside."""
     report, trials = starving_run()
-    finding = report.findings[0].model_copy(
-        update={
-            "title": HOSTILE,
-            "location": Location(file=HOSTILE, line=3, op=HOSTILE),
-            "evidence": {HOSTILE: HOSTILE},
-            "remedy": HOSTILE,
-            "patch": f"``````\n{HOSTILE}",
-        }
+    finding = changed(
+        report.findings[0],
+        title=HOSTILE,
+        location=Location(file=HOSTILE, line=3, op=HOSTILE),
+        evidence={HOSTILE: HOSTILE},
+        remedy=HOSTILE,
+        patch=f"``````\n{HOSTILE}",
     )
-    changed = report.model_copy(
-        update={
-            "command": HOSTILE,
-            "target": {"name": HOSTILE},
-            "environment": {HOSTILE: {HOSTILE: [HOSTILE]}},
-            "verdict": report.verdict.model_copy(update={"summary": HOSTILE}),
-            "findings": (finding, *report.findings[1:]),
-            "unmeasured": {HOSTILE: HOSTILE},
-            "accelerator": {"kind": "real", "label": HOSTILE},
-            "trials": ({"trial": HOSTILE, "cause": HOSTILE},),
-            "warnings": (HOSTILE,),
-        }
+    spoilt = changed(
+        report,
+        command=HOSTILE,
+        target={"name": HOSTILE},
+        environment={HOSTILE: {HOSTILE: [HOSTILE]}},
+        verdict=changed(report.verdict, summary=HOSTILE),
+        findings=(finding, *report.findings[1:]),
+        unmeasured={HOSTILE: HOSTILE},
+        accelerator={"kind": "real", "label": HOSTILE},
+        trials=({"trial": HOSTILE, "cause": HOSTILE},),
+        warnings=(HOSTILE,),
     )
-    renamed = trials[0].model_copy(update={"spec": trials[0].spec.model_copy(update={"trial_id": HOSTILE})})
-    return Run(changed, (renamed, *trials[1:]))
+    renamed = changed(trials[0], spec=changed(trials[0].spec, trial_id=HOSTILE))
+    return Run(spoilt, (renamed, *trials[1:]))
 
 
 EMULATED = "emulated accelerator, 10 ms a step"
@@ -508,28 +511,23 @@ def hostile_comparison() -> Run:
     """The compared arms with markup, escapes and control characters wherever text comes from outside."""
     report, trials = comparing_run()
     arms = tuple(
-        found.model_copy(
-            update={
-                "id": f"{found.id} {HOSTILE}",
-                "group": f"../{HOSTILE}",
-                "accelerator": f"{found.accelerator} {HOSTILE}",
-                "utilization_of": HOSTILE,
-                "config": {HOSTILE: HOSTILE},
-                "status": found.status if found.status == "ok" else f"{found.status} {HOSTILE}",
-            }
+        changed(
+            found,
+            id=f"{found.id} {HOSTILE}",
+            group=f"../{HOSTILE}",
+            accelerator=f"{found.accelerator} {HOSTILE}",
+            utilization_of=HOSTILE,
+            config={HOSTILE: HOSTILE},
+            status=found.status if found.status == "ok" else f"{found.status} {HOSTILE}",
         )
         for found in report.arms
     )
     parity = dict(report.parity or {}) | {"baseline": HOSTILE, "arms": [HOSTILE], "differences": {HOSTILE: HOSTILE}}
     renamed = tuple(
-        record.model_copy(
-            update={
-                "spec": record.spec.model_copy(update={"arm": f"{record.spec.arm} {HOSTILE}", "group": f"../{HOSTILE}"})
-            }
-        )
+        changed(record, spec=changed(record.spec, arm=f"{record.spec.arm} {HOSTILE}", group=f"../{HOSTILE}"))
         for record in trials
     )
-    return Run(report.model_copy(update={"arms": arms, "parity": parity, "comparison": (HOSTILE, HOSTILE)}), renamed)
+    return Run(changed(report, arms=arms, parity=parity, comparison=(HOSTILE, HOSTILE)), renamed)
 
 
 starving = pytest.fixture(starving_run)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.reporting.conftest import Run, estimate
+from tests.unit.reporting.conftest import Run, changed, estimate
 from tests.unit.reporting.sections.test_summary import (
     STORED,
     every_report,  # noqa: F401  # a fixture
@@ -168,12 +168,12 @@ def test_no_output_says_other_than_the_record(every_report: dict[str, Report]) -
 
 
 def _with_verdict(report: Report, **other: Any) -> Report:
-    return report.model_copy(update={"verdict": report.verdict.model_copy(update=other)})
+    return changed(report, verdict=report.verdict.model_copy(update=other))
 
 
 def _with_first_fix(report: Report, **other: Any) -> Report:
     first, *rest = report.fixes
-    return report.model_copy(update={"fixes": (first.model_copy(update=other), *rest)})
+    return changed(report, fixes=(first.model_copy(update=other), *rest))
 
 
 OTHERS: Final[dict[str, Callable[[Report], Report]]] = {
@@ -184,13 +184,13 @@ OTHERS: Final[dict[str, Callable[[Report], Report]]] = {
     "utilization": lambda one: _with_verdict(one, accelerator_utilization=estimate(0.7)),
     "waiting": lambda one: _with_verdict(one, input_wait_fraction=estimate(0.3)),
     "share": lambda one: _with_verdict(
-        one, attribution_s=one.verdict.attribution_s and one.verdict.attribution_s.model_copy(update={"input": 0.0150})
+        one, attribution_s=one.verdict.attribution_s and changed(one.verdict.attribution_s, input=0.0150)
     ),
     "gain": lambda one: _with_first_fix(one, verified_speedup=estimate(1.5, 0.02)),
     "interval of the gain": lambda one: _with_first_fix(one, verified_speedup=estimate(1.94, 0.1)),
     "accepted fix": lambda one: _with_first_fix(one, chosen=False, outcome="rejected"),
-    "other fix": lambda one: one.model_copy(
-        update={"fixes": (one.fixes[0], one.fixes[1].model_copy(update={"outcome": "accepted"}), *one.fixes[2:])}
+    "other fix": lambda one: changed(
+        one, fixes=(one.fixes[0], changed(one.fixes[1], outcome="accepted"), *one.fixes[2:])
     ),
 }
 
@@ -209,7 +209,7 @@ def test_a_wrong_number_of_a_configuration_is_found(comparing: Run, field: str) 
     arms = tuple(
         arm.model_copy(update={field: estimate(0.123)}) if arm.role == "candidate" else arm for arm in report.arms
     )
-    assert list(contradictions(report.model_copy(update={"arms": arms}), outputs(report)))
+    assert list(contradictions(changed(report, arms=arms), outputs(report)))
 
 
 def test_the_stored_runs_are_among_them(every_report: dict[str, Report]) -> None:  # noqa: F811

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from tests.unit.reporting.conftest import changed
 from xttsbench.records.report import Report
 from xttsbench.reporting import console
 from xttsbench.reporting.document import NOT_MEASURED, Cell, Column, Document, Row, Table, View
@@ -155,7 +156,7 @@ def test_long_names_break_after_their_separators(comparing, make_arm) -> None:
     names = ("loader=numpy_wav,prefetch=2,workers=4", "loader=packed,prefetch=2,workers=4")
     effect = comparing.report.arms[1].effect
     arms = tuple(make_arm(name, 0.02, effect=effect, decision="undecided") for name in names)
-    report = comparing.report.model_copy(update={"arms": arms})
+    report = changed(comparing.report, arms=arms)
     found = [line[:23].strip() for line in render(report, width=84, color=False).splitlines()]
     at = found.index("loader=packed,")
     assert found[at : at + 2] == ["loader=packed,", "prefetch=2,workers=4"]

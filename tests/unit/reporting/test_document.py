@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.reporting.conftest import HOSTILE
+from tests.unit.reporting.conftest import HOSTILE, changed
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import (
@@ -101,7 +101,7 @@ def test_the_cells_fill_the_bar_and_none_is_a_cell_off_its_share(shares: list[fl
 
 
 def of(report, *arms: Variant):
-    return groups(report.model_copy(update={"arms": arms}))
+    return groups(changed(report, arms=arms))
 
 
 def test_a_group_is_what_was_measured_together_on_one_accelerator(comparing) -> None:
@@ -119,7 +119,7 @@ def test_a_group_is_what_was_measured_together_on_one_accelerator(comparing) -> 
 def test_the_fastest_is_one_that_was_decided_to_be_faster(comparing, make_arm) -> None:
     report = comparing.report
     assert groups(report)[0].fastest.id == "packed"
-    quick = comparing.report.arms[1].model_copy(update={"decision": "undecided"})
+    quick = changed(comparing.report.arms[1], decision="undecided")
     (group,) = of(report, report.arms[0], quick)
     assert group.fastest is None
     assert [arm.id for arm in group.candidates] == ["packed"]
@@ -159,7 +159,7 @@ def test_trials_of_two_emulated_accelerators_are_told_apart(comparing, make_arm,
 def test_trials_that_are_emulated_are_never_those_of_a_device(comparing, make_arm, make_arm_trial) -> None:
     made = Segment(name="as_is", columns={"start_ns": (1,), "wall_ns": (1,)})
     trials = [make_arm_trial("x", 0, made), make_arm_trial("x", 0, made, emulated_ms=10.0)]
-    dead = make_arm_trial("x", 1, made).model_copy(update={"status": "killed"})
+    dead = changed(make_arm_trial("x", 1, made), status="killed")
     other = make_arm_trial("x", 0, made, group="others")
     every = of(comparing.report, make_arm("x", 0.1, accelerator="real device"), make_arm("x", 0.1))
     real, emulated = (trials_of(group, group.arms[0], every, [*trials, dead, other]) for group in every)

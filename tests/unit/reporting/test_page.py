@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.reporting.conftest import Run, estimate, one, sections
+from tests.unit.reporting.conftest import Run, changed, estimate, one, sections
 from xttsbench.findings.registry import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
@@ -32,7 +32,7 @@ def figures(report: Report) -> dict[str, str]:
 
 def fixed(report: Report, **given: object) -> Report:
     found = {"name": "a", "fixes": ("a",), "what": "does a", "outcome": "accepted", "why": "", **given}
-    return report.model_copy(update={"fixes": (FixResult.model_validate(found),)})
+    return changed(report, fixes=(FixResult.model_validate(found),))
 
 
 def test_the_answer_comes_before_what_it_rests_on(starving) -> None:
@@ -54,7 +54,7 @@ def test_the_saving_is_the_step_over_the_gain(starving) -> None:
     assert hoped["gain, estimated only"] == "3.00x"
     assert "after the fix" not in hoped
     assert figures(starving.report)["gain, estimated only"] == "2.02x (1.96 to 2.08)"  # of the cause removed
-    bare = starving.report.model_copy(update={"findings": ()})
+    bare = changed(starving.report, findings=())
     assert figures(bare)["gain"] == "no fix is known to be worth it"
 
 
@@ -70,8 +70,8 @@ def test_cause_line_and_next_command_stand_at_the_top(starving) -> None:
 
 
 def test_without_a_verdict_what_is_likely_is_said(starving) -> None:
-    verdict = starving.report.verdict.model_copy(update={"bottleneck": "inconclusive"})
-    said = page_document(starving.report.model_copy(update={"verdict": verdict})).headline
+    verdict = changed(starving.report.verdict, bottleneck="inconclusive")
+    said = page_document(changed(starving.report, verdict=verdict)).headline
     assert said.below[0].text == "Likely all the same: waiting for input, 52.3 % of a step as measured."
 
 
@@ -87,9 +87,7 @@ def test_the_machine_is_one_strip_and_what_is_emulated_says_so(starving) -> None
 
 
 def test_plots_of_a_period_need_one(starving) -> None:
-    without = starving.report.model_copy(
-        update={"oscillation": starving.report.oscillation.model_copy(update={"period_steps": None})}
-    )
+    without = changed(starving.report, oscillation=changed(starving.report.oscillation, period_steps=None))
     names = [
         {
             block.name

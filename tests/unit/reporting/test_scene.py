@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.unit.reporting.conftest import Run, eager_run, sections, segment, starving_run, trial, words
+from tests.unit.reporting.conftest import Run, changed, eager_run, sections, segment, starving_run, trial, words
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import Figure, Table
 from xttsbench.reporting.page import page_document, render_page
@@ -101,11 +101,11 @@ def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
 
 def test_warm_up_ends_where_its_last_step_does() -> None:
     made = segment([0.001] * 40, [0.01] * 40)
-    data = drawn(with_steps(made.model_copy(update={"warmup_steps": 3}))).data
+    data = drawn(with_steps(changed(made, warmup_steps=3))).data
     times = data["t"]
     assert isinstance(times, list)
     assert data["warm"] == pytest.approx(times[2], abs=2e-6)
-    assert drawn(with_steps(made.model_copy(update={"warmup_steps": 0}))).data["warm"] == 0.0
+    assert drawn(with_steps(changed(made, warmup_steps=0))).data["warm"] == 0.0
 
 
 def test_steps_that_compile_are_marked_and_charged() -> None:
@@ -113,7 +113,7 @@ def test_steps_that_compile_are_marked_and_charged() -> None:
     columns = dict(made.columns)
     columns["traces"] = tuple(int(index == 20) for index in range(40))
     columns["trace_ns"] = tuple(200_000_000 * int(index == 20) for index in range(40))
-    found = drawn(with_steps(made.model_copy(update={"columns": columns})))
+    found = drawn(with_steps(changed(made, columns=columns)))
     assert found.data["compiled"] == [21]
     spent = found.data["compile"]
     assert isinstance(spent, list)

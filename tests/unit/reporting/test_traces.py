@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.reporting.conftest import changed
 from tests.unit.reporting.trace_format import problems
 from xttsbench.execution.run_directory import TRIALS, read_trials
 from xttsbench.records.code import OpLine, StepOps
@@ -186,7 +187,7 @@ def test_a_row_of_the_table_is_a_step(make_trial) -> None:
 @pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "a\nb", "\x1b[31mred", "\u202eabc"])
 def test_hostile_names_stay_text(make_trial, name) -> None:
     trial = made(make_trial)
-    hostile = trial.model_copy(update={"spec": trial.spec.model_copy(update={"trial_id": name, "arm": name})})
+    hostile = changed(trial, spec=changed(trial.spec, trial_id=name, arm=name))
     row = next(csv.DictReader(io.StringIO(traces.table([hostile]))))
     for shown in (row["trial"], row["configuration"], traces.perfetto([hostile]).rstrip("\n")):
         assert shown[0] not in "=+-@"

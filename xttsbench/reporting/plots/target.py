@@ -20,7 +20,7 @@ from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
 from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
+from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, samples_of
 from xttsbench.reporting.sections import TRAINING
 from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
@@ -154,10 +154,9 @@ def _utilization(axes: Axes, series: StepSeries, record: TrialRecord, mean: Esti
 def _gpus(axes: Axes, series: StepSeries, record: TrialRecord) -> list[str]:
     names = []
     for color, gpu in zip(SERIES_COLORS, record.readings.gpus, strict=False):
-        t_s = (np.array(gpu.utilization_t_ns, dtype=np.int64) - series.zero_ns) / 1e9
-        during = (t_s >= 0) & (t_s <= series.end_s[-1])
-        if during.any():
-            axes.plot(t_s[during], np.array(gpu.utilization)[during], color=color, linewidth=1.2)
+        t_s, share = samples_of(gpu, series)
+        if t_s.size:
+            axes.plot(t_s, share, color=color, linewidth=1.2)
             names.append(f"{gpu.index} {gpu.name}")
     return names
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from tests.unit.reporting.conftest import changed
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.reporting import plots
 from xttsbench.reporting.plots import figure_of, style
@@ -32,7 +33,7 @@ def title(figure: Figure) -> str:
 
 
 def with_arms(run, *arms):
-    return run.report.model_copy(update={"arms": arms}), run.trials
+    return changed(run.report, arms=arms), run.trials
 
 
 def test_a_comparison_has_two_plots_for_each_group_and_none_of_one_target(comparing) -> None:
@@ -50,17 +51,17 @@ def test_steps_of_arms_are_not_those_of_the_target(comparing, starving) -> None:
     [("emulated accelerator, 10 ms a step", ["0-numpy_wav", "1-numpy_wav"]), ("real device", ["0-eager"])],
 )
 def test_what_is_drawn_of_one_target_is_the_baseline_that_the_verdict_is_about(comparing, label, trials) -> None:
-    report = comparing.report.model_copy(update={"accelerator": {"label": label}})
+    report = changed(comparing.report, accelerator={"label": label})
     assert [series.label for series in stage(report, comparing.trials).series] == trials
 
 
 def test_with_a_verdict_the_plots_of_the_baseline_follow(comparing, starving) -> None:
     verdict = starving.report.verdict
-    every = figures(comparing.report.model_copy(update={"verdict": verdict}))
+    every = figures(changed(comparing.report, verdict=verdict))
     assert list(every)[4:] == ["attribution", "timeline", "distribution", "autocorrelation", "periodogram"]
     assert every["timeline"] == "Steps, waits and utilization over time, of the baseline"
-    verdict = verdict.model_copy(update={"attribution_s": None})
-    assert "attribution" not in figures(comparing.report.model_copy(update={"verdict": verdict}))
+    verdict = changed(verdict, attribution_s=None)
+    assert "attribution" not in figures(changed(comparing.report, verdict=verdict))
 
 
 def test_bars_are_the_throughput_with_its_interval(comparing) -> None:
@@ -101,18 +102,13 @@ def test_the_title_names_the_winner_and_the_label_the_accelerator(comparing) -> 
 
 
 def test_no_winner_is_named_that_was_not_decided(comparing) -> None:
-    arms = [
-        arm.model_copy(update={"decision": "undecided"}) if arm.decision == "faster" else arm
-        for arm in comparing.report.arms
-    ]
+    arms = [changed(arm, decision="undecided") if arm.decision == "faster" else arm for arm in comparing.report.arms]
     figure = drawn(ARMS, *with_arms(comparing, *arms))
     assert title(figure) == "loaders: no configuration is proven to be faster than the baseline"
 
 
 def test_the_effect_is_the_colour_and_what_is_open_is_hatched(comparing) -> None:
-    arms = [
-        arm.model_copy(update={"decision": "undecided"}) if arm.id == "packed" else arm for arm in comparing.report.arms
-    ]
+    arms = [changed(arm, decision="undecided") if arm.id == "packed" else arm for arm in comparing.report.arms]
     for given, hatched in ((comparing.report.arms, []), (arms, [1])):
         figure = drawn(ARMS, *with_arms(comparing, *given))
         bars = {round(patch.get_y() + patch.get_height() / 2): patch for patch in figure.axes[0].patches}
@@ -130,9 +126,9 @@ def test_the_dead_are_in_the_plot_with_how_they_ended(comparing, make_arm) -> No
 
 
 def test_valid_frames_stand_in_where_samples_are_not_known(comparing) -> None:
-    arms = [arm.model_copy(update={"throughput_per_s": None}) for arm in comparing.report.arms[:2]]
+    arms = [changed(arm, throughput_per_s=None) for arm in comparing.report.arms[:2]]
     assert "valid frames/s; whiskers" in words(drawn(ARMS, *with_arms(comparing, *arms)))
-    arms = [arm.model_copy(update={"valid_frames_per_s": None}) for arm in arms]
+    arms = [changed(arm, valid_frames_per_s=None) for arm in arms]
     assert "None has a throughput" in words(drawn(ARMS, *with_arms(comparing, *arms)))
 
 
@@ -168,7 +164,7 @@ def test_few_arms_are_all_drawn_and_of_many_the_best(comparing, make_arm) -> Non
     with_slower = drawn(TRACES, *comparing)
     assert len(with_slower.axes[1].lines) == 2  # the slower one has no trial here
     report = comparing.report
-    more = [make_arm(f"more{i}", 0.03, effect=report.arms[1].effect.model_copy(update={"estimate": 2.0})) for i in "12"]
+    more = [make_arm(f"more{i}", 0.03, effect=changed(report.arms[1].effect, estimate=2.0)) for i in "12"]
     figure = drawn(TRACES, *with_arms(comparing, *report.arms[:3], *more))
     assert "packed: 10.6 ms a step" in words(figure)
     assert "more1" not in words(figure)
@@ -194,18 +190,18 @@ def test_on_a_gpu_it_is_what_the_driver_sampled(comparing, make_arm, make_segmen
     times = tuple(range(5_000_000_000, 8_000_000_000, 50_000_000))
     gpu = GpuReadings(index=0, name="X", uuid="u", utilization_t_ns=times, utilization=(0.37,) * len(times))
     made = make_arm_trial("x", 0, make_segment([0.001] * 200, [0.0101] * 200))
-    made = made.model_copy(update={"readings": Readings(gpus=(gpu,))})
+    made = changed(made, readings=Readings(gpus=(gpu,)))
     arm = make_arm("x", 0.011, role="baseline", accelerator="real device", utilization_of="GPU (driver)")
-    figure = drawn("traces-loaders-real-device", comparing.report.model_copy(update={"arms": (arm,)}), (made,))
+    figure = drawn("traces-loaders-real-device", changed(comparing.report, arms=(arm,)), (made,))
     np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), 0.37)
     assert "GPU (driver)" in words(figure)
-    without = made.model_copy(update={"readings": Readings()})
-    report = comparing.report.model_copy(update={"arms": (arm,)})
+    without = changed(made, readings=Readings())
+    report = changed(comparing.report, arms=(arm,))
     assert drawn("traces-loaders-real-device", report, (without,)).axes[0].lines[0].get_ydata().size == 0
 
 
 def test_without_a_step_no_utilization_is_made_up(comparing) -> None:
-    arms = [arm.model_copy(update={"utilization": None, "utilization_of": ""}) for arm in comparing.report.arms]
+    arms = [changed(arm, utilization=None, utilization_of="") for arm in comparing.report.arms]
     figure = drawn(TRACES, *with_arms(comparing, *arms))
     assert len(figure.axes) == 1
     assert "utilization was not measured" in words(figure)

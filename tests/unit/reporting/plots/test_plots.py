@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.text import Text
 
+from tests.unit.reporting.conftest import changed
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.records.trial import Segment
 from xttsbench.reporting import plots
@@ -70,7 +71,7 @@ def test_all_plots_survive_hostile_names(hostile) -> None:
 def test_the_run_is_the_target_as_it_is_and_its_longest_process(starving, make_segment, make_trial) -> None:
     report, trials = starving
     long = make_trial("long", make_segment([0.001] * 900, [0.01] * 900))
-    fix = long.model_copy(update={"spec": long.spec.model_copy(update={"kind": "fix"})})
+    fix = changed(long, spec=changed(long.spec, kind="fix"))
     assert [series.label for series in stage(report, (*trials, fix)).series] == ["b0-ladder", "b1-ladder", "b2-ladder"]
     assert stage(report, (*trials, long)).main.label == "long"
 
@@ -100,7 +101,7 @@ def test_the_trace_is_labelled_for_what_it_is(starving, eager) -> None:
 def test_samples_outside_the_steps_are_not_shown_as_of_the_steps(eager) -> None:
     report, (record,) = eager
     late = GpuReadings(index=0, name="X", uuid="u", utilization_t_ns=(10**12,), utilization=(0.9,))
-    figure = drawn("timeline", report, (record.model_copy(update={"readings": Readings(gpus=(late,))}),))
+    figure = drawn("timeline", report, (changed(record, readings=Readings(gpus=(late,))),))
     assert "no accelerator: the process's use of 2 cores" in words(figure)
     np.testing.assert_allclose(figure.axes[2].lines[0].get_ydata(), 0.52, atol=0.08)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.reporting.conftest import one, section, words
+from tests.unit.reporting.conftest import changed, one, section, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
 from xttsbench.records.report import Disturbance, Verdict
@@ -31,7 +31,7 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
         given=name, path=name, kind="run", command="c", created_utc="2026", target="t", processes_known=True
     )
     machine = {"steal_share": 0.3, "foreign_share": 0.0, "throttled_share": None, "rounds": 2, "invalid_rounds": 1}
-    noisy = run.model_copy(update={"disturbance": Disturbance(**machine, sentence="30 % of the processor was stolen")})
+    noisy = changed(run, disturbance=Disturbance(**machine, sentence="30 % of the processor was stolen"))
     verdict = Verdict(
         bottleneck="input",
         summary=f"{name}: B is slower.",
@@ -48,7 +48,7 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
         warnings=(f"ACROSS {name}",),
         a=run,
         b=noisy,
-        pairs=(ComparedPair(name=name, a=side, b=side.model_copy(update={"cv": None}), **told),),
+        pairs=(ComparedPair(name=name, a=side, b=changed(side, cv=None), **told),),
         gates=tuple(
             Gate(limit="max-regression", pair=name, threshold=0.1, value=HALF, outcome=outcome, why=f"why {name}")
             for outcome in outcomes
@@ -222,7 +222,7 @@ def test_a_decision_is_never_better_than_its_arm(make_arm, status, decided, said
 
 
 def test_an_arm_of_which_a_gain_is_ruled_out_is_not_called_undecided(make_arm) -> None:
-    assert result(make_arm("x", 0.1, decision="undecided").model_copy(update={"gain_ruled_out": True})) == "not faster"
+    assert result(changed(make_arm("x", 0.1, decision="undecided"), gain_ruled_out=True)) == "not faster"
 
 
 def test_the_notes_say_what_utilization_is_and_never_take_a_wait_for_a_device(comparing) -> None:
@@ -263,7 +263,7 @@ def test_what_no_arm_has_is_a_note_and_not_a_column(comparing) -> None:
 
 def test_an_arm_that_ended_later_keeps_what_was_measured(comparing, make_arm) -> None:
     late = make_arm("late", 0.02, status="killed: signal 9", decision="ended", blocks=3, steps=700)
-    report = comparing.report.model_copy(update={"arms": (comparing.report.arms[0], late)})
+    report = changed(comparing.report, arms=(comparing.report.arms[0], late))
     (table,) = comparisons(report)
     assert row(table, "late")["step time"] == "20.0 ms (19.4 to 20.6)"
     assert row(table, "late")["result"] == "ended: killed"

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import HOSTILE, estimate, one, starving_run, words
+from tests.unit.reporting.conftest import HOSTILE, changed, estimate, one, starving_run, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
@@ -30,7 +30,7 @@ DIFF = """--- a/my_project/data.py
 
 
 def report(*fixes: FixResult, optimized: Optimized | None = None) -> Report:
-    return starving_run().report.model_copy(update={"fixes": fixes, "optimized": optimized})
+    return changed(starving_run().report, fixes=fixes, optimized=optimized)
 
 
 def chosen(name: str = "parallel-map + prefetch", **fields: Any) -> FixResult:
@@ -255,7 +255,7 @@ def test_the_text_of_a_target_stays_text() -> None:
 
 
 def predictions(*made: Prediction) -> Section:
-    return fixes.predictions_in_full(starving_run().report.model_copy(update={"predictions": made}))
+    return fixes.predictions_in_full(changed(starving_run().report, predictions=made))
 
 
 def test_without_predictions_there_are_no_rows() -> None:
@@ -290,7 +290,7 @@ def fix(name: str, outcome: str, **given: Any) -> FixResult:
 
 
 def drawn(*fixes: FixResult) -> Section:
-    (found,) = as_cards(starving_run().report.model_copy(update={"fixes": fixes}))
+    (found,) = as_cards(changed(starving_run().report, fixes=fixes))
     return found
 
 
@@ -331,15 +331,14 @@ def test_colour_is_the_effect_and_hatching_the_doubt() -> None:
 
 
 def test_what_one_trial_measured_is_worth_more_than_a_model(make_arm: Callable[..., Variant]) -> None:
-    report = starving_run().report.model_copy(
-        update={
-            "fixes": (
-                fix("parallel-map:8", "not verified", predicted_speedup=1.2),
-                fix("prefetch", "not verified", predicted_speedup=9),
-                fix("step:xla", "not verified"),
-            ),
-            "arms": (make_arm("fix:parallel-map:8", 0.01, group="", effect=estimate(3.0)),),
-        }
+    report = changed(
+        starving_run().report,
+        fixes=(
+            fix("parallel-map:8", "not verified", predicted_speedup=1.2),
+            fix("prefetch", "not verified", predicted_speedup=9),
+            fix("step:xla", "not verified"),
+        ),
+        arms=(make_arm("fix:parallel-map:8", 0.01, group="", effect=estimate(3.0)),),
     )
     (found,) = as_cards(report)
     assert [(card.rank, card.name, card.basis, card.gain and card.gain.sure) for card in cards(found)] == [
@@ -364,8 +363,9 @@ def test_a_gain_of_nothing_is_drawn_at_the_edge(at: float) -> None:
 
 def test_a_patch_is_there_to_be_copied() -> None:
     patch = Patch(diff="--- a\n+++ b\n-old\n+new & <b>\n")
-    report = starving_run().report.model_copy(
-        update={"fixes": (fix("best", "accepted", verified_speedup=estimate(1.4), chosen=True, patch=patch),)}
+    report = changed(
+        starving_run().report,
+        fixes=(fix("best", "accepted", verified_speedup=estimate(1.4), chosen=True, patch=patch),),
     )
     page = render_page(page_document(report), {})
     assert (

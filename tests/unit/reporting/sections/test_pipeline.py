@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.reporting.conftest import words
+from tests.unit.reporting.conftest import changed, words
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, FixResult, Patch
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
@@ -203,7 +203,7 @@ def op(name: str, kind: str, *inputs: str, cost_s: float | None = None, inner: S
 
 
 def drawn(report: Report, *ops: PipelineOp) -> Graph:
-    found = as_graph(report.model_copy(update={"pipeline": Pipeline(ops=ops).model_dump()}))
+    found = as_graph(changed(report, pipeline=Pipeline(ops=ops).model_dump()))
     (graph,) = [block for block in found if isinstance(block, Graph)]
     return graph
 
@@ -253,12 +253,12 @@ def test_the_op_that_the_model_names_is_marked_where_a_finding_agrees(starving) 
         for name in ("c", "b")
     )
     model = (Prediction(name="as it is", batches_per_s=10.0, limited_by="b"),)
-    named = starving.report.model_copy(update={"findings": found, "predictions": model})
+    named = changed(starving.report, findings=found, predictions=model)
     assert [node.limiting for node in drawn(named, *ops).nodes] == [False, True, False, False]
     assert [mark.number for mark in drawn(named, *ops).nodes[1].marks] == [2]
-    unnamed = starving.report.model_copy(update={"findings": found})
+    unnamed = changed(starving.report, findings=found)
     assert [node.limiting for node in drawn(unnamed, *ops).nodes] == [False, True, True, False]
-    compute = starving.report.model_copy(update={"findings": (), "predictions": model})
+    compute = changed(starving.report, findings=(), predictions=model)
     assert not any(node.limiting for node in drawn(compute, *ops).nodes)
 
 
@@ -275,20 +275,18 @@ def test_an_op_shows_its_line_where_a_patch_has_it(starving) -> None:
     fix = FixResult(
         name="a", fixes=("a",), what="a", outcome="accepted", why="", chosen=True, patch=Patch(edits=(edit,), diff="-")
     )
-    (found,) = [
-        block for block in as_graph(starving.report.model_copy(update={"fixes": (fix,)})) if isinstance(block, Graph)
-    ]
+    (found,) = [block for block in as_graph(changed(starving.report, fixes=(fix,))) if isinstance(block, Graph)]
     assert [node.source for node in found.nodes] == ["", "ds.map(load)", "", ""]
 
 
 def test_of_an_unknown_version_nothing_is_drawn(starving) -> None:
-    assert as_graph(starving.report.model_copy(update={"pipeline": {"ops": "?"}})) == ()
-    assert as_graph(starving.report.model_copy(update={"pipeline": None})) == ()
+    assert as_graph(changed(starving.report, pipeline={"ops": "?"})) == ()
+    assert as_graph(changed(starving.report, pipeline=None)) == ()
 
 
 def test_the_name_of_an_op_is_no_part_of_another_word(starving) -> None:
     pipeline = Pipeline(ops=(op("t", "Range"), op("Map/_1", "Map", "t"), op("Map/_12", "Batch", "Map/_1")))
-    report = starving.report.model_copy(update={"pipeline": pipeline.model_dump()})
+    report = changed(starving.report, pipeline=pipeline.model_dump())
     assert (
         with_calls("that Map/_12 waits at Map/_1, not FlatMap/_1", report) == "that batch waits at map, not FlatMap/_1"
     )

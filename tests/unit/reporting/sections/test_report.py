@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.reporting.conftest import one, section, sections, words
+from tests.unit.reporting.conftest import changed, one, section, sections, words
 from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import report_document as describe
@@ -13,7 +13,7 @@ def titles(document: Document) -> list[str]:
 
 
 def told(run, reasons: dict[str, str]) -> list[tuple[str, ...]]:
-    (found,) = unmeasured(run.report.model_copy(update={"unmeasured": reasons}))
+    (found,) = unmeasured(changed(run.report, unmeasured=reasons))
     return [(fact.label, fact.value) for fact in one(found, Facts).facts]
 
 
@@ -50,11 +50,11 @@ def test_what_nobody_misses_is_left_to_the_record(starving) -> None:
         "oscillation.variance_share": "x",
         "aa.effect": "x",
     }
-    assert unmeasured(starving.report.model_copy(update={"unmeasured": nobody})) == ()
+    assert unmeasured(changed(starving.report, unmeasured=nobody)) == ()
 
 
 def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -> None:
-    both = comparing.report.model_copy(update={"arms": (*comparing.report.arms, *starving.report.arms)})
+    both = changed(comparing.report, arms=(*comparing.report.arms, *starving.report.arms))
     said = describe(both)
     alone = "Configurations, each against the baseline"
     assert [row[0] for row in words(one(section(said, alone), Table))] == ["graph", "eager", "xla"]
@@ -79,9 +79,9 @@ def test_what_is_known_of_the_baseline_follows_under_its_own_heading(comparing, 
 
 
 def test_a_comparison_that_names_no_bottleneck_says_why(comparing, starving) -> None:
-    verdict = starving.report.verdict.model_copy(update={"bottleneck": "inconclusive", "attribution_s": None})
+    verdict = changed(starving.report.verdict, bottleneck="inconclusive", attribution_s=None)
     reasons = {"verdict.attribution_s": "the ladder was not climbed"}
-    said = describe(comparing.report.model_copy(update={"verdict": verdict, "unmeasured": reasons}))
+    said = describe(changed(comparing.report, verdict=verdict, unmeasured=reasons))
     baseline = section(said, "The baseline by itself: numpy_wav, EMULATED accelerator, 10 ms a step")
     assert one(baseline, Facts).facts[0].value == "not measured: the ladder was not climbed"
     assert "Where the time of a step goes (mean)" not in titles(said)
@@ -89,7 +89,7 @@ def test_a_comparison_that_names_no_bottleneck_says_why(comparing, starving) -> 
 
 def gain(run, **changes) -> str:
     finding = run.report.findings[0].model_copy(update=changes)
-    return one(section(describe(run.report.model_copy(update={"findings": (finding,)})), "Findings"), Finding).gain
+    return one(section(describe(changed(run.report, findings=(finding,))), "Findings"), Finding).gain
 
 
 @pytest.mark.parametrize(

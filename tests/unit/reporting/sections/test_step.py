@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reporting.conftest import HOSTILE, one, words
+from tests.unit.reporting.conftest import HOSTILE, changed, one, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.code import OpLine, Placement, StepOps
 from xttsbench.records.readings import Gap, GpuActivity, GpuDevice, Kernel
@@ -131,7 +131,7 @@ def made(*devices: dict[str, Any], **changes: Any) -> Any:
         unmeasured={} if devices else {"devices": "no GPU in the profile: TensorFlow ran on the processor"},
     ).model_dump(mode="json")
     profile = {"directory": "profile", "steps": 20, "gpu": gpu | {"devices": list(devices)}, "unmeasured": {}}
-    return report(None).model_copy(update={"profile": profile | changes})
+    return changed(report(None), profile=profile | changes)
 
 
 def profile_tables(of: Any) -> dict[str, list[tuple[str, ...]]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import Run, estimate, starving_run
+from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
@@ -23,7 +23,7 @@ SAME = {"same": True, "tolerance": 1e-4, "batches": 4, "baseline": "numpy_wav", 
 
 
 def said(run, parity: dict[str, Any] | None) -> tuple[str, ...]:
-    return sentences(run.report.model_copy(update={"parity": parity}))
+    return sentences(changed(run.report, parity=parity))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_was_not_compared_says_why(comparing) -> None:
 
 def test_nothing_compared_nothing_said(comparing) -> None:
     assert said(comparing, None) == ()
-    assert not refused(comparing.report.model_copy(update={"parity": None}))
+    assert not refused(changed(comparing.report, parity=None))
 
 
 def test_the_headline_is_the_first_sentence_and_a_refusal_stands_right_below(comparing) -> None:
@@ -85,7 +85,7 @@ def test_the_headline_is_the_first_sentence_and_a_refusal_stands_right_below(com
     assert head.below[0].text.startswith("REFUSED: tf_fast")
     assert [said.tone for said in head.below].count("refused") == 1
     assert head.below[-1].text == comparing.report.comparison[1]
-    same = headline(comparing.report.model_copy(update={"parity": SAME}))
+    same = headline(changed(comparing.report, parity=SAME))
     assert same.below[0].text == comparing.report.comparison[1]
     assert same.below[1].text.startswith("All 3 loaders give the same batches")
 
@@ -93,8 +93,8 @@ def test_the_headline_is_the_first_sentence_and_a_refusal_stands_right_below(com
 def test_a_diagnosis_keeps_its_bottleneck_whatever_it_compared(starving, comparing) -> None:
     assert compares(comparing.report)
     assert not compares(starving.report)
-    assert not compares(comparing.report.model_copy(update={"kind": "diagnose"}))
-    without = headline(comparing.report.model_copy(update={"comparison": ()}))
+    assert not compares(changed(comparing.report, kind="diagnose"))
+    without = headline(changed(comparing.report, comparison=()))
     assert without.sentence == "Arms were compared."
     (sure,) = headline(starving.report).below
     assert sure.text == "Probability over 99 %, given what was measured"
@@ -145,20 +145,19 @@ def optimized() -> Report:
     quiet = Disturbance(
         steal_share=0.0, foreign_share=0.01, throttled_share=None, rounds=4, invalid_rounds=0, sentence="quiet"
     )
-    return report.model_copy(update={"fixes": fixes, "disturbance": quiet})
+    return changed(report, fixes=fixes, disturbance=quiet)
 
 
 def undecided() -> Report:
     """A run beside neighbours, of which nothing can be named."""
     report = starving_run().report
-    verdict = report.verdict.model_copy(
-        update={
-            "bottleneck": "inconclusive",
-            "confidence": 0.676,
-            "summary": "No bottleneck can be named: others used 39% of the processor; measure again later.",
-        }
+    verdict = changed(
+        report.verdict,
+        bottleneck="inconclusive",
+        confidence=0.676,
+        summary="No bottleneck can be named: others used 39% of the processor; measure again later.",
     )
-    return report.model_copy(update={"verdict": verdict, "findings": (), "arms": ()})
+    return changed(report, verdict=verdict, findings=(), arms=())
 
 
 def noisy() -> Report:
@@ -167,7 +166,7 @@ def noisy() -> Report:
     taken = Disturbance(
         steal_share=0.0, foreign_share=0.42, throttled_share=None, rounds=16, invalid_rounds=11, sentence=said
     )
-    return undecided().model_copy(update={"disturbance": taken})
+    return changed(undecided(), disturbance=taken)
 
 
 def overflowing() -> Report:
@@ -175,20 +174,19 @@ def overflowing() -> Report:
     long = "words that go on and on, " * 40
     report = optimized()
     findings = tuple(
-        one.model_copy(update={"title": long, "remedy": long, "location": Location(file=f"/{'d/' * 90}x.py", line=1)})
+        changed(one, title=long, remedy=long, location=Location(file=f"/{'d/' * 90}x.py", line=1))
         for one in report.findings
     )
-    fixes = tuple(one.model_copy(update={"what": long, "why": long, "chosen": False}) for one in report.fixes)
-    return report.model_copy(
-        update={
-            "command": f"xttsbench diagnose {long}",
-            "verdict": report.verdict.model_copy(update={"summary": long}),
-            "findings": findings,
-            "fixes": fixes * 4,
-            "warnings": (long, long, long),
-            "disturbance": report.disturbance.model_copy(update={"sentence": long}) if report.disturbance else None,
-            "environment": {"cpu": {"allowed_cpus": 2.0}, "gpus": [{"name": long}]},
-        }
+    fixes = tuple(changed(one, what=long, why=long, chosen=False) for one in report.fixes)
+    return changed(
+        report,
+        command=f"xttsbench diagnose {long}",
+        verdict=changed(report.verdict, summary=long),
+        findings=findings,
+        fixes=fixes * 4,
+        warnings=(long, long, long),
+        disturbance=changed(report.disturbance, sentence=long) if report.disturbance else None,
+        environment={"cpu": {"allowed_cpus": 2.0}, "gpus": [{"name": long}]},
     )
 
 
@@ -246,23 +244,22 @@ def test_the_verdict_is_said_first_and_the_report_last(every_report: dict[str, R
 )
 def test_a_line_stands_with_the_call_that_it_is_in_or_that_calls_it(at: Location, said: str) -> None:
     report = starving_run().report
-    found = report.findings[0].model_copy(update={"location": at})
+    found = changed(report.findings[0], location=at)
     assert answer.line_of(found, report).replace("at my_project/", "at ") == said
 
 
 def test_the_gain_is_that_of_the_patch_though_another_fix_is_faster_once_its_cache_is_full() -> None:
     report = optimized()
-    faster = report.fixes[0].model_copy(
-        update={
-            "name": "cache@Map/_2",
-            "fixes": ("cache@Map/_2",),
-            "what": "a cache in memory after Map/_2",
-            "verified_speedup": estimate(9.0, 0.02),
-            "chosen": False,
-            "patch": None,
-        }
+    faster = changed(
+        report.fixes[0],
+        name="cache@Map/_2",
+        fixes=("cache@Map/_2",),
+        what="a cache in memory after Map/_2",
+        verified_speedup=estimate(9.0, 0.02),
+        chosen=False,
+        patch=None,
     )
-    both = report.model_copy(update={"fixes": (faster, *report.fixes)})
+    both = changed(report, fixes=(faster, *report.fixes))
     assert answer.gain(both) == answer.gain(report)
     assert [one.gain.estimate for one in answer.options(both)[:2] if one.gain] == [1.94, 9.0]
 
@@ -289,8 +286,8 @@ def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
 def test_what_was_tried_and_did_not_come_is_hoped_for_no_more(achieved: float, hoped: bool) -> None:
     report = optimized()
     same = report.fixes[0].semantics
-    tried = report.fixes[1].model_copy(update={"verified_speedup": estimate(achieved), "semantics": same})
-    text = flat(screen(report.model_copy(update={"fixes": (tried,)})))
+    tried = changed(report.fixes[1], verified_speedup=estimate(achieved), semantics=same)
+    text = flat(screen(changed(report, fixes=(tried,))))
     assert ("after the fix 16.9 ms" in text) is hoped
     assert "elements in any order" in text
 
@@ -317,22 +314,25 @@ def test_what_the_machine_did_comes_first_where_it_kept_the_verdict() -> None:
 
 def test_a_dataset_alone_has_batches_and_no_step() -> None:
     report = starving_run().report
-    alone = report.model_copy(update={"target": {"name": "x.py:make", "kind": "dataset"}, "accelerator": {}})
+    alone = changed(report, target={"name": "x.py:make", "kind": "dataset"}, accelerator={})
     assert "a batch now 34.2 ms" in flat(screen(alone))
     assert "a step now" not in screen(alone, view=View.FULL)
     assert "batch time, mean 34.2 ms" in flat(screen(alone, view=View.FULL))
-    emulated = alone.model_copy(update={"accelerator": {"kind": "emulated", "label": "emulated"}})
+    emulated = changed(alone, accelerator={"kind": "emulated", "label": "emulated"})
     assert "a step now" in screen(emulated)
 
 
 def test_a_step_that_computes_has_its_costliest_line_and_what_is_left_to_do(starving) -> None:
     parts = dict.fromkeys(Attribution.model_fields, 0.0) | {"compute": 0.033, "input": 0.0012}
-    verdict = starving.report.verdict.model_copy(
-        update={"bottleneck": "compute", "attribution_s": Attribution(**parts), "summary": "The device is the limit."}
+    verdict = changed(
+        starving.report.verdict,
+        bottleneck="compute",
+        attribution_s=Attribution(**parts),
+        summary="The device is the limit.",
     )
     line = {"file": "/x/model.py", "line": 7, "function": "step", "phase": "forward", "ops": 3, "share": 0.9}
     step = {"ops": {"phases": {"forward": 1.0}, "lines": [line]}}
-    report = starving.report.model_copy(update={"verdict": verdict, "findings": (), "step": step})
+    report = changed(starving.report, verdict=verdict, findings=(), step=step)
     text = flat(screen(report))
     assert "at best 33.0 ms, without the 3.5 % that is not compute" in text
     assert "costliest line model.py:7 step, 90.0 % of the time of the step's ops" in text
@@ -341,10 +341,8 @@ def test_a_step_that_computes_has_its_costliest_line_and_what_is_left_to_do(star
 
 def test_files_are_called_as_the_command_line_calls_them(starving) -> None:
     def of(name: str, *files: str) -> Report:
-        found = tuple(
-            starving.report.findings[0].model_copy(update={"location": Location(file=file, line=1)}) for file in files
-        )
-        return starving.report.model_copy(update={"target": {"name": name}, "findings": found, "pipeline": None})
+        found = tuple(changed(starving.report.findings[0], location=Location(file=file, line=1)) for file in files)
+        return changed(starving.report, target={"name": name}, findings=found, pipeline=None)
 
     assert answer.short("/a/b/c/data.py", of("data.py:make", "/a/b/c/data.py")) == "data.py"
     assert answer.short("/a/b/c/train.py", of("./c/train.py", "/a/b/c/train.py")) == "c/train.py"
@@ -357,15 +355,15 @@ def test_files_are_called_as_the_command_line_calls_them(starving) -> None:
 def test_what_is_likely_follows_the_rule_of_the_verdict() -> None:
     report = undecided()
     parts = dict.fromkeys(Attribution.model_fields, 0.0) | {"compute": 0.031, "host": 0.0032}
-    verdict = report.verdict.model_copy(update={"attribution_s": Attribution(**parts)})
-    found = answer.likely(report.model_copy(update={"verdict": verdict}))
+    verdict = changed(report.verdict, attribution_s=Attribution(**parts))
+    found = answer.likely(changed(report, verdict=verdict))
     assert found is not None
     assert found[0] == "compute"
     assert answer.likely(optimized()) is None
 
 
 def test_without_a_known_gain_it_says_what_is_at_best(eager) -> None:
-    bare = eager.report.model_copy(update={"findings": ()})
+    bare = changed(eager.report, findings=())
     assert "at best 39.0 ms, without the 83.9 % of launch overhead" in flat(screen(bare))
     assert "at best" not in screen(optimized())
     assert "at best" not in screen(undecided())
@@ -388,7 +386,7 @@ def test_an_emulated_accelerator_is_said_in_the_first_line(starving, comparing) 
 )
 def test_the_next_command_applies_proves_or_explains(changes: dict[str, Any], command: str) -> None:
     report = optimized()
-    left = tuple(one.model_copy(update={"chosen": False, "outcome": "not verified"}) for one in report.fixes[2:])
+    left = tuple(changed(one, chosen=False, outcome="not verified") for one in report.fixes[2:])
     target = {"name": changes.pop("name")}
     said = answer.next_command(report.model_copy(update={"fixes": left, "target": target} | changes), "reports/one")
     assert command in said
@@ -397,7 +395,7 @@ def test_the_next_command_applies_proves_or_explains(changes: dict[str, Any], co
 
 def test_a_plan_without_a_patch_is_applied_in_python() -> None:
     report = optimized()
-    bare = tuple(one.model_copy(update={"patch": None}) for one in report.fixes)
+    bare = tuple(changed(one, patch=None) for one in report.fixes)
     plan = Optimized(
         run="reports/one",
         target="data.py:make",
@@ -408,7 +406,7 @@ def test_a_plan_without_a_patch_is_applied_in_python() -> None:
         data="",
         proven=True,
     )
-    said = answer.next_command(report.model_copy(update={"fixes": bare, "optimized": plan}), "reports/one")
+    said = answer.next_command(changed(report, fixes=bare, optimized=plan), "reports/one")
     assert "xttsbench.optimize('data.py:make', plan='reports/one/optimized.yaml')" in said
 
 
