@@ -7,7 +7,6 @@ steps the fastest and the slowest of each stretch are drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -50,16 +49,14 @@ _OF: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    arm: Variant
-    rate: Estimate | None
+_Bar = tuple[Variant, Estimate | None]
+"""A configuration and its rate."""
 
 
 def draw_throughput(group: Group, _: Scene) -> Figure:
     """Horizontal bars in the order of the table; samples per second, or valid frames where those alone are known."""
     bars, unit = _bars(group)
-    measured = [bar.rate for bar in bars if bar.rate is not None]
+    measured = [rate for _, rate in bars if rate is not None]
     if not measured:
         return words(f"Nothing to compare in {group.title}", "None has a throughput; the table says how each ended.")
     figure = new(_throughput_title(group), height_in=1.75 + 0.44 * len(bars))
@@ -71,17 +68,17 @@ def draw_throughput(group: Group, _: Scene) -> Figure:
         axes.set_xlim(min(rate.low for rate in measured) / 2, 2.2 * max(rate.high for rate in measured))
     else:
         axes.set_xlim(0, 1.14 * max(rate.high for rate in measured))
-    for place, bar in enumerate(bars):
-        _bar(axes, place, bar)
+    for place, (arm, rate) in enumerate(bars):
+        _bar(axes, place, arm, rate)
     axes.set_ylim(len(bars) - 0.45, -0.55)
-    axes.set_yticks(range(len(bars)), [_name(bar.arm) for bar in bars], color=INK)
+    axes.set_yticks(range(len(bars)), [_name(arm) for arm, _ in bars], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_xlabel(f"{unit}{' (logarithmic axis)' if log else ''}; whiskers: 95 % intervals")
     _beside(beside, bars, axes.get_ylim())
     label(axes, group.where or group.name, bold=True)
-    drawn = [bar.arm for bar in bars if bar.rate is not None]
+    drawn = [arm for arm, rate in bars if rate is not None]
     tones = dict.fromkeys(tone(arm) for arm in drawn if not _look(arm)[1])
     keys = [Patch(color=ARM_COLORS[name], label=text) for name, text in _MEANINGS.items() if name in tones]
     if any(_look(arm)[1] for arm in drawn):
@@ -99,8 +96,8 @@ def _throughput_title(group: Group) -> str:
 
 def _bars(group: Group) -> tuple[list[_Bar], str]:
     if any(arm.throughput_per_s is not None for arm in group.shown):
-        return [_Bar(arm, arm.throughput_per_s) for arm in group.shown], "samples/s"
-    return [_Bar(arm, arm.valid_frames_per_s) for arm in group.shown], "valid frames/s"
+        return [(arm, arm.throughput_per_s) for arm in group.shown], "samples/s"
+    return [(arm, arm.valid_frames_per_s) for arm in group.shown], "valid frames/s"
 
 
 def _name(arm: Variant) -> str:
@@ -108,20 +105,19 @@ def _name(arm: Variant) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
-def _bar(axes: Axes, place: int, bar: _Bar) -> None:
-    rate = bar.rate
-    ended = "" if bar.arm.status == "ok" else drawable(result(bar.arm))
+def _bar(axes: Axes, place: int, arm: Variant, rate: Estimate | None) -> None:
+    ended = "" if arm.status == "ok" else drawable(result(arm))
     if rate is None:
         text = ended or NOT_MEASURED
         axes.annotate(text, (0, place), (6, 0), ("axes fraction", "data"), "offset points", color=SOFT, va="center")
         return
     left = axes.get_xlim()[0]
-    color, unsure = _look(bar.arm)
+    color, unsure = _look(arm)
     fill, hatch = ("white", "///") if unsure else (color, None)
     axes.barh(place, rate.estimate - left, 0.62, left=left, facecolor=fill, edgecolor=color, hatch=hatch)
     errors = [[max(0.0, rate.estimate - rate.low)], [max(0.0, rate.high - rate.estimate)]]
     axes.errorbar(rate.estimate, place, xerr=errors, color=INK, capsize=3, linewidth=1.3)
-    text = "; ".join(word for word in (units.rate_bounds(rate)[0], ended) if word)
+    text = "; ".join(filter(None, (units.rate_bounds(rate)[0], ended)))
     axes.annotate(text, (rate.high, place), (6, 0), textcoords="offset points", color=INK, va="center")
 
 
@@ -136,26 +132,18 @@ def _beside(axes: Axes, bars: list[_Bar], limits: tuple[float, float]) -> None:
     axes.set_axis_off()
     axes.set_xlim(0, 1)
     axes.set_ylim(limits)
-    columns = (
-        (0.45, "utilization", [_percent(bar.arm.utilization) for bar in bars]),
-        (1.0, "speed-up", [_speed_up(bar.arm) for bar in bars]),
-    )
-    for x, head, texts in columns:
-        if not any(texts):
-            continue
-        axes.annotate(head, (x, 1), (0, 6), "axes fraction", "offset points", ha="right", fontsize=10, color=SOFT)
-        for place, text in enumerate(texts):
-            axes.text(x, place, text, ha="right", va="center", color=INK)
-
-
-def _percent(estimate: Estimate | None) -> str:
-    return "" if estimate is None else units.percent(estimate.estimate)
+    used = [units.percent(arm.utilization.estimate) if arm.utilization else "" for arm, _ in bars]
+    for x, head, texts in ((0.45, "utilization", used), (1.0, "speed-up", [_speed_up(arm) for arm, _ in bars])):
+        if any(texts):
+            axes.annotate(head, (x, 1), (0, 6), "axes fraction", "offset points", ha="right", fontsize=10, color=SOFT)
+            for place, text in enumerate(texts):
+                axes.text(x, place, text, ha="right", va="center", color=INK)
 
 
 def _speed_up(arm: Variant) -> str:
-    if arm.effect is None:
-        return "1" if arm.role == "baseline" and arm.status == "ok" else ""
-    return units.ratio(arm.effect.estimate)
+    if arm.effect is not None:
+        return units.ratio(arm.effect.estimate)
+    return "1" if arm.role == "baseline" and arm.status == "ok" else ""
 
 
 def draw_traces(group: Group, scene: Scene) -> Figure:
@@ -204,7 +192,7 @@ def _utilization_panel(axes: Axes, group: Group, runs: Sequence[SideRun], window
     of = "" if group.emulated else next(run.arm.utilization_of for run in runs if run.arm.utilization_of)
     kind = "windows" if any(map(has_samples, runs)) else "rolling, triangular window"
     window = f"{kind} of {units.duration(window_s)}"
-    label(axes, "; ".join(word for word in (group.where, of, window) if word), bold=True)
+    label(axes, "; ".join(filter(None, (group.where, of, window))), bold=True)
 
 
 def _traces_title(group: Group, runs: Sequence[SideRun]) -> str:

@@ -230,9 +230,9 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
     same = "yes" if best.id in map(str, parity.get("arms") or ()) and parity.get("same") else "not checked"
     if best.id in (parity.get("differences") or {}):
         same = SAME_DATA["different"]
-    words = (best.id, group.where.replace(" accelerator,", ""), _used(group, best))
+    used = f"{best.utilization.estimate:.0%} used" if group.emulated and best.utilization else ""
     yield Option(
-        words=", ".join(word for word in words if word),
+        words=", ".join(filter(None, (best.id, group.where.replace(" accelerator,", ""), used))),
         gain=best.effect,
         data=same,
         basis="measured" if best.decision in FASTER else "likely",
@@ -240,10 +240,6 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
         taken=best.decision in FASTER and same == "yes",
         here=group.accelerator == report.accelerator.get("label"),
     )
-
-
-def _used(group: Group, arm: Variant) -> str:
-    return f"{arm.utilization.estimate:.0%} used" if group.emulated and arm.utilization else ""
 
 
 def next_command(report: Report, place: str) -> str:
@@ -264,47 +260,45 @@ def next_command(report: Report, place: str) -> str:
         return shlex.join(["xttsbench", "synthesize", "hello", "--checkpoint", place]) if place else ""
     if compares(report):
         final = (*DECIDED, "ended")
-        return (
-            _again(report) if any(arm.role == "candidate" and arm.decision not in final for arm in report.arms) else ""
-        )
+        undecided = any(arm.role == "candidate" and arm.decision not in final for arm in report.arms)
+        return _again(report) if undecided else ""
     if report.verdict.bottleneck == "inconclusive":
         return _again(report) if report.verdict.step_time_s is not None else ""
     if str(report.target.get("name", "")).startswith(_BUNDLED):
         loader = next((one.words.split(",")[0] for one in options(report) if one.taken), None)
         if loader and any(arm.id == loader and arm.config.get("loader") == loader for arm in report.arms):
             return f"xttsbench train tiny --set loader={loader}"
-    found = cause(report)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
-    if found is not None:
-        return f"xttsbench explain {found.rule}"
-    return f"xttsbench explain {part(report.verdict.bottleneck).replace(' ', '-')}"
+    found = cause(report)
+    return f"xttsbench explain {found.rule if found else part(report.verdict.bottleneck).replace(' ', '-')}"
 
 
 def _again(report: Report) -> str:
-    head, separator, rest = report.command.partition(" -- ")
-    try:
-        given = shlex.split(head)
-    except ValueError:
-        return ""
+    given, rest = _words_of(report.command)
     if given[:1] != ["xttsbench"]:
         return ""
     old = {"--out", "--budget"}
     kept = [word for at, word in enumerate(given) if not {word.partition("=")[0], given[at - 1]} & old]
-    return shlex.join([*kept, "--budget", "600"]) + separator + rest
+    return shlex.join([*kept, "--budget", "600"]) + rest
 
 
 def _optimize(report: Report) -> str:
-    head, separator, rest = report.command.partition(" -- ")
-    try:
-        given = shlex.split(head)
-    except ValueError:
-        return ""
+    given, rest = _words_of(report.command)
     target = str(report.target.get("name", ""))
     if given[:2] != ["xttsbench", "diagnose"] or target not in given:
         return ""
     kept = [word for at, word in enumerate(given) if at and {word, given[at - 1]} & {"--set", "--accelerator"}]
-    return shlex.join(["xttsbench", "optimize", target, *kept]) + separator + rest
+    return shlex.join(["xttsbench", "optimize", target, *kept]) + rest
+
+
+def _words_of(command: str) -> tuple[list[str], str]:
+    """The words of a command, none where it cannot be split, and what a script is given, with its separator."""
+    head, separator, rest = command.partition(" -- ")
+    try:
+        return shlex.split(head), separator + rest
+    except ValueError:
+        return [], ""
 
 
 def with_calls(text: str, report: Report) -> str:
@@ -329,5 +323,4 @@ def with_calls(text: str, report: Report) -> str:
 
 
 def _ops(report: Report) -> tuple[PipelineOp, ...]:
-    pipeline = pipeline_of(report)
-    return pipeline.ops if pipeline is not None else ()
+    return pipeline.ops if (pipeline := pipeline_of(report)) is not None else ()

@@ -31,6 +31,7 @@ _MARKS: Final = {
     "undecided": doc.Cell("UNDECIDED", tone="warning"),
     "not measured": doc.Cell("NOT MEASURED", tone="warning"),
 }
+_SPEED: Final = ("configuration", "A per s", "B per s", "speed of B over A (95 %)", doc.Column("result", leads=True))
 _MOST_ROWS, _MOST_WARNINGS = 5, 2  # Of the tables and warnings on one screen
 _METHODS: Final = {
     "paired blocks": "Rounds of one run, paired; 95 % intervals over rounds and processes.",
@@ -63,11 +64,8 @@ def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
     sides = tuple(doc.Paragraph(_side(name, run), "soft", lines=1) for name, run in (("A", report.a), ("B", report.b)))
     warnings = [doc.Callout(warning, lines=1) for warning in report.warnings]
     gates = sorted(report.gates, key=lambda gate: gate.outcome == "passed")[:_MOST_ROWS]
-    tables = []
-    if gates:
-        tables.append(_gates(gates))
-    header = ("configuration", "A per s", "B per s", "speed of B over A (95 %)", doc.Column("result", leads=True))
-    tables.append(doc.table(header, (_effect(pair)[: len(header)] for pair in report.pairs[:_MOST_ROWS])))
+    pairs = (_effect(pair)[: len(_SPEED)] for pair in report.pairs[:_MOST_ROWS])
+    tables = [*([_gates(gates)] if gates else []), doc.table(_SPEED, pairs)]
     notes = [
         f"{len(every) - _MOST_ROWS} more {what} with -v."
         for every, what in ((report.gates, "gates"), (report.pairs, "configurations"))
@@ -77,7 +75,7 @@ def _summary(report: ComparisonReport) -> tuple[doc.Block, ...]:
         notes.append(f"What differs: {', '.join(apart)}.")
     return (
         doc.Headline(report.command, "", "", report.verdict.summary, sides, lines=3),
-        *(replace(one) for one in warnings[:_MOST_WARNINGS]),
+        *warnings[:_MOST_WARNINGS],
         *(doc.Section("", (replace(one, short=True),)) for one in tables),
         *([doc.Section("", (doc.Paragraph(" ".join(notes), lines=2),))] if notes else []),
     )
@@ -95,20 +93,14 @@ def _gates(gates: Sequence[Gate]) -> doc.Table:
 
 
 def _effects(report: ComparisonReport) -> doc.Table:
-    header = ("configuration", "A per s", "B per s", "speed of B over A (95 %)")
-    rest = (doc.Column("result", leads=True), "evidence", "processes")
-    return doc.table((*header, *rest), map(_effect, report.pairs))
+    return doc.table((*_SPEED, "evidence", "processes"), map(_effect, report.pairs))
 
 
 def _effect(pair: ComparedPair) -> tuple[str | doc.Cell, ...]:
-    ours, theirs = (
-        f"{units.number(side.rate_per_s.estimate)} {pair.unit}" if side.rate_per_s else BLANK
-        for side in (pair.a, pair.b)
-    )
+    sides = (pair.a, pair.b)
     return (
         pair.name,
-        ours,
-        theirs,
+        *(f"{units.number(one.rate_per_s.estimate)} {pair.unit}" if one.rate_per_s else BLANK for one in sides),
         doc.Cell(*units.ratio_bounds(pair.effect)) if pair.effect else BLANK,
         doc.Cell(spoken(pair.decision), tone="strong" if pair.decision in (*FASTER, *SLOWER) else ""),
         units.evidence(pair.evidence) if pair.evidence is not None else BLANK,
@@ -124,9 +116,9 @@ def _remark(pair: ComparedPair) -> str:
 
 
 def _notes(report: ComparisonReport) -> Iterator[str]:
-    for method in dict.fromkeys(pair.method for pair in report.pairs):
-        if method in _METHODS:
-            yield _METHODS[method]
+    yield from (
+        _METHODS[method] for method in dict.fromkeys(pair.method for pair in report.pairs) if method in _METHODS
+    )
     if (count := len(report.pairs)) > 1:
         yield f"With {count} configurations each has to show {20 * count} for its evidence."
     yield f"No difference: none beyond {report.margin:.0%}. {BLANK} is not measured; report.json has the reasons."
@@ -171,25 +163,13 @@ _ELEMENTS: Final = {"failed": "failure", "undecided": "error", "not measured": "
 def to_junit(report: ComparisonReport) -> str:
     """The XML, with its declaration and a newline at the end."""
     cases: list[tuple[str, str, str | None, str]]
-    if report.gates:
-        cases = [(gate.pair, gate.limit, _ELEMENTS.get(gate.outcome), gate.why) for gate in report.gates]
-    else:
-        cases = [
-            (
-                pair.name,
-                "result",
-                "skipped" if pair.method == "not measured" else "error" if pair.decision not in DECIDED else None,
-                pair.why or sentence,
-            )
-            for pair, sentence in zip(report.pairs, report.comparison, strict=True)
-        ]
+    cases = [(gate.pair, gate.limit, _ELEMENTS.get(gate.outcome), gate.why) for gate in report.gates]
+    for one, sentence in () if report.gates else zip(report.pairs, report.comparison, strict=True):
+        ended = "skipped" if one.method == "not measured" else "error" if one.decision not in DECIDED else None
+        cases.append((one.name, "result", ended, one.why or sentence))
     kinds = [kind for _, _, kind, _ in cases]
-    counts = {
-        "tests": str(len(cases)),
-        "failures": str(kinds.count("failure")),
-        "errors": str(kinds.count("error")),
-        "skipped": str(kinds.count("skipped")),
-    }
+    tags = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    counts = {"tests": str(len(cases))} | {name: str(kinds.count(tag)) for name, tag in tags.items()}
     root = ElementTree.Element("testsuites", {"name": "xttsbench compare", **counts})
     suite = ElementTree.SubElement(
         root, "testsuite", {"name": "xttsbench compare", "timestamp": _text(report.created_utc), **counts, "time": "0"}
@@ -229,9 +209,8 @@ def comparisons(report: Report) -> Iterator[doc.Block]:
 
 def ungrouped(report: Report) -> Iterator[doc.Section]:
     """The configurations that belong to no group, and the noise check where no group has it."""
-    alone = [arm for arm in report.arms if not arm.group]
     blocks: list[doc.Block] = []
-    if alone:
+    if alone := [arm for arm in report.arms if not arm.group]:
         header = ("configuration", "step time", "per second", "speed-up", "processes", "result")
         blocks.append(doc.table(header, map(_row, alone)))
     if len(alone) == len(report.arms) and (said := _noise_check(report)):
@@ -408,13 +387,12 @@ def _group_notes(group: Group, nowhere: Sequence[str]) -> Iterator[str]:
 def _sample(ok: Sequence[Variant]) -> str:
     words = []
     if ok:
-        words.append(
-            f"{_range([arm.blocks for arm in ok])} {'process' if {arm.blocks for arm in ok} == {1} else 'processes'}"
-        )
+        blocks = [arm.blocks for arm in ok]
+        words.append(f"{_range(blocks)} {'process' if {*blocks} == {1} else 'processes'}")
     if any(arm.steps for arm in ok):
         words.append(f"{_range([arm.steps for arm in ok])} steps")
-    behind = ", ".join(words)
-    return (f"Each row: {behind}. " if behind else "") + "Intervals 95 %; CV is 1.4826 MAD / median of the step time."
+    behind = f"Each row: {', '.join(words)}. " if words else ""
+    return f"{behind}Intervals 95 %; CV is 1.4826 MAD / median of the step time."
 
 
 def _range(counts: Sequence[int]) -> str:

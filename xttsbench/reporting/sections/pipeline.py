@@ -26,6 +26,7 @@ from xttsbench.reporting.sections import pipeline_of
 TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
 _INNER: Final = "in it: "
+_Cells = tuple[str, str, str, str, str, str]
 _PART_OF_ABOVE: Final = "in the above"
 NO_LINE: Final = "line not known"
 _CALLS: Final[Mapping[str, str]] = {
@@ -76,7 +77,7 @@ def tree(pipeline: Pipeline) -> Tree:
     return Tree(HEADER, tuple(nodes))
 
 
-def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[tuple[str, ...], float | None]:
+def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[_Cells, float | None]:
     """The cells of :data:`HEADER` for an op, and its share of the pipeline's time.
 
     A time that is not known is ``unknown``, in words.
@@ -102,36 +103,19 @@ def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at
     while current is not None and current.name not in seen:
         seen.add(current.name)
         sources = [by_name[source] for source in current.inputs if source in by_name]
-        further = bool(sources)
-        yield replace(at, op=current, below=at.below)
-        for row in _rows(current.inner):
-            lead = _INNER if row.lead == "" and row.op is _first(current.inner) else " " * len(_INNER)
-            mark = "│ " if further and len(sources) > 1 else "  "
-            yield _Row(
-                at.below + mark + lead + row.lead,
-                at.below + mark + " " * len(_INNER) + row.below,
-                at.depth + 1 + row.depth,
-                row.op,
-                True,
-            )
+        yield replace(at, op=current)
+        mark, blank = at.below + ("│ " if len(sources) > 1 else "  "), " " * len(_INNER)
+        for place, row in enumerate(_rows(current.inner)):
+            lead = mark + (blank if place else _INNER) + row.lead
+            yield _Row(lead, mark + blank + row.below, at.depth + 1 + row.depth, row.op, True)
         if len(sources) > 1:
-            for number, source in enumerate(sources):
-                last = number == len(sources) - 1
-                branch = _Row(
-                    at.below + ("└─ " if last else "├─ "),
-                    at.below + ("   " if last else "│  "),
-                    at.depth + 1,
-                    source,
-                    at.inner,
-                )
+            for source in sources:
+                lead, below = ("└─ ", "   ") if source is sources[-1] else ("├─ ", "│  ")
+                branch = _Row(at.below + lead, at.below + below, at.depth + 1, source, at.inner)
                 yield from _under(source, by_name, seen, branch)
             return
         at = replace(at, lead=at.below)
         current = sources[0] if sources else None
-
-
-def _first(ops: Sequence[PipelineOp]) -> PipelineOp | None:
-    return next((row.op for row in _rows(ops)), None)
 
 
 def remarks(pipeline: Pipeline) -> Iterator[str]:
@@ -198,11 +182,8 @@ def split(op: PipelineOp) -> str:
 def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[str]:
     """What else is worth knowing of an op: its Python, its state, its elements."""
     for token in op.python_functions:
-        if token in functions:
-            function = functions[token]
-            yield f"Python {function.name}() {_CLASSES[function.gil]}"
-        else:
-            yield f"Python {token}"
+        function = functions.get(token)
+        yield f"Python {function.name}() {_CLASSES[function.gil]}" if function else f"Python {token}"
     if op.cached:
         yield "done once, then cached"
     if op.captures:
@@ -219,11 +200,8 @@ def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[s
         yield f"cuts its file at byte {op.byte_offset:,}"
     if op.elements_per_batch is not None:
         size = "" if op.element_bytes is None else f" of {units.size(op.element_bytes)}"
-        yield f"{units.number(_whole(op.elements_per_batch))} per batch{size}"
-
-
-def _whole(value: float) -> float:
-    return int(value) if float(value).is_integer() else value
+        many = op.elements_per_batch
+        yield f"{units.number(int(many) if float(many).is_integer() else many)} per batch{size}"
 
 
 STEP: Final = "the step that reads it"
@@ -305,33 +283,16 @@ def graph(pipeline: Pipeline, report: Report) -> Graph:
     limiting = _limiting(report)
     nodes = []
     for (op, _, inner), lane in zip(placed, lanes, strict=True):
-        (call, cost, percent, kind, where, notes), share = described(
-            op, pipeline, _PART_OF_BELOW if inner else NOT_MEASURED
-        )
         # names of inner ops are unique only among themselves
-        about = [] if inner else [(n, f) for n, f in enumerate(report.findings, 1) if f.location.op == op.name]
-        nodes.append(
-            GraphNode(
-                lane=lane,
-                call=call,
-                cost=cost,
-                percent=percent,
-                share=share,
-                kind=kind,
-                where=where,
-                notes=notes,
-                limiting=not inner and op.name in limiting,
-                inner=inner,
-                source=_source(op, report),
-                marks=tuple(Mark(number, found.title) for number, found in about),
-            )
-        )
+        found = [] if inner else [one for one in enumerate(report.findings, 1) if one[1].location.op == op.name]
+        marks, limits = tuple(Mark(number, one.title) for number, one in found), not inner and op.name in limiting
+        cells, share = described(op, pipeline, _PART_OF_BELOW if inner else NOT_MEASURED)
+        nodes.append(GraphNode(lane, *cells[:3], share, *cells[3:], limits, inner, marks, _source(op, report)))
     return Graph((*nodes, _step(report)), tuple(edges))
 
 
 def _step(report: Report) -> GraphNode:
-    time = report.verdict.step_time_s
-    wait = report.verdict.input_wait_fraction
+    time, wait = report.verdict.step_time_s, report.verdict.input_wait_fraction
     said = "" if time is None else f"one every {units.duration(time.estimate)}"
     waits = "" if wait is None else f"waits {units.percent(wait.estimate)} of its time"
     return GraphNode(0, STEP, said, "", None, waits, "", "")
@@ -361,16 +322,12 @@ def _placed(ops: Sequence[PipelineOp], start: int = 0, inner: bool = False) -> I
     for op in ops:
         within = list(_placed(op.inner, row, True))
         yield from within
+        read = {one for _, its_rows, _ in within for one in its_rows}
+        ends = tuple(one for one in range(row, row + len(within)) if one not in read)
         row += len(within)
-        ends = _ends(within, row - len(within))
         rows[op.name] = row
         yield op, tuple(rows[name] for name in op.inputs if name in rows) + ends, inner
         row += 1
-
-
-def _ends(placed: Sequence[_Placed], start: int) -> tuple[int, ...]:
-    read = {row for _, rows, _ in placed for row in rows}
-    return tuple(row for row in range(start, start + len(placed)) if row not in read)
 
 
 def _lanes(placed: Sequence[_Placed]) -> tuple[list[int], list[Edge]]:
