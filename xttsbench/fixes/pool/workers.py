@@ -20,11 +20,11 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.fixes.pool.work import KEPT, Channel, anonymous_file
+from xttsbench.fixes.pool.packing import user_files
+from xttsbench.fixes.pool.work import KEPT, Channel, anonymous_file, global_digest
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
@@ -47,32 +47,15 @@ class StartError(XttsbenchError):
     """A process of the pool did not get ready."""
 
 
-@dataclass(frozen=True)
-class Functions:
-    """What every process of a pool loads."""
-
-    pickled: bytes  # pickle of a list of `(function, whether it takes tensors)`
-    names: Sequence[str]  # how each is called in messages: name, file and line
-    files: Mapping[str, str]  # the user's modules that were loaded from a file's path
-    words: Sequence[int]  # digest of the parent's random state
-
-
 class Worker:
     """One process: asked by one thread at a time."""
 
-    def __init__(self, functions: Functions, descriptor: int, number: int) -> None:
+    def __init__(self, told: Mapping[str, Any], descriptor: int, number: int) -> None:
         self.number = number
         ours, theirs = multiprocessing.Pipe()
         block = anonymous_file()
-        given = {
-            "connection": theirs.fileno(),
-            "block": block,
-            "functions": descriptor,
-            "number": number,
-            "words": list(functions.words),
-            "files": dict(functions.files),
-            "path": [path or os.getcwd() for path in sys.path],
-        }
+        handles = {"connection": theirs.fileno(), "block": block, "functions": descriptor}
+        given = {**told, **handles, "number": number, "path": [path or os.getcwd() for path in sys.path]}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, json.dumps(given)],
@@ -134,14 +117,19 @@ class Worker:
 class WorkerPool:
     """Processes that call functions for as long as this object lives."""
 
-    def __init__(self, functions: Functions, count: int) -> None:
+    def __init__(self, pickled: bytes, names: Sequence[str], count: int) -> None:
         """Start ``count`` processes and wait until all are ready.
+
+        Args:
+            pickled: pickle of a list of ``(function, whether it takes tensors)``.
+            names: how each function is called in messages: name, file and line.
+            count: of processes.
 
         Raises:
             StartError: one did not get ready; the others are ended.
         """
-        self._names = functions.names
-        self._state = _State(functions)
+        self._names = names
+        self._state = _State(pickled)
         self.close = weakref.finalize(self, self._state.close)
         """Ends all processes, whatever they do; calls under way raise."""
         self.close.atexit = False  # calls may be under way as the program ends; the processes end right after it
@@ -198,10 +186,10 @@ class WorkerPool:
 class _State:
     """What outlives the pool for the moment in which its processes are ended."""
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, pickled: bytes) -> None:
         # Processes that wait for a call; an error stays in it for all who ask.
         self.free: queue.SimpleQueue[Worker | XttsbenchError] = queue.SimpleQueue()
-        self._functions = functions
+        self._pickled, self._told = pickled, {"words": list(global_digest()), "files": user_files()}
         self._owner = os.getpid()
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._workers: set[Worker] = set()
@@ -232,8 +220,8 @@ class _State:
         descriptor = anonymous_file()
         try:
             with open(descriptor, "wb", closefd=False) as file:
-                file.write(self._functions.pickled)
-            self._functions = replace(self._functions, pickled=b"")  # one copy of what may be large
+                file.write(self._pickled)
+            self._pickled = b""  # one copy of what may be large
             started = [self._started(descriptor, number) for number in range(count)]
             while True:
                 for worker in started:
@@ -265,7 +253,7 @@ class _State:
         with self._lock:
             if self._closed:
                 raise XttsbenchError("The processes of this dataset have been ended.")
-            worker = Worker(self._functions, descriptor, number)
+            worker = Worker(self._told, descriptor, number)
             self._workers.add(worker)
         return worker
 

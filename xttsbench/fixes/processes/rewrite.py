@@ -23,9 +23,8 @@ from xttsbench.fixes.graph.edit import from_graph, graph_of, named
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.fixes.open_generator.rewrite import Body
 from xttsbench.fixes.pool import work
-from xttsbench.fixes.pool.packing import objection, packed, user_files, without_tensorflow
-from xttsbench.fixes.pool.work import global_digest
-from xttsbench.fixes.pool.workers import Functions, WorkerPool
+from xttsbench.fixes.pool.packing import objection, packed, without_tensorflow
+from xttsbench.fixes.pool.workers import WorkerPool
 from xttsbench.pipeline.python.opened import Shared
 from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, lookup
 from xttsbench.records.fix import Fix, FixSet
@@ -178,7 +177,7 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
         )
     names = [named(registered, _FUNCTION) for registered in functions]
     try:
-        return WorkerPool(Functions(pickled, names, user_files(), global_digest()), count)
+        return WorkerPool(pickled, names, count)
     except XttsbenchError as error:
         raise InvalidInputError(f"{', '.join(names)} cannot run in other processes: {error}") from error
 

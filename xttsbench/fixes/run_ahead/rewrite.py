@@ -23,9 +23,9 @@ from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, graph_of, named
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.fixes.open_generator.rewrite import arguments, converter, generators, grafted, made_of_graph
-from xttsbench.fixes.pool.packing import objection, packed, user_files
-from xttsbench.fixes.pool.work import RunningGenerator, global_digest
-from xttsbench.fixes.pool.workers import Functions, WorkerPool
+from xttsbench.fixes.pool.packing import objection, packed
+from xttsbench.fixes.pool.work import RunningGenerator
+from xttsbench.fixes.pool.workers import WorkerPool
 from xttsbench.fixes.run_ahead import ELEMENTS
 from xttsbench.pipeline.python.split import CannotSplitError
 from xttsbench.pipeline.python.state import state_effects
@@ -118,4 +118,4 @@ class Ahead:
     def _begun(self) -> WorkerPool:
         states = (random.getstate(), np.random.get_state())
         pickled = packed([(RunningGenerator(self.__wrapped__, *states, self._elements), False)], exact=True)
-        return WorkerPool(Functions(pickled, [self._name], user_files(), global_digest()), 1)
+        return WorkerPool(pickled, [self._name], 1)
