@@ -121,7 +121,10 @@ def each(
 def changed(name: str, ops: Iterable[PipelineOp], changes: Mapping[str, Any], **more: Any) -> Candidate:
     """The candidate of a fix that gives some ops other fields; ``more`` are further attributes of it."""
     names = tuple(op.name for op in ops)
-    edit = lambda given: each(given, lambda op: changes if op.name in names else {})  # noqa: E731
+
+    def edit(given: Pipeline) -> Pipeline:
+        return each(given, lambda op: changes if op.name in names else {})
+
     return Candidate(name, edit, ops=names, **more)
 
 

@@ -78,15 +78,25 @@ def measure(build):
     return make
 
 
+@pytest.fixture(scope="module")
+def shown(guard, originals, measure):
+    """``shown({fix: 0.01}, ...)``: what trials say of fixes with the original's data, from the mean step of each."""
+
+    def make(walls: dict[str, float], group: str = ALONE, **fields: Any) -> Verified:
+        trials = measure(group, {ORIGINAL: SLOW_S} | walls, **fields)
+        return verified([*originals, *map(guard, walls), *trials], DEVICE)
+
+    return make
+
+
 def of(name: str, found: Verified, *proposals: Proposal, patch: Patch | None = None, **options: Any) -> FixResult:
     """The result of one fix."""
     rows = results(proposals or (proposal(name),), found, patch, **options)
     return next(row for row in rows if row.name == name)
 
 
-def test_accepted_is_what_is_faster_beyond_doubt_with_the_same_data(guard, originals, measure) -> None:
-    trials = [*originals, guard("prefetch"), *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01})]
-    found = verified(trials, DEVICE)
+def test_accepted_is_what_is_faster_beyond_doubt_with_the_same_data(shown) -> None:
+    found = shown({"prefetch": 0.01})
     row = of("prefetch", found)
     assert (row.outcome, row.chosen, row.decision) == ("accepted", True, "clearly_faster")
     assert (row.blocks, row.rounds) == (2, 2)
@@ -100,9 +110,8 @@ def test_accepted_is_what_is_faster_beyond_doubt_with_the_same_data(guard, origi
     assert (found.chosen, found.best_first) == ("prefetch", ["prefetch"])
 
 
-def test_the_same_trials_say_the_same_again(guard, originals, measure) -> None:
-    trials = [*originals, guard("prefetch"), *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01}, blocks=3)]
-    assert verified(trials, DEVICE) == verified(trials, DEVICE)
+def test_the_same_trials_say_the_same_again(shown) -> None:
+    assert shown({"prefetch": 0.01}, blocks=3) == shown({"prefetch": 0.01}, blocks=3)
 
 
 def test_other_data_reject_however_fast_it_is(guard, originals, measure) -> None:
@@ -125,17 +134,15 @@ def test_an_objection_of_the_code_rejects_what_looked_the_same(guard, originals)
     ("wall_s", "decision", "why"),
     [(0.04, "clearly_slower", "clearly slower: 0."), (0.02, "no_difference", "no faster by 2%: ")],
 )
-def test_what_is_no_faster_is_rejected(guard, originals, measure, wall_s, decision, why) -> None:
-    trials = [*originals, guard("prefetch"), *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": wall_s}, blocks=14)]
-    row = of("prefetch", verified(trials, DEVICE))
+def test_what_is_no_faster_is_rejected(shown, wall_s, decision, why) -> None:
+    row = of("prefetch", shown({"prefetch": wall_s}, blocks=14))
     assert (row.outcome, row.decision) == ("rejected", decision)
     assert row.why.startswith(why)
     assert row.semantics.equivalent is True
 
 
-def test_less_than_the_margin_is_not_accepted_however_sure_it_is(guard, originals, measure) -> None:
-    walls = {ORIGINAL: SLOW_S, "prefetch": SLOW_S / 1.012}
-    found = verified([*originals, guard("prefetch"), *measure(ALONE, walls, blocks=40)], DEVICE)
+def test_less_than_the_margin_is_not_accepted_however_sure_it_is(shown) -> None:
+    found = shown({"prefetch": SLOW_S / 1.012}, blocks=40)
     assert found.measured["prefetch"].evidence.value > 20
     assert of("prefetch", found).outcome == "rejected"
     assert found.chosen is None
@@ -151,9 +158,8 @@ def test_what_the_original_differs_from_itself_by_is_no_gain(guard, originals, m
     assert "more rounds like these would" in row.why
 
 
-def test_one_process_is_enough_only_for_what_is_clear(guard, originals, measure) -> None:
-    trials = [*originals, guard("prefetch"), *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.005}, blocks=1)]
-    found = verified(trials, DEVICE)
+def test_one_process_is_enough_only_for_what_is_clear(shown) -> None:
+    found = shown({"prefetch": 0.005}, blocks=1)
     row = of("prefetch", found)
     assert (row.outcome, row.decision, row.blocks, found.chosen) == ("not verified", "faster", 1, None)
     assert row.why.endswith("1 process, and it takes 2")
@@ -198,7 +204,7 @@ def test_what_cannot_be_told_is_no_yes(guard, originals, measure) -> None:
     assert row.why.startswith("whether it leaves the data as they are is unknown: ")
 
 
-def test_without_the_original_nothing_is_told(guard, measure) -> None:
+def test_without_the_original_nothing_is_told(guard) -> None:
     trials = [guard(ORIGINAL), guard(ORIGINAL, status="stalled", cause="said nothing for 15 s")]
     found = verified([*trials, guard("prefetch")], DEVICE)
     assert "said nothing for 15 s" in found.unreadable
@@ -218,14 +224,10 @@ def test_what_was_not_run_says_why(originals) -> None:
     assert of("prefetch", Verified()).outcome == "not verified"
 
 
-def test_of_two_that_are_alike_the_one_with_fewer_parts_is_chosen(guard, originals, measure) -> None:
+def test_of_two_that_are_alike_the_one_with_fewer_parts_is_chosen(shown, measure) -> None:
     both = "parallel-map + thread-pool:32"
-    walls = {ORIGINAL: SLOW_S, both: SLOW_S / 2.02, "parallel-map": SLOW_S / 2.0}
-    found = verified([*originals, guard(both), guard("parallel-map"), *measure(ALONE, walls)], DEVICE)
-    assert found.best_first == ["parallel-map", both]
-    walls[both] = SLOW_S / 3
-    found = verified([*originals, guard(both), guard("parallel-map"), *measure(ALONE, walls)], DEVICE)
-    assert found.best_first == [both, "parallel-map"]
+    assert shown({both: SLOW_S / 2.02, "parallel-map": SLOW_S / 2.0}).best_first == ["parallel-map", both]
+    assert shown({both: SLOW_S / 3, "parallel-map": SLOW_S / 2.0}).best_first == [both, "parallel-map"]
 
 
 @pytest.fixture
@@ -310,9 +312,9 @@ def test_what_was_put_together_has_a_row_of_its_own_and_the_patched_source_has_n
     assert found.measured[PATCHED].evidence.ratio.estimate == pytest.approx(4.0, rel=0.03)
 
 
-def test_what_is_expected_of_what_was_put_together_is_told(guard, originals, measure) -> None:
+def test_what_is_expected_of_what_was_put_together_is_told(shown) -> None:
     both = "parallel-map + prefetch"
-    found = verified([*originals, guard(both), *measure(TOGETHER, {ORIGINAL: SLOW_S, both: 0.005})], DEVICE)
+    found = shown({both: 0.005}, TOGETHER)
     rows = results((proposal("prefetch"),), found, None, predicted=lambda fixes: 3.0 + len(fixes))
     assert {row.name: row.predicted_speedup for row in rows} == {both: 5.0, "prefetch": 2.0}
     assert rows[0].what == "maps in parallel; does prefetch"  # nobody proposed the first part alone
@@ -327,18 +329,16 @@ def test_a_part_that_is_as_fast_by_itself_is_chosen(guard, originals, measure, t
     assert verified([*originals, *guards, *alone, *again], DEVICE).chosen == chosen
 
 
-def test_the_patch_is_the_chosen_one_s(guard, originals, measure) -> None:
-    trials = [*originals, guard("a"), guard("b"), *measure(ALONE, {ORIGINAL: SLOW_S, "a": 0.01, "b": 0.005})]
+def test_the_patch_is_the_chosen_one_s(shown) -> None:
     patch = Patch(diff="--- a\n+++ b\n")
-    rows = results((proposal("a"), proposal("b")), verified(trials, DEVICE), patch)
+    rows = results((proposal("a"), proposal("b")), shown({"a": 0.01, "b": 0.005}), patch)
     assert [(row.name, row.patch) for row in rows] == [("b", patch), ("a", None)]
 
 
-def test_the_chosen_comes_first_then_accepted_rejected_and_the_rest(guard, originals, measure) -> None:
-    walls = {ORIGINAL: SLOW_S, "slow": 0.03, "good": 0.01, "best": 0.005}
-    trials = [*originals, *map(guard, ("slow", "good", "best")), *measure(ALONE, walls)]
+def test_the_chosen_comes_first_then_accepted_rejected_and_the_rest(shown) -> None:
     names = ("late", "slow", "good", "best")
-    rows = results([proposal(name) for name in names], verified(trials, DEVICE), None)
+    found = shown({"slow": 0.03, "good": 0.01, "best": 0.005})
+    rows = results([proposal(name) for name in names], found, None)
     assert [row.name for row in rows] == ["best", "good", "slow", "late"]
 
 
@@ -396,7 +396,7 @@ def test_nothing_is_proposed_that_is_not_faster_with_the_same_data(guard, origin
 
 
 @pytest.mark.parametrize("wrong", [None, 5])
-def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, originals, measure, wrong) -> None:
+def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, measure, wrong) -> None:
     walls = {ORIGINAL: SLOW_S, AGAIN: SLOW_S, "prefetch": 0.004, "slower": 0.01}
 
     def held(trial: TrialRecord) -> TrialRecord:

@@ -105,8 +105,7 @@ def rebatch(graph: Any) -> Any:
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the functions that would be called on whole batches."""
     for node in reader.maps_above(reader.batches):
-        for told in reader.state(node):
-            yield f"calls on whole batches would change its state: {told}"
+        yield from (f"calls on whole batches would change its state: {told}" for told in reader.state(node))
 
 
 def _swapped(graph: Any, name: str) -> Any:

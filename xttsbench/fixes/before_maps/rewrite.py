@@ -72,17 +72,14 @@ def filter_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the filters and of the maps that they would go before."""
     filters = [name for name, node in reader.nodes.items() if node.op.endswith("FilterDataset")]
     for node in (*filters, *reader.maps_above(filters)):
-        for told in reader.state(node):
-            yield f"fewer calls, in another order would change its state: {told}"
+        yield from (f"fewer calls, in another order would change its state: {told}" for told in reader.state(node))
 
 
 def shuffle_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the maps that it goes before, and what they read later than before."""
     for name in reader.maps_above([node.name for node in _shuffles(reader.graph)]):
-        for told in reader.state(name):
-            yield f"calls in another order would change its state: {told}"
-        for told in reader.reads(name):
-            yield f"calls that come later would find something else: {told}"
+        yield from (f"calls in another order would change its state: {told}" for told in reader.state(name))
+        yield from (f"calls that come later would find something else: {told}" for told in reader.reads(name))
 
 
 def _shuffles(graph: Any) -> list[Any]:

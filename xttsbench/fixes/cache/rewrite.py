@@ -118,12 +118,10 @@ def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
     for name in reader.above(op) if op in reader.nodes else list(reader.nodes):
         if name in moved:
             continue
-        for told in reader.random(name):
-            yield f"a cache would repeat the first pass: {told}"
+        yield from (f"a cache would repeat the first pass: {told}" for told in reader.random(name))
         for told in reader.state(name, ("function", "generator")):
             yield f"a cache would leave out calls that change state: {told}"
-        for told in reader.reads(name):
-            yield f"a cache would keep what was read in the first pass: {told}"
+        yield from (f"a cache would keep what was read in the first pass: {told}" for told in reader.reads(name))
         described = reader.ops.get(name)
         if described is not None and "variable" in described.captures:
             yield f"a cache would keep what {name} read of a variable in the first pass"

@@ -144,8 +144,7 @@ class Reader:
     def shared_state(self, names: Iterable[str], kinds: Sequence[str] = ("function",)) -> Iterator[str]:
         """The state that calls of the named nodes would share if several ran at once, in words."""
         for name in names:
-            for told in self.state(name, kinds):
-                yield f"calls that run at once would share state: {told}"
+            yield from (f"calls that run at once would share state: {told}" for told in self.state(name, kinds))
 
     def named(self, pattern: re.Pattern[str]) -> list[str]:
         """Nodes of the outer pipeline whose op is of that name."""

@@ -72,8 +72,7 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
         for told in state_effects(registered.generator_state._generator):
             if " draws from " not in told:
                 yield f"only the generator's own process would see the change: {told}"
-        for told in reader.reads(node.name):
-            yield f"the generator's own process would not see the change: {told}"
+        yield from (f"the generator's own process would not see the change: {told}" for told in reader.reads(node.name))
 
 
 class Ahead:
