@@ -28,7 +28,8 @@ from xttsbench.worker import session
 from xttsbench.xtts.data.feature_cache import open_cache
 from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.model import SpeechModel, losses, open_spec, use_precision
+from xttsbench.xtts.model.loss import losses
+from xttsbench.xtts.model.speech_model import SpeechModel, open_spec, use_precision
 from xttsbench.xtts.recipe import Recipe
 
 Batch = dict[str, tf.Tensor]

@@ -39,7 +39,8 @@ from xttsbench.xtts.evaluate import (
     write_references,
 )
 from xttsbench.xtts.loaders.loader import explained, make_dataset
-from xttsbench.xtts.model import losses, open_spec
+from xttsbench.xtts.model.loss import losses
+from xttsbench.xtts.model.speech_model import open_spec
 from xttsbench.xtts.recipe import Recipe
 
 TENSORBOARD: Final = "tensorboard"

@@ -22,8 +22,8 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.training.checkpoints import Checkpoint
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model import SpeechModel, squared_norm, use_precision
-from xttsbench.xtts.model.speech_model import Generator
+from xttsbench.xtts.model.loss import squared_norm
+from xttsbench.xtts.model.speech_model import Generator, SpeechModel, use_precision
 from xttsbench.xtts.recipe import OptimizerSettings, Recipe
 
 FIRST_SCALE: Final = 2.0**15
@@ -152,7 +152,7 @@ class TrainingState:
     def __init__(self, recipe: Recipe, strategy: tf.distribute.Strategy, precision: str, seed: int) -> None:
         """Make a new model and an optimizer that has seen nothing.
 
-        The precision is one that :func:`xttsbench.xtts.model.use_precision` knows, the seed below 2**31.
+        The precision is one that :func:`xttsbench.xtts.model.speech_model.use_precision` knows, the seed below 2**31.
         """
         self.strategy = strategy
         with strategy.scope():

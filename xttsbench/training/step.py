@@ -19,7 +19,8 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.records.training import STRATEGIES
 from xttsbench.training.state import TrainingState, update
 from xttsbench.xtts.data.batches import LossCounts
-from xttsbench.xtts.model import CompiledGradients, Losses, batch_counts, losses_and_gradients, open_spec
+from xttsbench.xtts.model.loss import CompiledGradients, Losses, batch_counts, losses_and_gradients
+from xttsbench.xtts.model.speech_model import open_spec
 from xttsbench.xtts.recipe import Recipe
 
 _CLUSTER: Final = "TF_CONFIG"
@@ -189,7 +190,7 @@ class TrainingStep:
 
         Args:
             micro_batches: ``[accumulation][local replicas]`` equal parts of it, each as
-                :func:`xttsbench.xtts.model.open_spec` describes a batch, on the device of its replica.
+                :func:`xttsbench.xtts.model.speech_model.open_spec` describes a batch, on the device of its replica.
             counts: of the global batch, from :func:`xttsbench.xtts.data.batches.loss_counts`.
             number: steps that ended before, those left out included; with the seed it decides the dropout.
             learning_rate: of this step.
@@ -293,7 +294,7 @@ class OneDeviceStep:
             self.function = tf.function(self._take, input_signature=[self._spec], autograph=False)
 
     def __call__(self, batch: Batch) -> tf.Tensor:
-        """Train on a batch; :func:`xttsbench.xtts.model.open_spec` says what it must hold."""
+        """Train on a batch; :func:`xttsbench.xtts.model.speech_model.open_spec` says what it must hold."""
         needed = {key: batch[key] for key in self._spec}
         return self._take(needed) if self.function is None else self.function(needed)
 

@@ -80,7 +80,7 @@ class TrainingSettings(Record):
 
 
 class ModelSettings(Record):
-    """The model's sizes; :class:`xttsbench.xtts.model.SpeechModel` follows them."""
+    """The model's sizes; :class:`xttsbench.xtts.model.speech_model.SpeechModel` follows them."""
 
     d_model: int = Field(gt=0)
     layers: int = Field(gt=0)

@@ -17,12 +17,12 @@ from xttsbench.records.training import Ended, Evaluated, Interval
 from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import make_strategy
-from xttsbench.xtts import model
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.evaluate import RECOGNISED, Evaluation, read_references
 from xttsbench.xtts.loaders.loader import make_dataset
+from xttsbench.xtts.model.loss import losses
 from xttsbench.xtts.recipe import Recipe, load_recipe
 from xttsbench.xtts.wav import read_canonical_wav
 
@@ -69,7 +69,7 @@ def test_the_loss_is_that_of_one_batch_of_all_held_out_clips(
         next(iter(make_dataset("numpy_wav", held_out, None, [row], recipe.features, repeat=False))) for row in rows
     ]
     batch = {key: tf.concat([row[key] for row in columns], 0) for key in columns[0]}
-    expected = model.losses(batch, state.model(batch), recipe.model, recipe.loss)
+    expected = losses(batch, state.model(batch), recipe.model, recipe.loss)
     np.testing.assert_allclose(found[:4], [float(part) for part in expected], rtol=1e-5)
     parts = found.mel + recipe.loss.stop_weight * found.stop + recipe.loss.guided_weight * found.guided
     assert found.loss == pytest.approx(parts, rel=1e-5)

@@ -10,13 +10,12 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.files import shipped
-from xttsbench.xtts import model
 from xttsbench.xtts.clips import Clips, as_reference, learn
 from xttsbench.xtts.data.make import letters_at, utterance
 from xttsbench.xtts.data.metadata import VOCABULARY, encode
 from xttsbench.xtts.evaluate import Evaluation, Heard, Listener, diagonality, read_references, write_references
 from xttsbench.xtts.features import log_mel
-from xttsbench.xtts.model.speech_model import Generated
+from xttsbench.xtts.model.speech_model import Generated, SpeechModel
 from xttsbench.xtts.recipe import load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))
@@ -67,7 +66,7 @@ def listener() -> Listener:
     small = TINY.model_copy(
         update={"model": TINY.model.model_copy(update={"d_model": 16, "feed_forward": 16, "layers": 2})}
     )
-    made = model.SpeechModel(small.model, FEATURES.n_mels, VOCABULARY, dtype="float32")
+    made = SpeechModel(small.model, FEATURES.n_mels, VOCABULARY, dtype="float32")
     return Listener(made, small, REFERENCES, TEMPLATES)
 
 

@@ -7,9 +7,16 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.files import shipped
-from xttsbench.xtts import model
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model.speech_model import LONGEST_CHARACTER_S, LONGEST_PAUSE_S, Generator, longest
+from xttsbench.xtts.model.speech_model import (
+    LONGEST_CHARACTER_S,
+    LONGEST_PAUSE_S,
+    Generator,
+    Prediction,
+    SpeechModel,
+    longest,
+    unscale_mel,
+)
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny")).model
@@ -21,13 +28,13 @@ TEXTS = [np.random.default_rng(n).integers(1, VOCABULARY, n).astype(np.int32) fo
 REFERENCES = np.random.default_rng(0).normal(-5, 2, (3, 3 * GROUP, N_MELS)).astype(np.float32)
 
 
-def build(settings: ModelSettings = SMALL, stop_bias: float = -100.0) -> model.SpeechModel:
-    made = model.SpeechModel(settings, N_MELS, VOCABULARY, seed=3, dtype="float32")
+def build(settings: ModelSettings = SMALL, stop_bias: float = -100.0) -> SpeechModel:
+    made = SpeechModel(settings, N_MELS, VOCABULARY, seed=3, dtype="float32")
     made.heads.stop_bias.assign([stop_bias])
     return made
 
 
-def shown_its_own(made: model.SpeechModel, mels: list[np.ndarray]) -> model.Prediction:
+def shown_its_own(made: SpeechModel, mels: list[np.ndarray]) -> Prediction:
     """Return what the whole model predicts where it is shown the frames that it made."""
     text = np.zeros((len(TEXTS), max(LENGTHS)), np.int32)
     mel = np.full((len(TEXTS), max(map(len, mels)), N_MELS), -11.5, np.float32)
@@ -49,7 +56,7 @@ def test_each_step_is_what_the_whole_model_says_of_the_frames_before_it(settings
     made = build(settings)
     generated = Generator(made, STEP_S)(TEXTS, REFERENCES)
     prediction = shown_its_own(made, generated.mels)
-    expected = model.unscale_mel(prediction.scaled_mel, settings).numpy()
+    expected = unscale_mel(prediction.scaled_mel, settings).numpy()
     for row, mel in enumerate(generated.mels):
         assert len(mel) == GROUP * (2 * LENGTHS[row] + 8)
         np.testing.assert_allclose(mel, expected[row, : len(mel)], atol=1e-4)
@@ -98,7 +105,7 @@ def test_the_longest_speech_is_derived_from_the_text() -> None:
 
 
 def test_a_model_that_computes_in_sixteen_bits_speaks_too() -> None:
-    made = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=3, dtype="mixed_bfloat16")
+    made = SpeechModel(SMALL, N_MELS, VOCABULARY, seed=3, dtype="mixed_bfloat16")
     made.heads.stop_bias.assign([-100.0])
     generated = Generator(made, STEP_S)(TEXTS, REFERENCES)
     whole = Generator(build(), STEP_S)(TEXTS, REFERENCES)

@@ -12,10 +12,9 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.files import shipped
-from xttsbench.xtts import model
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model import SpeechModel
-from xttsbench.xtts.model.parts import MASKED, attend, attend_and_show, merge_heads, normalise, split_heads
+from xttsbench.xtts.model.parts import MASKED, attend, attend_and_show, merge_heads, normalise, positions, split_heads
+from xttsbench.xtts.model.speech_model import SpeechModel, scale_mel, unscale_mel
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny")).model
@@ -27,8 +26,8 @@ FLOOR = np.log(1e-5)
 
 
 @pytest.fixture(scope="module")
-def small() -> model.SpeechModel:
-    return model.SpeechModel(SMALL, N_MELS, VOCABULARY, dtype="float64")
+def small() -> SpeechModel:
+    return SpeechModel(SMALL, N_MELS, VOCABULARY, dtype="float64")
 
 
 def example(**changes: Any) -> dict[str, np.ndarray]:
@@ -48,7 +47,7 @@ def tensors(batch: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {key: tf.constant(value) for key, value in batch.items()}
 
 
-def moved(small: model.SpeechModel, after: dict[str, np.ndarray], before: dict[str, np.ndarray] | None = None) -> Any:
+def moved(small: SpeechModel, after: dict[str, np.ndarray], before: dict[str, np.ndarray] | None = None) -> Any:
     """Return how far each step of each row moved, mels, stop and guided heads together: ``[rows, steps]``."""
     found = [small(tensors(batch)) for batch in (before or example(), after)]
     parts = [
@@ -74,10 +73,10 @@ BIGGER = {
 @pytest.mark.parametrize(("name", "millions"), [("tiny", 0.55), ("small", 7.0), ("base", 51.0)])
 def test_parameters_are_as_published(name: str, millions: float) -> None:
     settings = ModelSettings.model_validate(TINY.model_dump() | BIGGER[name])
-    assert model.SpeechModel(settings, 80, VOCABULARY).count_params() / 1e6 == pytest.approx(millions, rel=0.1)
+    assert SpeechModel(settings, 80, VOCABULARY).count_params() / 1e6 == pytest.approx(millions, rel=0.1)
 
 
-def test_shapes(small: model.SpeechModel) -> None:
+def test_shapes(small: SpeechModel) -> None:
     found = small(tensors(example()))
     assert found.scaled_mel.shape == (2, STEPS * GROUP, N_MELS)
     assert found.stop_logits.shape == (2, STEPS)
@@ -86,14 +85,14 @@ def test_shapes(small: model.SpeechModel) -> None:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    one, same, other = (model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=seed) for seed in (4, 4, 5))
+    one, same, other = (SpeechModel(SMALL, N_MELS, VOCABULARY, seed=seed) for seed in (4, 4, 5))
     for first, second, third in zip(one.weights, same.weights, other.weights, strict=True):
         np.testing.assert_array_equal(first, second)
         assert "bias" in first.path or not np.array_equal(first, third)
 
 
 @pytest.mark.parametrize("group", range(STEPS))
-def test_frames_move_later_steps_only_and_all_of_those(small: model.SpeechModel, group: int) -> None:
+def test_frames_move_later_steps_only_and_all_of_those(small: SpeechModel, group: int) -> None:
     mel = example()["mel"]
     mel[:, group * GROUP : (group + 1) * GROUP] += 1
     far = moved(small, example(mel=mel))
@@ -101,7 +100,7 @@ def test_frames_move_later_steps_only_and_all_of_those(small: model.SpeechModel,
     assert (far[:, group + 1 :] > 1e-6).all()
 
 
-def test_no_gradient_comes_from_the_future_and_one_from_each_step_of_the_past(small: model.SpeechModel) -> None:
+def test_no_gradient_comes_from_the_future_and_one_from_each_step_of_the_past(small: SpeechModel) -> None:
     batch, rng = tensors(example()), np.random.default_rng(0)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(batch["mel"])
@@ -120,7 +119,7 @@ def test_no_gradient_comes_from_the_future_and_one_from_each_step_of_the_past(sm
 
 
 @pytest.mark.parametrize("character", [0, 5, 8])
-def test_every_step_sees_every_real_character_and_no_padding(small: model.SpeechModel, character: int) -> None:
+def test_every_step_sees_every_real_character_and_no_padding(small: SpeechModel, character: int) -> None:
     text = example()["text"]
     text[:, character] = text[:, character] % (VOCABULARY - 1) + 1
     far = moved(small, example(text=text))
@@ -128,7 +127,7 @@ def test_every_step_sees_every_real_character_and_no_padding(small: model.Speech
         assert (far[row] > 1e-6).all() if character < length else (far[row] == 0).all()
 
 
-def test_every_step_sees_every_latent(small: model.SpeechModel) -> None:
+def test_every_step_sees_every_latent(small: SpeechModel) -> None:
     batch = tensors(example())
     latents = small.condition(batch["reference"])
     assert latents.shape == (2, SMALL.latents, SMALL.d_model)
@@ -141,23 +140,23 @@ def test_every_step_sees_every_latent(small: model.SpeechModel) -> None:
         assert (far > 1e-6).all()
 
 
-def test_every_frame_of_the_reference_counts(small: model.SpeechModel) -> None:
+def test_every_frame_of_the_reference_counts(small: SpeechModel) -> None:
     for frame in range(3 * GROUP):
         reference = example()["reference"]
         reference[:, frame, 0] += 1
         assert (moved(small, example(reference=reference)) > 1e-7).all()
 
 
-def test_wider_padding_of_the_text_changes_nothing(small: model.SpeechModel) -> None:
+def test_wider_padding_of_the_text_changes_nothing(small: SpeechModel) -> None:
     assert moved_where_both_are(small, example(text=np.pad(example()["text"], ((0, 0), (0, 4))))) < 1e-12
 
 
-def test_wider_padding_of_the_mel_changes_no_real_step(small: model.SpeechModel) -> None:
+def test_wider_padding_of_the_mel_changes_no_real_step(small: SpeechModel) -> None:
     mel = np.concatenate([example()["mel"], np.full((2, 2 * GROUP, N_MELS), FLOOR)], 1)
     assert moved_where_both_are(small, example(mel=mel)) < 1e-12
 
 
-def moved_where_both_are(small: model.SpeechModel, after: dict[str, np.ndarray]) -> float:
+def moved_where_both_are(small: SpeechModel, after: dict[str, np.ndarray]) -> float:
     one, two = small(tensors(example())), small(tensors(after))
     return max(
         np.abs(one.scaled_mel - two.scaled_mel[:, : STEPS * GROUP]).max(),
@@ -167,18 +166,18 @@ def moved_where_both_are(small: model.SpeechModel, after: dict[str, np.ndarray])
 
 
 @pytest.mark.parametrize("padding", [GROUP, 2 * GROUP + 1])
-def test_padding_of_the_reference_changes_nothing(small: model.SpeechModel, padding: int) -> None:
+def test_padding_of_the_reference_changes_nothing(small: SpeechModel, padding: int) -> None:
     short = example()["reference"][:, : 2 * GROUP - 1]  # not whole groups either
     padded = np.concatenate([short, np.full((2, padding, N_MELS), FLOOR)], 1)
     assert moved(small, example(reference=padded), before=example(reference=short)).max() < 1e-12
 
 
-def test_a_silent_reference_is_no_reason_to_fail(small: model.SpeechModel) -> None:
+def test_a_silent_reference_is_no_reason_to_fail(small: SpeechModel) -> None:
     found = small(tensors(example(reference=np.full((2, 2 * GROUP, N_MELS), FLOOR))))
     assert np.isfinite(found.scaled_mel).all()
 
 
-def test_guided_heads_lead_to_real_characters_alone(small: model.SpeechModel) -> None:
+def test_guided_heads_lead_to_real_characters_alone(small: SpeechModel) -> None:
     for weights in small(tensors(example())).attention:  # no key is speech, and these add up to one without it
         np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-12)
         assert (weights[..., : SMALL.latents].numpy() == 0).all()
@@ -188,13 +187,11 @@ def test_guided_heads_lead_to_real_characters_alone(small: model.SpeechModel) ->
 
 
 def test_no_guided_layers_is_a_choice() -> None:
-    plain = model.SpeechModel(
-        SMALL.model_copy(update={"guided_layers": 0, "layers": 1}), N_MELS, VOCABULARY, dtype="float64"
-    )
+    plain = SpeechModel(SMALL.model_copy(update={"guided_layers": 0, "layers": 1}), N_MELS, VOCABULARY, dtype="float64")
     assert plain(tensors(example())).attention == ()
 
 
-def test_dropout_drops_by_the_rate_and_keeps_the_mean(small: model.SpeechModel) -> None:
+def test_dropout_drops_by_the_rate_and_keeps_the_mean(small: SpeechModel) -> None:
     batch = tensors(example(mel=np.zeros((50, 40 * GROUP, N_MELS))))
     bits = small.draw_dropout(batch, tf.constant([1, 2]))
     np.testing.assert_array_equal(bits, small.draw_dropout(batch, tf.constant([1, 2])))
@@ -205,7 +202,7 @@ def test_dropout_drops_by_the_rate_and_keeps_the_mean(small: model.SpeechModel) 
         assert np.mean(kept) == pytest.approx(1, abs=0.03)
 
 
-def test_dropout_acts_where_it_is_given_only(small: model.SpeechModel) -> None:
+def test_dropout_acts_where_it_is_given_only(small: SpeechModel) -> None:
     batch = tensors(example())
     plain = small(batch).scaled_mel
     np.testing.assert_array_equal(plain, small(batch).scaled_mel)
@@ -264,7 +261,7 @@ def test_normalisation_and_its_gradient_are_the_textbooks() -> None:
 
 
 def test_positions_are_sines_and_cosines() -> None:
-    found = model.positions(5, 6).numpy()
+    found = positions(5, 6).numpy()
     assert found.shape == (5, 6)
     assert found[3, 1] == pytest.approx(np.sin(3 / 10_000 ** (2 / 6)), rel=1e-5)
     assert found[3, 5] == pytest.approx(np.cos(3 / 10_000 ** (4 / 6)), rel=1e-5)
@@ -272,9 +269,9 @@ def test_positions_are_sines_and_cosines() -> None:
 
 def test_mels_are_scaled_and_back() -> None:
     mel = tf.constant([[SMALL.mel_mean, SMALL.mel_mean + SMALL.mel_std]])
-    scaled = model.scale_mel(mel, SMALL)
+    scaled = scale_mel(mel, SMALL)
     np.testing.assert_allclose(scaled, [[0, 1]], atol=1e-6)
-    np.testing.assert_allclose(model.unscale_mel(scaled, SMALL), mel, rtol=1e-6)
+    np.testing.assert_allclose(unscale_mel(scaled, SMALL), mel, rtol=1e-6)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
@@ -282,7 +279,7 @@ def test_sixteen_bits_are_close_to_thirty_two(policy: str) -> None:
     batch = {
         key: tf.cast(value, tf.float32 if value.dtype.kind == "f" else tf.int32) for key, value in example().items()
     }
-    exact, short = (model.SpeechModel(SMALL, N_MELS, VOCABULARY, dtype=dtype) for dtype in ("float32", policy))
+    exact, short = (SpeechModel(SMALL, N_MELS, VOCABULARY, dtype=dtype) for dtype in ("float32", policy))
     assert {weight.dtype for weight in short.weights} == {"float32"}
     found, expected = short(batch), exact(batch)
     assert found.scaled_mel.dtype == found.stop_logits.dtype == tf.float32
@@ -292,16 +289,16 @@ def test_sixteen_bits_are_close_to_thirty_two(policy: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras 3.15's own, with NumPy 2
-def test_keras_saves_and_loads_it(small: model.SpeechModel, tmp_path: Path) -> None:
+def test_keras_saves_and_loads_it(small: SpeechModel, tmp_path: Path) -> None:
     small.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.settings == SMALL
     np.testing.assert_array_equal(loaded(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)
 
 
-def test_a_checkpoint_restores_it(small: model.SpeechModel, tmp_path: Path) -> None:
+def test_a_checkpoint_restores_it(small: SpeechModel, tmp_path: Path) -> None:
     path = tf.train.Checkpoint(model=small).save(str(tmp_path / "checkpoint"))
-    other = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=9, dtype="float64")
+    other = SpeechModel(SMALL, N_MELS, VOCABULARY, seed=9, dtype="float64")
     tf.train.Checkpoint(model=other).restore(path).assert_consumed()
     np.testing.assert_array_equal(other(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)
 

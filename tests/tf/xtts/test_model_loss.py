@@ -11,9 +11,17 @@ import tensorflow as tf
 from xttsbench.files import shipped
 from xttsbench.targets import configuration
 from xttsbench.training.step import OneDeviceStep
-from xttsbench.xtts import model
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model.loss import guided_loss, mel_loss, stop_loss
+from xttsbench.xtts.model.loss import (
+    CompiledGradients,
+    guided_loss,
+    losses,
+    losses_and_gradients,
+    mel_loss,
+    squared_norm,
+    stop_loss,
+)
+from xttsbench.xtts.model.speech_model import Prediction, SpeechModel, scale_mel, use_precision
 from xttsbench.xtts.recipe import Recipe, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))
@@ -36,11 +44,11 @@ def example(**changes: Any) -> dict[str, tf.Tensor]:
     return {key: tf.constant(value) for key, value in (batch | changes).items()}
 
 
-def said(batch: dict[str, tf.Tensor], error: float = 0.0, attention: float = 0.0) -> model.Prediction:
+def said(batch: dict[str, tf.Tensor], error: float = 0.0, attention: float = 0.0) -> Prediction:
     """Return a prediction that is off by ``error`` everywhere, undecided about the stop, with even attention."""
     width = SMALL.latents + CHARACTERS
-    return model.Prediction(
-        model.scale_mel(batch["mel"], SMALL) + error,
+    return Prediction(
+        scale_mel(batch["mel"], SMALL) + error,
         tf.zeros([2, STEPS], tf.float64),
         (tf.fill([2, 2, STEPS, width], tf.constant(attention, tf.float64)),) if attention else (),
     )
@@ -48,7 +56,7 @@ def said(batch: dict[str, tf.Tensor], error: float = 0.0, attention: float = 0.0
 
 def test_the_total_is_the_weighted_sum() -> None:
     batch = example()
-    found = model.losses(batch, said(batch, error=0.5, attention=0.1), SMALL, WEIGHTS)
+    found = losses(batch, said(batch, error=0.5, attention=0.1), SMALL, WEIGHTS)
     expected = found.mel + WEIGHTS.stop_weight * found.stop + WEIGHTS.guided_weight * found.guided
     assert float(found.total) == pytest.approx(float(expected), rel=1e-12)
     assert min(float(part) for part in found) > 0
@@ -66,7 +74,7 @@ def test_mel_loss_is_the_closed_form() -> None:
 
 def test_a_batch_without_a_frame_to_predict_has_no_mel_loss() -> None:
     batch = example(mel_length=np.zeros(2, np.int32))
-    assert float(model.losses(batch, said(batch, error=3.0), SMALL, WEIGHTS).mel) == 0
+    assert float(losses(batch, said(batch, error=3.0), SMALL, WEIGHTS).mel) == 0
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,7 @@ def test_only_real_frames_that_the_reference_does_not_show_count(row: int, frame
     batch = example()
     mel = batch["mel"].numpy()
     mel[row, frame] += 3
-    changed = model.losses(example(mel=mel), said(batch), SMALL, WEIGHTS).mel
+    changed = losses(example(mel=mel), said(batch), SMALL, WEIGHTS).mel
     assert (float(changed) > 0) == counts
     if counts:  # 18 + 13 real frames, 8 of them shown
         assert float(changed) == pytest.approx((3 / SMALL.mel_std + (3 / SMALL.mel_std) ** 2) / (18 + 13 - 8), rel=1e-9)
@@ -105,7 +113,7 @@ def test_stopping_in_the_last_step_costs_least() -> None:
 def test_speech_ends_in_the_step_of_its_last_frame(frames: int, last: int) -> None:
     batch = example(mel_length=np.array([frames, frames], np.int32))
     logits = np.where(np.arange(STEPS) == last, 30.0, -30.0) * np.ones((2, 1))
-    assert float(model.losses(batch, said(batch)._replace(stop_logits=logits), SMALL, WEIGHTS).stop) < 1e-9
+    assert float(losses(batch, said(batch)._replace(stop_logits=logits), SMALL, WEIGHTS).stop) < 1e-9
 
 
 def test_guided_loss_is_tachibanas_formula() -> None:
@@ -137,12 +145,12 @@ def test_the_diagonal_costs_nothing_and_its_mirror_much() -> None:
 def test_without_guided_weight_or_heads_there_is_no_guided_loss() -> None:
     batch = example()
     off = WEIGHTS.model_copy(update={"guided_weight": 0.0})
-    assert float(model.losses(batch, said(batch, attention=0.1), SMALL, off).guided) == 0
-    assert float(model.losses(batch, said(batch), SMALL, WEIGHTS).guided) == 0
+    assert float(losses(batch, said(batch, attention=0.1), SMALL, off).guided) == 0
+    assert float(losses(batch, said(batch), SMALL, WEIGHTS).guided) == 0
 
 
 def test_padding_changes_no_loss() -> None:
-    small = model.SpeechModel(SMALL, N_MELS, VOCABULARY, dtype="float64")
+    small = SpeechModel(SMALL, N_MELS, VOCABULARY, dtype="float64")
     batch = example()
     rng = np.random.default_rng(3)
     text = batch["text"].numpy()
@@ -151,25 +159,25 @@ def test_padding_changes_no_loss() -> None:
     for row, length in enumerate(batch["mel_length"]):
         mel[row, int(length) :] = rng.normal(size=mel[row, int(length) :].shape)
     wider = example(text=np.pad(text, ((0, 0), (0, 3)), constant_values=5), mel=mel)
-    for one, two in zip(*(model.losses(b, small(b), SMALL, WEIGHTS) for b in (batch, wider)), strict=True):
+    for one, two in zip(*(losses(b, small(b), SMALL, WEIGHTS) for b in (batch, wider)), strict=True):
         assert float(one) == pytest.approx(float(two), rel=1e-9)
 
 
 @pytest.fixture(scope="module")
-def trained() -> model.SpeechModel:
-    small = model.SpeechModel(SMALL, N_MELS, VOCABULARY, seed=1, dtype="float64")
+def trained() -> SpeechModel:
+    small = SpeechModel(SMALL, N_MELS, VOCABULARY, seed=1, dtype="float64")
     rng = np.random.default_rng(4)
     for bias in small.prenet.biases:  # the first step reads zeros: without a bias it sits on the kink of the rectifier
         bias.assign(rng.uniform(0.1, 0.5, bias.shape))
     return small
 
 
-def test_gradients_are_those_of_finite_differences(trained: model.SpeechModel) -> None:
+def test_gradients_are_those_of_finite_differences(trained: SpeechModel) -> None:
     batch, rng, h = example(), np.random.default_rng(5), 1e-6  # so small that it crosses no corner of a rectifier
     heavy = WEIGHTS.model_copy(update={"guided_weight": 50.0, "stop_weight": 2.0})  # no part hides behind another
-    found, gradients = model.losses_and_gradients(trained, batch, heavy, None)
+    found, gradients = losses_and_gradients(trained, batch, heavy, None)
     assert min(float(part) for part in found) > 0.1
-    value = tf.function(lambda: model.losses(batch, trained(batch), SMALL, heavy).total)
+    value = tf.function(lambda: losses(batch, trained(batch), SMALL, heavy).total)
 
     def slope(variables: list[Any], directions: list[np.ndarray]) -> float:
         before, ends = [variable.numpy() for variable in variables], []
@@ -198,13 +206,13 @@ def test_gradients_are_those_of_finite_differences(trained: model.SpeechModel) -
             ), variable.path
 
 
-def test_the_gradients_in_parts_are_those_at_once(trained: model.SpeechModel) -> None:
+def test_the_gradients_in_parts_are_those_at_once(trained: SpeechModel) -> None:
     batch = example()
     bits = trained.draw_dropout(batch, tf.constant([1, 1]))
-    found, expected = model.losses_and_gradients(trained, batch, WEIGHTS, bits)
+    found, expected = losses_and_gradients(trained, batch, WEIGHTS, bits)
     tf.config.run_functions_eagerly(True)  # the parts alone; that XLA computes them is shown with the step
     try:
-        parts, gradients = model.CompiledGradients(trained, WEIGHTS)(batch, bits)
+        parts, gradients = CompiledGradients(trained, WEIGHTS)(batch, bits)
     finally:
         tf.config.run_functions_eagerly(False)
     np.testing.assert_allclose(parts, found, rtol=1e-12)
@@ -214,7 +222,7 @@ def test_the_gradients_in_parts_are_those_at_once(trained: model.SpeechModel) ->
 
 def test_the_norm_is_that_of_all_gradients_together() -> None:
     gradients = [tf.constant([[3.0, 0.0]]), tf.constant([0.0, 4.0])]
-    assert float(model.squared_norm(gradients)) == 25
+    assert float(squared_norm(gradients)) == 25
 
 
 MELS, TRAINED_STEPS = 5, 20
@@ -278,8 +286,8 @@ def test_sixteen_bits_learn_what_float32_does(
 def test_gradients_are_float32_finite_and_about_those_of_float32(batch: dict[str, tf.Tensor], precision: str) -> None:
     found = {}
     for policy, scale in (("float32", None), (precision, tf.constant(1024.0))):
-        built = model.SpeechModel(recipe().model, MELS, VOCABULARY, seed=1, dtype=policy)
-        _, gradients = model.losses_and_gradients(built, batch, recipe().loss, None, scale)
+        built = SpeechModel(recipe().model, MELS, VOCABULARY, seed=1, dtype=policy)
+        _, gradients = losses_and_gradients(built, batch, recipe().loss, None, scale)
         assert {gradient.dtype for gradient in gradients} == {tf.float32}
         found[policy] = np.concatenate([np.ravel(gradient) for gradient in gradients]) / (1024 if scale else 1)
     assert np.isfinite(found[precision]).all()
@@ -327,7 +335,7 @@ def test_clipping_sees_gradients_without_the_scale(batch: dict[str, tf.Tensor]) 
 def test_only_float32_itself_computes_products_with_all_of_its_bits(precision: str) -> None:
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     try:
-        policy = model.use_precision(precision)
+        policy = use_precision(precision)
         assert tf.config.experimental.tensor_float_32_execution_enabled() == (precision != "float32")
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(before)

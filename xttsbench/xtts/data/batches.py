@@ -204,7 +204,7 @@ def _references(
 
 
 class LossCounts(NamedTuple):
-    """The denominators of :func:`xttsbench.xtts.model.losses`: numbers here, scalar tensors within a step."""
+    """The denominators of :func:`xttsbench.xtts.model.loss.losses`: numbers here, scalar tensors within a step."""
 
     mel: float
     """Frames that are predicted: real ones that the reference does not show; at least 1."""

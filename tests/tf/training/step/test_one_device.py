@@ -12,7 +12,7 @@ import tensorflow as tf
 from xttsbench.step.modes import XlaMetrics, in_mode
 from xttsbench.targets.configuration import MODES
 from xttsbench.training.step import OneDeviceStep
-from xttsbench.xtts.model import batch_counts
+from xttsbench.xtts.model.loss import batch_counts
 
 SEED = 7
 Batch = dict[str, tf.Tensor]

@@ -13,8 +13,9 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.targets.configuration import MODES
 from xttsbench.training.step import Shape
-from xttsbench.xtts import model
 from xttsbench.xtts.data.metadata import VOCABULARY
+from xttsbench.xtts.model.loss import losses_and_gradients
+from xttsbench.xtts.model.speech_model import SpeechModel
 
 Numbers = dict[str, np.ndarray]
 
@@ -47,13 +48,13 @@ def test_neither_division_nor_computing_again_changes_the_step(
 def test_the_steps_are_those_of_keras_adam(trainer_of: Any, make_batch: Any, make_recipe: Any) -> None:
     trainer, recipe = trainer_of("graph"), make_recipe()
     settings, n_mels = recipe.optimizer, recipe.features.n_mels
-    theirs = model.SpeechModel(recipe.model, n_mels, VOCABULARY, seed=7)
+    theirs = SpeechModel(recipe.model, n_mels, VOCABULARY, seed=7)
     adam = keras.optimizers.Adam(settings.learning_rate, settings.beta_1, settings.beta_2, settings.epsilon)
 
     @tf.function(autograph=False)
     def keras_step(batch: dict[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
         bits = theirs.draw_dropout(batch, tf.stack([7, number]))
-        found, gradients = model.losses_and_gradients(theirs, batch, recipe.loss, bits)
+        found, gradients = losses_and_gradients(theirs, batch, recipe.loss, bits)
         clipped, _ = tf.clip_by_global_norm(gradients, settings.clip_norm)
         adam.apply(clipped, theirs.trainable_variables)
         return found.total
@@ -73,7 +74,7 @@ def test_the_gradient_is_clipped_by_its_norm_over_all_parts(make_trainer: Any, m
     start = trainer.state.weights()
     whole = {key: tf.constant(value) for key, value in batch.items()}
     bits = trainer.state.model.draw_dropout(whole, tf.constant([7, 0]))
-    _, gradients = model.losses_and_gradients(trainer.state.model, whole, trainer.recipe.loss, bits)
+    _, gradients = losses_and_gradients(trainer.state.model, whole, trainer.recipe.loss, bits)
     norm = np.sqrt(sum(np.sum(np.square(gradient)) for gradient in gradients))
     assert norm > 0.1
     assert trainer(batch, 0, rate=1.0)[4] == pytest.approx(norm, rel=1e-5)
