@@ -22,7 +22,6 @@ _INFIX: Final = _table(
     "AddV2:+ Add:+ Sub:- Mul:* RealDiv:/ FloorDiv:// FloorMod:% Pow:** MatMul:@ BatchMatMulV2:@ Less:< LessEqual:<= "
     "Greater:> GreaterEqual:>= Equal:== NotEqual:!= LogicalAnd:& LogicalOr:|"
 )
-_UNARY: Final = _table("Neg:- LogicalNot:~")
 _CALLS: Final = _table(
     "Abs:abs ComplexAbs:abs Sign:sign Sqrt:sqrt Square:square Exp:exp Sin:sin Cos:cos Tan:tan Tanh:tanh Asin:asin "
     "Acos:acos Atan:atan Atan2:atan2 Sinh:sinh Cosh:cosh Floor:floor Round:round Rank:rank ZerosLike:zeros_like "
@@ -32,18 +31,20 @@ _CALLS: Final = _table(
 )
 _WEAK_LAST: Final = _table("Maximum:maximum Minimum:minimum SelectV2:where")
 """Of these the last operand may be a plain number, which takes the dtype of the others."""
-_SIZED: Final = _table("Reshape:reshape Tile:tile ReverseV2:reverse BroadcastTo:broadcast_to")
-"""Calls of which all arguments but the first are sizes or axes."""
+_SIZED: Final = _table(
+    "Reshape:reshape Tile:tile ReverseV2:reverse BroadcastTo:broadcast_to ExpandDims:expand_dims Pad:pad "
+    "RFFT:signal.rfft IRFFT:signal.irfft"
+)
+"""Calls of which the second argument is sizes or axes."""
 _REDUCTIONS: Final = _table("Sum:sum Mean:mean Max:max Min:min Prod:prod Any:any All:all")
 _WRITTEN: Final = {
+    "Neg": "-{operand 0}",
+    "LogicalNot": "~{operand 0}",
+    **{kind: f"tf.{name}({{given 0}}, {{argument 1}})" for kind, name in _SIZED.items()},
     "Cast": "tf.cast({given 0}, tf.{dtype})",
     "ArgMax": "tf.argmax({given 0}, axis={argument 1}, output_type=tf.{dtype})",
     "ArgMin": "tf.argmin({given 0}, axis={argument 1}, output_type=tf.{dtype})",
-    "RFFT": "tf.signal.rfft({given 0}, {argument 1})",
-    "IRFFT": "tf.signal.irfft({given 0}, {argument 1})",
-    "ExpandDims": "tf.expand_dims({given 0}, {argument 1})",
     "Fill": "tf.fill({argument 0}, {given 1})",
-    "Pad": "tf.pad({given 0}, {argument 1})",
     "PadV2": "tf.pad({given 0}, {argument 1}, constant_values={argument 2})",
     "MirrorPad": "tf.pad({given 0}, {argument 1}, mode={mode})",
     "EnsureShape": "tf.ensure_shape({given 0}, {shape})",
@@ -92,16 +93,11 @@ def expression(body: Body, op: Any) -> str:
     if kind in _INFIX and _plain_product(op):
         first, second = inputs
         return f"{body.operand(first, second)} {_INFIX[kind]} {body.operand(second, first)}"
-    if kind in _UNARY:
-        return f"{_UNARY[kind]}{body.operand(inputs[0])}"
     if kind in _WEAK_LAST:
         text = [*map(body.given, inputs[:-1]), body.operand(inputs[-1], inputs[-2])]
         return f"tf.{_WEAK_LAST[kind]}({', '.join(text)})"
     if kind in _CALLS:
         return f"tf.{_CALLS[kind]}({', '.join(map(body.given, inputs))})"
-    if kind in _SIZED:
-        text = [body.given(inputs[0]), *map(body.argument, inputs[1:])]
-        return f"tf.{_SIZED[kind]}({', '.join(text)})"
     if kind in _WRITTEN:
         return _WRITTEN[kind].format_map(_Parts(body, op))
     special = _SPECIAL.get(kind)
