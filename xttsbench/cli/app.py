@@ -69,8 +69,8 @@ _BUNDLED: Final = "The bundled speech model"
 
 for command in (diagnose, optimize, watch, compare, run, sweep, monitor, report, export, doctor, explain, list_, init):
     app.command(command.__name__.rstrip("_"))(command)
-for command in (train, synthesize):
-    app.command(command.__name__, rich_help_panel=_BUNDLED)(command)
+for bundled in (train, synthesize):
+    app.command(bundled.__name__, rich_help_panel=_BUNDLED)(bundled)
 app.add_typer(data, rich_help_panel=_BUNDLED)
 
 
