@@ -40,6 +40,7 @@ _LEAVES: Final = (
 )
 _NAMES: Final = ("train_step", "compiled_step", "training_step")
 _UNIT: Final = "    "
+_TAPES: Final = ("tensorflow.GradientTape", "tf.GradientTape")
 
 
 def extracted(module: Module, *, xla: bool) -> Change:
@@ -89,24 +90,18 @@ def function_with_tape(module: Module) -> cst.FunctionDef | None:
 
 def _tapes(module: Module) -> list[cst.With]:
     calls = {node: [one.item for one in node.items if isinstance(one.item, cst.Call)] for node in module.of(cst.With)}
-    return [node for node, made in calls.items() if any(_is_tape(module, one) for one in made)]
-
-
-def _is_tape(module: Module, call: cst.Call) -> bool:
-    return module.dotted(call.func) in ("tensorflow.GradientTape", "tf.GradientTape")
+    return [node for node, made in calls.items() if any(module.dotted(one.func) in _TAPES for one in made)]
 
 
 def _step_of(module: Module) -> tuple[cst.For | cst.While, Sequence[cst.CSTNode]]:
     """The loop, and its statements from the first tape to the last update."""
-    loops: dict[cst.CSTNode, list[cst.With]] = {}
+    loops: dict[cst.For | cst.While, list[cst.With]] = {}
     for node in _tapes(module):
-        loop = _loop_of(module, node)
-        if loop is not None:
-            loops.setdefault(loop, []).append(node)
+        if (around := _loop_of(module, node)) is not None:
+            loops.setdefault(around, []).append(node)
     if len(loops) != 1:
         raise NoEditError(f"{module.file} has {len(loops) or 'no'} loops that take gradients where they are written")
     ((loop, tapes),) = loops.items()
-    assert isinstance(loop, cst.For | cst.While)
     body = list(loop.body.body)
     first = next((number for number, one in enumerate(body) if one is tapes[0]), None)
     if first is None:
@@ -115,14 +110,11 @@ def _step_of(module: Module) -> tuple[cst.For | cst.While, Sequence[cst.CSTNode]
     return loop, body[first : last + 1]
 
 
-def _loop_of(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
+def _loop_of(module: Module, node: cst.CSTNode) -> cst.For | cst.While | None:
     """The innermost loop around a statement, within the same function."""
-    for one in module.ancestors(node):
-        if isinstance(one, cst.FunctionDef | cst.Lambda | cst.ClassDef):
-            return None
-        if isinstance(one, cst.For | cst.While):
-            return one
-    return None
+    kinds = (cst.For, cst.While, cst.FunctionDef, cst.Lambda, cst.ClassDef)
+    found = next((one for one in module.ancestors(node) if isinstance(one, kinds)), None)
+    return found if isinstance(found, cst.For | cst.While) else None
 
 
 def _outermost(module: Module, loop: cst.CSTNode) -> cst.CSTNode:
@@ -138,12 +130,8 @@ def _function_of(module: Module, node: cst.CSTNode) -> cst.FunctionDef | None:
 
 def _updates(module: Module, node: cst.CSTNode) -> bool:
     """Whether a statement changes variables; one under a condition belongs to the loop."""
-    if isinstance(node, cst.If | cst.Try | cst.While):
-        return False
-    return any(
-        isinstance(call.func, cst.Attribute) and call.func.attr.value in _UPDATES
-        for call in module.inside(node, cst.Call)
-    )
+    calls = [] if isinstance(node, cst.If | cst.Try | cst.While) else module.inside(node, cst.Call)
+    return any(isinstance(call.func, cst.Attribute) and call.func.attr.value in _UPDATES for call in calls)
 
 
 def _check(module: Module, flow: Flow, block: Sequence[cst.CSTNode], node: cst.CSTNode) -> None:
@@ -152,10 +140,11 @@ def _check(module: Module, flow: Flow, block: Sequence[cst.CSTNode], node: cst.C
         if found := module.inside(node, kind):
             raise _refused(module, found[0])
     for call in module.inside(node, cst.Call):
-        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else None
-        grows = method in ("append", "extend") and isinstance(call.func, cst.Attribute)
-        made = flow.reaching.get(call.func.value, frozenset()) if isinstance(call.func, cst.Attribute) else frozenset()
-        own = grows and made and all(_within(module, block, one) for one in made)  # a list of this very step
+        method, made = None, frozenset[cst.CSTNode]()
+        if isinstance(call.func, cst.Attribute):
+            method, made = call.func.attr.value, flow.reaching.get(call.func.value, made)
+        of_this_step = made and all(_within(module, block, one) for one in made)
+        own = method in ("append", "extend") and of_this_step  # of a list
         once = method in _ONCE_METHODS or module.is_builtin(call.func, *_ONCE)
         if (once and not own) or module.dotted(call.func).startswith(_ONCE_MODULES):
             raise _refused(module, call)
