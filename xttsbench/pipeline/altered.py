@@ -32,23 +32,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.pipeline.nodes import (
-    FunctionLibrary,
-    add_constant,
-    behind_identities,
-    called,
-    constant_input,
-    copied,
-    data_inputs,
-    dataset_inputs,
-    dataset_nodes,
-    free_name,
-    is_stateful,
-    node_inputs,
-    redirect,
-    set_inputs,
-    text_inputs,
-)
+from xttsbench.pipeline import nodes
 from xttsbench.pipeline.python.items import ItemSource
 from xttsbench.pipeline.python.opened import Opened
 from xttsbench.pipeline.source import lookup, recording
@@ -79,35 +63,35 @@ def shortened(graph: Any, count: int, places: Places | None = None, *, own_files
     files, generators and ranges are opened there) the readers are cut as well, each to its share of ``count``, at least
     one element.
     """
-    edited = copied(graph)
+    edited = nodes.copied(graph)
     by_name = {node.name: node for node in edited.node}
-    nodes = dataset_nodes(edited)
-    sources = [node for node in nodes if not dataset_inputs(node, by_name) and _signature(node) is not None]
-    library = FunctionLibrary(edited.library.function)
+    datasets = nodes.dataset_nodes(edited)
+    sources = [node for node in datasets if not nodes.dataset_inputs(node, by_name) and _signature(node) is not None]
+    library = nodes.FunctionLibrary(edited.library.function)
     found = {source.name: (places or {}).get(_length(source, by_name) or 0, ((0, count),)) for source in sources}
-    for node in nodes:
+    for node in datasets:
         if _OPENS.fullmatch(node.op):
             share = _share(node, by_name, count)
-            for function in library.functions(called(node)):
+            for function in library.functions(nodes.called(node)):
                 readers = [
                     one for one in function.node_def if _READERS.fullmatch(one.op) and _signature(one) is not None
                 ]
                 _cut(function, readers, dict.fromkeys((reader.name for reader in readers), ((0, share),)))
-            if (end := _end_of_opened(node, nodes, by_name, library)) is not None:
+            if (end := _end_of_opened(node, datasets, by_name, library)) is not None:
                 sources.append(end)
                 found[end.name] = ((0, share),)
     _cut(edited, sources, found)
-    _end_repetitions(edited, nodes)
-    _keep_in_memory(edited, nodes, own_files)
+    _end_repetitions(edited, datasets)
+    _keep_in_memory(edited, datasets, own_files)
     return edited
 
 
 def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
     """Elements of each dataset that an op opens, so that there are ``count`` for all elements of its sources."""
-    waiting, lengths = list(dataset_inputs(node, by_name)), []
+    waiting, lengths = list(nodes.dataset_inputs(node, by_name)), []
     while waiting:
         above = by_name[waiting.pop()]
-        if inputs := dataset_inputs(above, by_name):
+        if inputs := nodes.dataset_inputs(above, by_name):
             waiting.extend(inputs)
         elif (length := _length(above, by_name)) is None:
             return count
@@ -116,15 +100,17 @@ def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
     return max(1, -(-count // max(1, *lengths))) if lengths else count
 
 
-def _end_of_opened(node: Any, nodes: list[Any], by_name: Mapping[str, Any], library: FunctionLibrary) -> Any | None:
+def _end_of_opened(
+    node: Any, datasets: list[Any], by_name: Mapping[str, Any], library: nodes.FunctionLibrary
+) -> Any | None:
     """Of a generator that the fix has opened, whose readers hand over groups of items: the op that yields elements."""
-    known = map(lookup, library.python_tokens(called(node)))
+    known = map(lookup, library.python_tokens(nodes.called(node)))
     made = [getattr(one.generator_state._generator, "__self__", None) for one in known if one and one.generator_state]
     opened = next((one for one in made if isinstance(one, Opened | ItemSource)), None)
     if opened is None:
         return None
     for _ in range(opened.ops_behind):
-        node = next((one for one in nodes if node.name in dataset_inputs(one, by_name)), node)
+        node = next((one for one in datasets if node.name in nodes.dataset_inputs(one, by_name)), node)
     return node
 
 
@@ -139,14 +125,14 @@ def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
     beside a ``zip``, or with a ``skip``, which would skip what was taken, there are none.
     """
     by_name = {node.name: node for node in graph.node}
-    nodes = dataset_nodes(graph)
-    lengths = {node.name: _length(node, by_name) for node in nodes if not dataset_inputs(node, by_name)}
-    zipped = any(node.op.startswith("Zip") for node in nodes) and len(set(lengths.values())) > 1
-    if zipped or any(node.op.startswith(("Skip", "TakeWhile")) for node in nodes):
+    datasets = nodes.dataset_nodes(graph)
+    lengths = {node.name: _length(node, by_name) for node in datasets if not nodes.dataset_inputs(node, by_name)}
+    zipped = any(node.op.startswith("Zip") for node in datasets) and len(set(lengths.values())) > 1
+    if zipped or any(node.op.startswith(("Skip", "TakeWhile")) for node in datasets):
         return {}
     ends = {length: length for length in lengths.values() if length}
-    for node in (one for one in nodes if one.op == "TakeDataset"):
-        (source,), most = dataset_inputs(node, by_name), constant_input(node, "count", by_name)
+    for node in (one for one in datasets if one.op == "TakeDataset"):
+        (source,), most = nodes.dataset_inputs(node, by_name), nodes.constant_input(node, "count", by_name)
         length = lengths.get(source)
         if most is None or not length:
             return {}  # what is behind its end may be unfit
@@ -173,18 +159,18 @@ def keep_last_batch(graph: Any) -> bool:
     Only behind a shuffle, and where nothing after the batches looks at them; their size is not known any more then.
     """
     by_name = {node.name: node for node in graph.node}
-    nodes = dataset_nodes(graph)
-    last, after = nodes[-1], []
-    while _HANDS_ON.fullmatch(last.op) and len(inputs := dataset_inputs(last, by_name)) == 1:
+    datasets = nodes.dataset_nodes(graph)
+    last, after = datasets[-1], []
+    while _HANDS_ON.fullmatch(last.op) and len(inputs := nodes.dataset_inputs(last, by_name)) == 1:
         after.append(last)
         last = by_name[inputs[0]]
     number = {"RebatchDatasetV2": 2, "BatchDatasetV2": 2, "ParallelBatchDataset": 3}.get(last.op, -1)
-    drops = _BATCHES.fullmatch(last.op) and constant_input(last, "drop_remainder", by_name)
-    if not drops or not any(node.op.startswith("Shuffle") for node in nodes):
+    drops = _BATCHES.fullmatch(last.op) and nodes.constant_input(last, "drop_remainder", by_name)
+    if not drops or not any(node.op.startswith("Shuffle") for node in datasets):
         return False
-    inputs = data_inputs(last)
-    inputs[number] = add_constant(graph, f"{last.name}/whole", False)
-    set_inputs(last, inputs)
+    inputs = nodes.data_inputs(last)
+    inputs[number] = nodes.add_constant(graph, f"{last.name}/whole", False)
+    nodes.set_inputs(last, inputs)
     for node in (last, *after):
         for shape in node.attr["output_shapes"].list.shape:
             if shape.dim:
@@ -198,9 +184,9 @@ def source_length(graph: Any) -> int | None:
     A generator is a source of one that gives several.
     """
     by_name = {node.name: node for node in graph.node}
-    nodes = dataset_nodes(graph)
-    sources = [node for node in nodes if not dataset_inputs(node, by_name)]
-    several = len(sources) != 1 or any(_OPENS.fullmatch(node.op) for node in nodes)
+    datasets = nodes.dataset_nodes(graph)
+    sources = [node for node in datasets if not nodes.dataset_inputs(node, by_name)]
+    several = len(sources) != 1 or any(_OPENS.fullmatch(node.op) for node in datasets)
     return None if several else _length(sources[0], by_name)
 
 
@@ -209,10 +195,10 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
     if node.op == "TensorDataset":
         return 1
     if node.op == "RangeDataset":
-        start, stop, step = (constant_input(node, name, by_name) for name in ("start", "stop", "step"))
+        start, stop, step = (nodes.constant_input(node, name, by_name) for name in ("start", "stop", "step"))
         return len(range(start, stop, step)) if start is not None and stop is not None and step else None
-    names = node_inputs(node) if node.op == "TensorSliceDataset" else []
-    first = behind_identities(names[0], by_name) if names else None
+    names = nodes.node_inputs(node) if node.op == "TensorSliceDataset" else []
+    first = nodes.behind_identities(names[0], by_name) if names else None
     if first is None or first.op != "Const":
         return None
     dimensions = first.attr["value"].tensor.tensor_shape.dim
@@ -222,52 +208,53 @@ def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
 def _cut(graph: Any, sources: Sequence[Any], stretches: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     """Have what reads some datasets of a graph or function read stretches of them, given by the dataset's name."""
     inside = hasattr(graph, "node_def")
-    nodes = graph.node_def if inside else graph.node
+    written = graph.node_def if inside else graph.node
     output, constant = (":handle:0", ":output:0") if inside else ("", "")
 
     def added(source: Any, op: str, *inputs: str) -> str:
         """What a new node is referred to by, which yields elements such as those of the source."""
-        node = nodes.add(name=free_name(graph, f"{source.name}/{op}"), op=op, input=inputs)
+        node = written.add(name=nodes.free_name(graph, f"{source.name}/{op}"), op=op, input=inputs)
         types, shapes = _signature(source) or ([], [])
         node.attr["output_types"].list.type.extend(types)
         node.attr["output_shapes"].list.shape.extend(shapes)
         return str(node.name) + output
 
-    readers, ends = list(nodes), dict[str, str]()
+    readers, ends = list(written), dict[str, str]()
     for source in sources:
         parts = []
         for begin, size in stretches[source.name]:
             part = source.name + output
             for op, count in (("SkipDataset", begin), ("TakeDataset", size)):
                 if op == "TakeDataset" or count:
-                    part = added(source, op, part, add_constant(graph, f"{source.name}/{op}/count", count) + constant)
+                    given = nodes.add_constant(graph, f"{source.name}/{op}/count", count) + constant
+                    part = added(source, op, part, given)
             parts.append(part)
         ends[source.name + output] = functools.reduce(functools.partial(added, source, "ConcatenateDataset"), parts)
-    redirect(readers, ends, getattr(graph, "ret", None))
+    nodes.redirect(readers, ends, getattr(graph, "ret", None))
 
 
-def _end_repetitions(graph: Any, nodes: list[Any]) -> None:
+def _end_repetitions(graph: Any, datasets: list[Any]) -> None:
     by_name = {node.name: node for node in graph.node}
-    for node in nodes:
-        endless = node.op == "RepeatDataset" and (constant_input(node, "count", by_name) or 0) < 0
+    for node in datasets:
+        endless = node.op == "RepeatDataset" and (nodes.constant_input(node, "count", by_name) or 0) < 0
         if endless or node.op == "ForeverRepeatDataset":
             node.op = "RepeatDataset"
-            set_inputs(node, [node.input[0], add_constant(graph, f"{node.name}/rounds", _ROUNDS)])
+            nodes.set_inputs(node, [node.input[0], nodes.add_constant(graph, f"{node.name}/rounds", _ROUNDS)])
 
 
-def _keep_in_memory(graph: Any, nodes: list[Any], own_files: str | None) -> None:
+def _keep_in_memory(graph: Any, datasets: list[Any], own_files: str | None) -> None:
     by_name = {node.name: node for node in graph.node}
-    for node in nodes:
+    for node in datasets:
         if not node.op.startswith("CacheDataset"):
             continue
-        files = text_inputs(node, "filename", by_name)
+        files = nodes.text_inputs(node, "filename", by_name)
         if files == ("",) or (own_files and files and all(Path(own_files) in Path(file).parents for file in files)):
             continue
-        inputs = [node.input[0], add_constant(graph, f"{node.name}/no_file", "")]
+        inputs = [node.input[0], nodes.add_constant(graph, f"{node.name}/no_file", "")]
         if node.op == "CacheDatasetV2":
-            inputs.append(free_name(graph, f"{node.name}/own_store"))
+            inputs.append(nodes.free_name(graph, f"{node.name}/own_store"))
             graph.node.add(name=inputs[-1], op="DummyMemoryCache")
-        set_inputs(node, inputs)
+        nodes.set_inputs(node, inputs)
 
 
 def _signature(source: Any) -> tuple[list[int], list[Any]] | None:
@@ -292,7 +279,7 @@ def draws_from_seeds(graph: Any) -> bool:
 
 def reseeded(graph: Any, epoch: int) -> Any:
     """The graph with other seeds of the random ops in its functions: those of that epoch, the same in every run."""
-    edited = copied(graph)
+    edited = nodes.copied(graph)
     for function in edited.library.function:
         for node in function.node_def:
             if _seeded(node):
@@ -302,7 +289,7 @@ def reseeded(graph: Any, epoch: int) -> Any:
 
 def _seeded(node: Any) -> bool:
     seeds = [node.attr[name].i for name in ("seed", "seed2") if name in node.attr]
-    return len(seeds) == 2 and any(seeds) and is_stateful(node)
+    return len(seeds) == 2 and any(seeds) and nodes.is_stateful(node)
 
 
 _MOST_S: Final = 0.004  # longest that one call is held up
@@ -319,7 +306,7 @@ def jittered(graph: Any, seed: int, *, most_s: float = _MOST_S, total_s: float =
     Yields:
         How many functions are held up.
     """
-    every = {token: lookup(token) for token in FunctionLibrary(graph.library.function).all_tokens()}
+    every = {token: lookup(token) for token in nodes.FunctionLibrary(graph.library.function).all_tokens()}
     tokens = [token for token, found in every.items() if found is not None and found.kind != "generator"]
     with recording(dict.fromkeys(tokens, _Delay(seed, most_s, total_s).before)):
         yield len(tokens)

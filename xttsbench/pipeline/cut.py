@@ -17,19 +17,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.nodes import (
-    array_of,
-    called,
-    constant_input,
-    copied,
-    dataset_inputs,
-    dataset_nodes,
-    is_dataset,
-    named_inputs,
-    node_inputs,
-    redirect,
-    set_inputs,
-)
+from xttsbench.pipeline import nodes
 
 _TWINS: Final = {
     "ParallelMapDataset": "MapDataset",
@@ -56,7 +44,7 @@ def sequential_node(node: Any) -> None:
         return
     after = op_def_registry.get(twin)
     wanted = {argument.name for argument in after.input_arg}
-    set_inputs(node, [name for argument, name in named_inputs(node) if argument in wanted])
+    nodes.set_inputs(node, [name for argument, name in nodes.named_inputs(node) if argument in wanted])
     node.op = twin
     known = {attribute.name for attribute in after.attr}
     for name in [name for name in node.attr if name not in known and not name.startswith("_")]:
@@ -68,7 +56,7 @@ def sequential(graph: Any) -> Any:
 
     Prefetches in its functions are taken out; those of the outer pipeline stay (see :func:`bypassed`).
     """
-    edited = copied(graph)
+    edited = nodes.copied(graph)
     changed = {f.signature.name for f in edited.library.function if any(n.op in _CONCURRENT for n in f.node_def)}
     if changed:
         renamed = with_callers(edited.library.function, changed)
@@ -88,24 +76,24 @@ def sequential(graph: Any) -> Any:
 
 def bypassed(graph: Any, kinds: re.Pattern[str]) -> Any:
     """A copy of a graph without the dataset ops of some kinds: their readers read their (first) input instead."""
-    edited = copied(graph)
+    edited = nodes.copied(graph)
     by_name = {node.name: node for node in edited.node}
-    past = {n.name: dataset_inputs(n, by_name)[0] for n in dataset_nodes(edited) if kinds.match(n.op)}
-    redirect(edited.node, past)
+    past = {n.name: nodes.dataset_inputs(n, by_name)[0] for n in nodes.dataset_nodes(edited) if kinds.match(n.op)}
+    nodes.redirect(edited.node, past)
     return edited
 
 
 def _without_prefetch(function: Any) -> None:
     prefetches = [node for node in function.node_def if node.op == "PrefetchDataset"]
     past = {f"{node.name}:handle:0": node.input[0] for node in prefetches}
-    redirect(function.node_def, past, function.ret)
+    nodes.redirect(function.node_def, past, function.ret)
     for node in prefetches:
         function.node_def.remove(node)
 
 
 def with_callers(functions: Iterable[Any], changed: Collection[str]) -> set[str]:
     """The names of changed functions and of all that reach them."""
-    calls = {f.signature.name: {c for n in f.node_def for c in (n.op, *called(n))} for f in functions}
+    calls = {f.signature.name: {c for n in f.node_def for c in (n.op, *nodes.called(n))} for f in functions}
     found = set(changed)
     while more := {name for name, reached in calls.items() if name not in found and reached & found}:
         found |= more
@@ -143,8 +131,8 @@ class Cut:
         self._library = graph.library
         large = [n for n in graph.node if n.op == "Const" and n.attr["value"].tensor.ByteSize() >= _FED_BYTES]
         with tf.device("/CPU:0"):
-            self._fed = {node.name: tf.constant(array_of(node.attr["value"].tensor)) for node in large}
-        self.names = tuple(node.name for node in dataset_nodes(graph))
+            self._fed = {node.name: tf.constant(nodes.array_of(node.attr["value"].tensor)) for node in large}
+        self.names = tuple(node.name for node in nodes.dataset_nodes(graph))
         self._variants = dict(zip(self.names, self._import(list(self.names), {}), strict=True))
 
     def variant(self, name: str) -> Any:
@@ -157,7 +145,7 @@ class Cut:
 
     def inputs(self, name: str) -> tuple[str, ...]:
         """Names of the dataset ops that an op reads."""
-        return tuple(dataset_inputs(self._by_name[name], self._by_name))
+        return tuple(nodes.dataset_inputs(self._by_name[name], self._by_name))
 
     def op(self, name: str) -> str:
         """Type of an op."""
@@ -165,7 +153,7 @@ class Cut:
 
     def batch_size(self, name: str) -> int | None:
         """Elements that a batching op puts together, where that is constant."""
-        return constant_input(self._by_name[name], "batch_size", self._by_name)
+        return nodes.constant_input(self._by_name[name], "batch_size", self._by_name)
 
     def over(self, name: str, inputs: dict[str, Any]) -> Any:
         """An op over other datasets (variant tensors) in place of those that it reads, by their names."""
@@ -205,14 +193,14 @@ class Cut:
                 continue
             seen.add(name)
             node = self._by_name[name]
-            copied = part.node.add()
+            own = part.node.add()
             if name in replaced or name in self._fed:  # a stand-in for the importer to map away
-                copied.name, copied.op = name, "Placeholder"
-                kind = tf.variant if is_dataset(node) else tf.as_dtype(node.attr["dtype"].type)
-                copied.attr["dtype"].type = kind.as_datatype_enum
+                own.name, own.op = name, "Placeholder"
+                kind = tf.variant if nodes.is_dataset(node) else tf.as_dtype(node.attr["dtype"].type)
+                own.attr["dtype"].type = kind.as_datatype_enum
                 continue
-            copied.CopyFrom(node)
-            waiting.extend([*node_inputs(node), *(i[1:] for i in node.input if i.startswith("^"))])
+            own.CopyFrom(node)
+            waiting.extend([*nodes.node_inputs(node), *(i[1:] for i in node.input if i.startswith("^"))])
         return part
 
 

@@ -19,15 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from xttsbench.pipeline.nodes import (
-    FunctionLibrary,
-    called,
-    constant,
-    constant_input,
-    dataset_inputs,
-    named_inputs,
-    results,
-)
+from xttsbench.pipeline import nodes
 from xttsbench.records.pipeline import Element, Row
 
 _BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")
@@ -54,18 +46,18 @@ class Batching:
 def batching(graph: Any) -> Batching:
     """What the last data ops of a graph say; an op that takes batches apart ends the search."""
     by_name = {node.name: node for node in graph.node}
-    ends = results(graph)
-    return _of(ends[0], by_name, FunctionLibrary(graph.library.function), mapped=False) if ends else Batching()
+    ends = nodes.results(graph)
+    return _of(ends[0], by_name, nodes.FunctionLibrary(graph.library.function), mapped=False) if ends else Batching()
 
 
-def _of(name: str, by_name: Mapping[str, Any], library: FunctionLibrary, *, mapped: bool) -> Batching:
+def _of(name: str, by_name: Mapping[str, Any], library: nodes.FunctionLibrary, *, mapped: bool) -> Batching:
     """Of one dataset node; ``mapped`` where a function comes between it and the result."""
     while (node := by_name.get(name)) is not None:
         if _BATCHES.fullmatch(node.op):
-            return Batching(True, constant_input(node, "batch_size", by_name), _padding(node, by_name, mapped))
+            return Batching(True, nodes.constant_input(node, "batch_size", by_name), _padding(node, by_name, mapped))
         if node.op == "GroupByWindowDataset":
             return _of_windows(node, library, mapped)
-        inputs = dataset_inputs(node, by_name)
+        inputs = nodes.dataset_inputs(node, by_name)
         if not _KEEPS.fullmatch(node.op) or not inputs:
             return Batching()
         mapped = mapped or node.op.startswith(_MAPS)
@@ -75,9 +67,9 @@ def _of(name: str, by_name: Mapping[str, Any], library: FunctionLibrary, *, mapp
     return Batching()
 
 
-def _of_windows(node: Any, library: FunctionLibrary, mapped: bool) -> Batching:
+def _of_windows(node: Any, library: nodes.FunctionLibrary, mapped: bool) -> Batching:
     """Of ``group_by_window`` and ``bucket_by_sequence_length``, whose function batches each window."""
-    reduce = node.attr["reduce_func"].func.name if "reduce_func" in node.attr else next(iter(called(node)), "")
+    reduce = node.attr["reduce_func"].func.name if "reduce_func" in node.attr else next(iter(nodes.called(node)), "")
     for function in library.functions([reduce]):
         inside = {one.name: one for one in function.node_def}
         for one in function.node_def:
@@ -98,7 +90,9 @@ def _padding(node: Any, by_name: Mapping[str, Any], mapped: bool) -> tuple[Any, 
     if not node.op.startswith("PaddedBatch"):
         return None
     try:
-        values = [constant(name, by_name) for argument, name in named_inputs(node) if argument == "padding_values"]
+        values = [
+            nodes.constant(name, by_name) for argument, name in nodes.named_inputs(node) if argument == "padding_values"
+        ]
     except ValueError:  # strings in a form that TensorFlow itself does not read
         return ()
     known = tuple(value.item() for value in values if value is not None)

@@ -18,16 +18,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.nodes import (
-    FunctionLibrary,
-    behind_identities,
-    called,
-    captured_inputs,
-    constant,
-    constant_input,
-    data_inputs,
-    is_dataset,
-)
+from xttsbench.pipeline import nodes
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _DEEPEST: Final = 30  # calls inside calls that are followed; beyond, an answer is "not known" or "all of it"
@@ -37,7 +28,7 @@ _CUTS: Final = ("Substr", "StridedSlice", "Slice")
 _FIELD_BYTES: Final = 1024  # a cut of no more bytes than this is a field of a header, not the data after it
 
 
-def reads(library: FunctionLibrary, name: str | None, components: int) -> tuple[int, ...] | None:
+def reads(library: nodes.FunctionLibrary, name: str | None, components: int) -> tuple[int, ...] | None:
     """Numbers of the element's components that a function's result depends on.
 
     Stateful ops run whatever becomes of their result, so what they are given counts as read.
@@ -49,7 +40,7 @@ def reads(library: FunctionLibrary, name: str | None, components: int) -> tuple[
     return tuple(sorted(number for number in found if number < components))
 
 
-def passes(library: FunctionLibrary, name: str | None, components: int) -> dict[int, int]:
+def passes(library: nodes.FunctionLibrary, name: str | None, components: int) -> dict[int, int]:
     """Number of each result that is a component of the element, untouched -> that component's number."""
     function = library.get(name)
     if function is None:
@@ -59,7 +50,7 @@ def passes(library: FunctionLibrary, name: str | None, components: int) -> dict[
     return {number: source for number, source in found.items() if source is not None and source < components}
 
 
-def callee(library: FunctionLibrary, node: Any) -> Any | None:
+def callee(library: nodes.FunctionLibrary, node: Any) -> Any | None:
     """The definition of the function that a node calls with its own inputs as arguments; ``None`` for other ops."""
     return library.get(node.attr["f"].func.name) if node.op in _CALLS else library.get(node.op)
 
@@ -77,7 +68,9 @@ def returned(function: Any, reference: str) -> str | None:
 class _Body:
     """One function, its nodes by name and its arguments by number, and the call through which it is read, if any."""
 
-    def __init__(self, library: FunctionLibrary, function: Any, caller: _Body | None = None, call: Any = None) -> None:
+    def __init__(
+        self, library: nodes.FunctionLibrary, function: Any, caller: _Body | None = None, call: Any = None
+    ) -> None:
         self._library, self._function, self._caller, self._call = library, function, caller, call
         self._depth: int = 0 if caller is None else caller._depth + 1
         self._nodes = {node.name: node for node in function.node_def}
@@ -113,7 +106,7 @@ class _Body:
                 waiting.extend(node.input)
                 continue
             body, inside = result
-            key, data = (body._function.signature.name, inside), data_inputs(node)
+            key, data = (body._function.signature.name, inside), nodes.data_inputs(node)
             if key not in known:
                 known[key] = body.dependencies([inside], known)
             waiting.extend(data[number] for number in known[key] if number < len(data))
@@ -140,14 +133,14 @@ class _Body:
         found: set[str] = set()
         names = {name for name, number in self._arguments.items() if number == place}
         for node in self._function.node_def:
-            positions = [number for number, one in enumerate(data_inputs(node)) if _node_name(one) in names]
+            positions = [number for number, one in enumerate(nodes.data_inputs(node)) if _node_name(one) in names]
             if not positions:
                 continue
             if node.op == "Identity":
                 names.add(node.name)
             elif (body := self._called(node)) is not None:
                 found.update(*map(body.consumers, positions))
-            elif captured := captured_inputs(node):
+            elif captured := nodes.captured_inputs(node):
                 own = [number for number, one in enumerate(captured) if _node_name(one) in names]
                 found.update(*(_uses(self._library, node, number) for number in own))
             else:
@@ -168,7 +161,7 @@ class _Body:
         """Bytes per element of a value made of a file's bytes; ``None`` for any other value."""
         name = _node_name(reference)
         if name in self._arguments:
-            given = data_inputs(self._call) if self._call is not None else []
+            given = nodes.data_inputs(self._call) if self._call is not None else []
             number = self._arguments[name]
             return self._caller._width(given[number]) if self._caller is not None and number < len(given) else None
         node = self._nodes.get(name)
@@ -195,7 +188,7 @@ class _Body:
         return None if count is not None and count * width <= _FIELD_BYTES else begin * width
 
     def _first(self, reference: str) -> int | None:
-        value = constant(reference, self._nodes)
+        value = nodes.constant(reference, self._nodes)
         return None if value is None or not np.size(value) else int(value.ravel()[0])
 
 
@@ -224,7 +217,7 @@ _USES: Final = (  # what a captured resource is, by the ops that use it; the fir
 _LARGE_BYTES: Final = 1_000_000  # a captured tensor is told from this size on
 
 
-def is_random(library: FunctionLibrary, names: Iterable[str]) -> bool:
+def is_random(library: nodes.FunctionLibrary, names: Iterable[str]) -> bool:
     """Whether a function draws numbers that differ from pass to pass.
 
     A seed of the op's own does not prevent that: its numbers go on where the last pass of a ``repeat`` ended. What a
@@ -242,34 +235,38 @@ def shuffles(node: Any, by_name: Mapping[str, Any]) -> bool:
     return False
 
 
-def has_side_effects(library: FunctionLibrary, names: Iterable[str]) -> bool:
+def has_side_effects(library: nodes.FunctionLibrary, names: Iterable[str]) -> bool:
     """Whether a function runs Python, prints, writes, assigns or advances an iterator."""
     return any(_EFFECTS.fullmatch(node.op) for node in library.reach(names))
 
 
-def captures(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary) -> tuple[str, ...]:
+def captures(node: Any, by_name: Mapping[str, Any], library: nodes.FunctionLibrary) -> tuple[str, ...]:
     """The state that a dataset node's functions capture, in words; small tensors are not worth one."""
     words = [
         _word(_node_name(name), by_name, _uses(library, node, number))
-        for number, name in enumerate(captured_inputs(node))
+        for number, name in enumerate(nodes.captured_inputs(node))
     ]
     return tuple(dict.fromkeys(word for word in words if word is not None))
 
 
 def _fixed_seed(node: Any, by_name: Mapping[str, Any]) -> bool:
     """Whether the seed is a constant; two zeros ask TensorFlow to draw one."""
-    seeds = [constant_input(node, name, by_name) for name in ("seed", "seed2")]
+    seeds = [nodes.constant_input(node, name, by_name) for name in ("seed", "seed2")]
     return None not in seeds and any(seeds)
 
 
 def _word(name: str, by_name: Mapping[str, Any], uses: set[str]) -> str | None:
     if (known := next((word for pattern, word in _USES if any(map(pattern.match, uses))), None)) is not None:
         return known
-    source = behind_identities(name, by_name)
+    source = nodes.behind_identities(name, by_name)
     if source is None:
         return None
     if source.op != "Const":
-        kinds = {"variable": source.op == "VarHandleOp", "table": "Table" in source.op, "dataset": is_dataset(source)}
+        kinds = {
+            "variable": source.op == "VarHandleOp",
+            "table": "Table" in source.op,
+            "dataset": nodes.is_dataset(source),
+        }
         return next((word for word, fits in kinds.items() if fits), None)
     tensor = source.attr["value"].tensor
     kind = tf.as_dtype(tensor.dtype)
@@ -280,17 +277,17 @@ def _word(name: str, by_name: Mapping[str, Any], uses: set[str]) -> str | None:
     return f"tensor of {size / 1e6:.1f} MB" if size >= _LARGE_BYTES else None
 
 
-def _uses(library: FunctionLibrary, node: Any, number: int) -> set[str]:
+def _uses(library: nodes.FunctionLibrary, node: Any, number: int) -> set[str]:
     """Op types that use the captured input of that number in a dataset node's functions."""
-    names = called(node)
+    names = nodes.called(node)
     function = library.get(names[0]) if len(names) == 1 else None  # several functions: which one it goes to is not told
     if function is None:
         return set()
-    place = len(function.signature.input_arg) - len(captured_inputs(node)) + number
+    place = len(function.signature.input_arg) - len(nodes.captured_inputs(node)) + number
     return _Body(library, function).consumers(place) if place >= 0 else set()
 
 
-def byte_offset(library: FunctionLibrary, names: Iterable[str]) -> int | None:
+def byte_offset(library: nodes.FunctionLibrary, names: Iterable[str]) -> int | None:
     """The first constant position above 0 from which bytes of a file read in the same function are taken to the end."""
     functions = list(library.functions(names))
     if not any(node.op == "ReadFile" for function in functions for node in function.node_def):
@@ -300,4 +297,4 @@ def byte_offset(library: FunctionLibrary, names: Iterable[str]) -> int | None:
 
 def header_bytes(node: Any, by_name: Mapping[str, Any]) -> int | None:
     """The bytes that a ``FixedLengthRecordDataset`` skips at the head of each file, where constant and above 0."""
-    return constant_input(node, "header_bytes", by_name) or None
+    return nodes.constant_input(node, "header_bytes", by_name) or None

@@ -24,17 +24,8 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
+from xttsbench.pipeline import source
 from xttsbench.pipeline.nodes import dataset_inputs, results
-from xttsbench.pipeline.source import (
-    before_autograph,
-    captured_datasets,
-    is_tensorflow,
-    locate,
-    user_function,
-    walk,
-    whose,
-    wrapped_functions,
-)
 from xttsbench.records.pipeline import CallSite, kind_of_op
 
 Place = tuple[str, int]
@@ -97,12 +88,12 @@ def calls_of(dataset: Any) -> Calls:
 def files_of(dataset: Any) -> list[str]:
     """The user's own files that a dataset's ops, and their functions, come from."""
     files: list[str | None] = []
-    for one in walk(dataset):
-        users = (user_function(function._func) for function in wrapped_functions(one))
+    for one in source.walk(dataset):
+        users = (source.user_function(function._func) for function in source.wrapped_functions(one))
         files += [call.file for call in calls_of(one)]
-        files += [locate(user).file for user in users if user is not None]
+        files += [source.locate(user).file for user in users if user is not None]
     own = (file for file in files if file is not None and "__autograph_generated_file" not in file)
-    return [file for file in dict.fromkeys(own) if whose(file) == "user"]
+    return [file for file in dict.fromkeys(own) if source.whose(file) == "user"]
 
 
 def _made_in(function: Any) -> Made | None:
@@ -152,7 +143,7 @@ def _user_calls(frame: FrameType | None) -> Calls:
     found: list[CallSite] = []
     fallback: Calls = ()
     while frame is not None and len(found) < _DEEPEST:
-        kind = whose(frame.f_code.co_filename)
+        kind = source.whose(frame.f_code.co_filename)
         if kind == "user":
             found.append(_site(frame))
         elif kind == "library" and not fallback:
@@ -177,7 +168,7 @@ def _note(dataset: Any, variant: Any, place: Place) -> None:
         return
     made = _made(graph)
     made.places.setdefault(variant.op.name, place)  # the op's own dataset, not a wrapper made around it later
-    for wrapped in wrapped_functions(dataset):
+    for wrapped in source.wrapped_functions(dataset):
         name = getattr(wrapped.function, "name", None)
         if name is not None:
             name = name.decode() if isinstance(name, bytes) else name
@@ -221,9 +212,15 @@ def places(dataset: Any, graph: Any) -> Places:
     cycles = {name: tf.get_static_value(vars(one).get("_cycle_length")) for name, one in known.items()}
     autotuned = {name for name, cycle in cycles.items() if cycle == tf.data.AUTOTUNE}
     calls = {name: calls_of(one) for name, one in known.items()}
-    traced = {wrapped.function.name.decode(): wrapped for one in walk(dataset) for wrapped in wrapped_functions(one)}
+    traced = {
+        wrapped.function.name.decode(): wrapped
+        for one in source.walk(dataset)
+        for wrapped in source.wrapped_functions(one)
+    }
     made = {name: inner for name, wrapped in traced.items() if (inner := _made_in(wrapped.function)) is not None}
-    users = {name: user for name, wrapped in traced.items() if (user := user_function(wrapped._func)) is not None}
+    users = {
+        name: user for name, wrapped in traced.items() if (user := source.user_function(wrapped._func)) is not None
+    }
     return Places(nodes, made, users, frozenset(autotuned), calls)
 
 
@@ -231,17 +228,17 @@ def user_place(place: Place | None) -> Place | None:
     """A noted place in the user's own file; ``None`` where it was in AutoGraph's and cannot be led back."""
     if place is None:
         return None
-    file, line = before_autograph(*place)
+    file, line = source.before_autograph(*place)
     return None if file is None or line is None else (file, line)
 
 
 def beneath(dataset: Any) -> Any:
     """The dataset that made the tensor which ``dataset`` only wraps; most are their own."""
     for _ in range(50):
-        source = vars(dataset).get(SOURCE)
+        made = vars(dataset).get(SOURCE)
         children = [value for value in vars(dataset).values() if isinstance(value, tf.data.Dataset)]
-        if type(dataset).__name__ == "_VariantDataset" and source is not None:
-            dataset = source
+        if type(dataset).__name__ == "_VariantDataset" and made is not None:
+            dataset = made
             continue
         sharing = next((child for child in children if child._variant_tensor is dataset._variant_tensor), None)
         if sharing is None:
@@ -262,7 +259,7 @@ def _pairs(dataset: Any, graph: Any) -> Iterator[tuple[str, Any]]:
             continue
         seen.add(name)
         yield name, current
-        inputs, above = [*current._inputs(), *captured_datasets(current)], dataset_inputs(node, by_name)
+        inputs, above = [*current._inputs(), *source.captured_datasets(current)], dataset_inputs(node, by_name)
         if len(above) == len(inputs):
             waiting.extend(zip(inputs, above, strict=True))
         elif len(above) >= len(current._inputs()):  # captured ones come last, and not all of them were found
@@ -271,7 +268,7 @@ def _pairs(dataset: Any, graph: Any) -> Iterator[tuple[str, Any]]:
 
 def _agree(dataset: Any, node: Any) -> bool:
     """Whether an object and a node are of one kind; a user's own class, or a bare variant, may be any node."""
-    if not is_tensorflow(type(dataset)) or type(dataset).__name__ == "_VariantDataset":
+    if not source.is_tensorflow(type(dataset)) or type(dataset).__name__ == "_VariantDataset":
         return True
     ours, theirs = kind_of_op(type(dataset).__name__), kind_of_op(node.op)
     return ours.lower() == theirs.lower() or _SAME.get(ours) == theirs or _SAME.get(theirs) == ours

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from xttsbench.pipeline import nodes
 from xttsbench.pipeline.functions import (
     byte_offset,
     captures,
@@ -24,20 +25,6 @@ from xttsbench.pipeline.functions import (
     passes,
     reads,
     shuffles,
-)
-from xttsbench.pipeline.nodes import (
-    FunctionLibrary,
-    called,
-    captured_inputs,
-    constant_input,
-    dataset_inputs,
-    dataset_nodes,
-    graph_options,
-    is_dataset,
-    node_inputs,
-    option_fields,
-    ordered,
-    text_inputs,
 )
 from xttsbench.pipeline.places import Made, Places, beneath, calls_of, place_of, places, user_place
 from xttsbench.pipeline.source import PYTHON_OPS, display_name, locate, lookup, user_function, walk, wrapped_functions
@@ -55,12 +42,17 @@ _DEEPEST: Final = 10  # datasets made inside functions inside functions that are
 
 
 def describe(
-    nodes: Sequence[Any], by_name: Mapping[str, Any], library: FunctionLibrary, places: Places, *, depth: int = 0
+    datasets: Sequence[Any],
+    by_name: Mapping[str, Any],
+    library: nodes.FunctionLibrary,
+    places: Places,
+    *,
+    depth: int = 0,
 ) -> tuple[PipelineOp, ...]:
     """The records of dataset nodes, in their order. Options are no op of their own: readers look through them."""
     return tuple(
         _op(node, by_name, library, places, depth)
-        for node in nodes
+        for node in datasets
         if node.op not in ("OptionsDataset", "DatasetFromGraph")
     )
 
@@ -68,25 +60,27 @@ def describe(
 def _main_function(node: Any) -> str | None:
     """Name of the function that does a dataset node's work, where it has one."""
     main = [node.attr[key].func.name for key in _MAIN_FUNCTION if key in node.attr]
-    return (main or called(node) or [None])[0]
+    return (main or nodes.called(node) or [None])[0]
 
 
-def _op(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary, places: Places, depth: int) -> PipelineOp:
-    functions, function = called(node), _main_function(node)
+def _op(
+    node: Any, by_name: Mapping[str, Any], library: nodes.FunctionLibrary, places: Places, depth: int
+) -> PipelineOp:
+    functions, function = nodes.called(node), _main_function(node)
     definition = library.get(function)
-    components = 0 if definition is None else len(definition.signature.input_arg) - len(captured_inputs(node))
-    files = next((found for name in _FILES if (found := text_inputs(node, name, by_name)) is not None), None)
+    components = 0 if definition is None else len(definition.signature.input_arg) - len(nodes.captured_inputs(node))
+    files = next((found for name in _FILES if (found := nodes.text_inputs(node, name, by_name)) is not None), None)
     return PipelineOp(
         name=node.name,
         op=node.op,
-        inputs=tuple(_through_options(name, by_name) for name in dataset_inputs(node, by_name)),
+        inputs=tuple(_through_options(name, by_name) for name in nodes.dataset_inputs(node, by_name)),
         function=function,
-        parallelism=constant_input(node, "num_parallel_calls", by_name),
-        buffer_size=constant_input(node, "buffer_size", by_name) if node.op.startswith(_BUFFERED) else None,
-        batch_size=constant_input(node, "batch_size", by_name),
-        cycle_length=AUTOTUNE if node.name in places.autotuned else constant_input(node, "cycle_length", by_name),
+        parallelism=nodes.constant_input(node, "num_parallel_calls", by_name),
+        buffer_size=nodes.constant_input(node, "buffer_size", by_name) if node.op.startswith(_BUFFERED) else None,
+        batch_size=nodes.constant_input(node, "batch_size", by_name),
+        cycle_length=AUTOTUNE if node.name in places.autotuned else nodes.constant_input(node, "cycle_length", by_name),
         filename=None if files is None else ", ".join(files),
-        compression="".join(text_inputs(node, "compression_type", by_name) or ()) or None,
+        compression="".join(nodes.text_inputs(node, "compression_type", by_name) or ()) or None,
         deterministic=node.attr["deterministic"].s.decode() if "deterministic" in node.attr else None,
         stateful=library.stateful(functions),
         python_functions=tuple(library.python_tokens(functions)),
@@ -102,7 +96,9 @@ def _op(node: Any, by_name: Mapping[str, Any], library: FunctionLibrary, places:
     )
 
 
-def _inner(functions: Sequence[str], library: FunctionLibrary, places: Places, depth: int) -> tuple[PipelineOp, ...]:
+def _inner(
+    functions: Sequence[str], library: nodes.FunctionLibrary, places: Places, depth: int
+) -> tuple[PipelineOp, ...]:
     """Ops of the datasets that the named functions make themselves, or in functions that they call."""
     found: list[PipelineOp] = []
     waiting: list[tuple[str, Made | None]] = [(name, places.made.get(name)) for name in functions]
@@ -114,11 +110,11 @@ def _inner(functions: Sequence[str], library: FunctionLibrary, places: Places, d
             continue
         seen.add(name)
         by_name = {node.name: node for node in definition.node_def}
-        nodes = ordered(by_name, [node.name for node in definition.node_def if is_dataset(node)])
-        found.extend(describe(nodes, by_name, library, _inner_places(made or Made()), depth=depth + 1))
+        datasets = nodes.ordered(by_name, [node.name for node in definition.node_def if nodes.is_dataset(node)])
+        found.extend(describe(datasets, by_name, library, _inner_places(made or Made()), depth=depth + 1))
         for node in definition.node_def:
-            if not is_dataset(node):
-                waiting.extend((one, _called_trace(made, one)) for one in (node.op, *called(node)))
+            if not nodes.is_dataset(node):
+                waiting.extend((one, _called_trace(made, one)) for one in (node.op, *nodes.called(node)))
     return tuple(found)
 
 
@@ -148,14 +144,14 @@ def _location(node: Any, function: str | None, places: Places) -> Location:
 
 def _through_options(name: str, by_name: Mapping[str, Any]) -> str:
     while by_name[name].op == "OptionsDataset":
-        name = node_inputs(by_name[name])[0]
+        name = nodes.node_inputs(by_name[name])[0]
     return name
 
 
 _BUFFERED_KINDS: Final = ("Prefetch", "Shuffle")
 
 
-def _python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibrary]:
+def _python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], nodes.FunctionLibrary]:
     """The ops, sources first, and the library of the functions that they run.
 
     Names are the class name and a number; an attribute that is no constant gives ``None``. Objects that only wrap
@@ -168,7 +164,7 @@ def _python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibr
     for current in datasets:
         wrapped = wrapped_functions(current)
         definitions.update((f.signature.name, f) for w in wrapped for f in _definitions(w.function))
-        library = FunctionLibrary(definitions.values())
+        library = nodes.FunctionLibrary(definitions.values())
         functions = [w.function.name.decode() for w in wrapped]
         name, kind = names[id(current)], _class_name(current)
         ops.append(
@@ -191,7 +187,7 @@ def _python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], FunctionLibr
                 calls=calls_of(current),
             )
         )
-    return tuple(ops), FunctionLibrary(definitions.values())
+    return tuple(ops), nodes.FunctionLibrary(definitions.values())
 
 
 def _is_wrapper(dataset: Any) -> bool:
@@ -280,19 +276,19 @@ def inspect(dataset: Any, graph: Any = None) -> Pipeline:
         ops, library = _python_side_ops(dataset)
         options = dataset.options()._to_proto()
     else:
-        library = FunctionLibrary(graph.library.function)
-        nodes, by_name = dataset_nodes(graph), {node.name: node for node in graph.node}
-        ops = describe(nodes, by_name, library, places(dataset, graph))
-        options = graph_options(graph)
+        library = nodes.FunctionLibrary(graph.library.function)
+        datasets, by_name = nodes.dataset_nodes(graph), {node.name: node for node in graph.node}
+        ops = describe(datasets, by_name, library, places(dataset, graph))
+        options = nodes.graph_options(graph)
     return Pipeline(
         ops=ops,
         python_functions=_python_functions(ops, library),
         unserialisable=unserialisable,
-        **option_fields(options),
+        **nodes.option_fields(options),
     )
 
 
-def _python_functions(ops: Sequence[PipelineOp], library: FunctionLibrary) -> tuple[PythonFunction, ...]:
+def _python_functions(ops: Sequence[PipelineOp], library: nodes.FunctionLibrary) -> tuple[PythonFunction, ...]:
     """One record per Python function, at the first op that runs it."""
     kinds = library.all_tokens()
     found: dict[str, PythonFunction] = {}

@@ -19,41 +19,10 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from xttsbench.pipeline import source
+from xttsbench.pipeline.python import values
 from xttsbench.pipeline.python.libraries import clock, draws, seeds, writes_into
-from xttsbench.pipeline.python.values import (
-    LOCAL,
-    MUTABLE,
-    MUTATORS,
-    SAME_MEMORY,
-    UNKNOWN,
-    Scope,
-    Value,
-    attribute,
-    element,
-    harmless,
-    held_by,
-    held_callables,
-    immutable,
-    is_one_of,
-    is_variable,
-    join,
-    looked_up,
-    of_one_thread,
-    special_methods,
-    taken_apart,
-    taken_from,
-    users_function,
-)
-from xttsbench.pipeline.source import (
-    call_of,
-    cells,
-    definition,
-    is_users,
-    parameter_names,
-    parameters_of,
-    place,
-    within,
-)
+from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value
 
 Kind = Literal["state", "random", "clock", "read"]
 
@@ -96,7 +65,7 @@ class Reader:
         """Read a function or bound method that is called with arguments of its own; returns what it returns."""
         given = dict(given or {})
         if isinstance(function, types.MethodType):
-            first = next(iter(parameters_of(function.__func__)), None)
+            first = next(iter(source.parameters_of(function.__func__)), None)
             if first is not None:
                 given.setdefault(first, Value(True, function.__self__, first))
             function = function.__func__
@@ -108,14 +77,14 @@ class Reader:
         if len(self._known) >= _MOST_FUNCTIONS or self._depth >= _DEEPEST:
             return LOCAL
         self._known[key] = LOCAL
-        node = definition(function.__code__)
+        node = source.definition(function.__code__)
         if node is None:
             self.effects.extend(from_bytecode(function))
             return LOCAL
         scope = Scope(function, f"{getattr(node, 'name', '<lambda>')}() at {_file(function)}")
-        for parameter in parameters_of(function).values():
+        for parameter in source.parameters_of(function).values():
             default = parameter.default
-            kept = default is not parameter.empty and not immutable(default)
+            kept = default is not parameter.empty and not values.immutable(default)
             otherwise = Value(True, default, parameter.name) if kept else LOCAL
             scope.names[parameter.name] = given.get(parameter.name, otherwise)
         self._depth += 1
@@ -126,7 +95,7 @@ class Reader:
 
     def partial(self, function: Any) -> None:
         """Read a function of the user's with the arguments that ``functools.partial`` has bound to it."""
-        function, positional, named = taken_apart(function)
+        function, positional, named = values.taken_apart(function)
         self._followed(function, LOCAL, positional, named)
 
     def _report(self, kind: Kind, node: Any, scope: Scope, text: str) -> None:
@@ -138,7 +107,7 @@ class Reader:
         if isinstance(node, ast.Lambda):
             scope.returned = self._result(self.value(node.body, scope), node, scope)
             return
-        for inner in within(node):
+        for inner in source.within(node):
             if isinstance(inner, ast.Global | ast.Nonlocal):
                 scope.declared.update(inner.names)
         self._block(node.body, scope)
@@ -146,7 +115,7 @@ class Reader:
     def _written_here(self, node: Any, scope: Scope) -> None:
         """A function that is written inside: read as if it were called here, with arguments of its own."""
         inner = scope.inner()
-        inner.names.update(dict.fromkeys(parameter_names(node), LOCAL))
+        inner.names.update(dict.fromkeys(source.parameter_names(node), LOCAL))
         self._body(node, inner)
 
     def _result(self, value: Value, node: Any, scope: Scope) -> Value:
@@ -177,15 +146,15 @@ class Reader:
                     if not isinstance(target, ast.Name):
                         self._store(target, LOCAL, scope)
             case ast.Return(value=ast.expr() as returned):
-                scope.returned = join(scope.returned, self._result(self.value(returned, scope), node, scope))
+                scope.returned = values.join(scope.returned, self._result(self.value(returned, scope), node, scope))
             case ast.If(test=test, body=body, orelse=orelse):
                 self.value(test, scope)
                 self._branches([body, orelse], scope)
             case ast.While(test=test, body=body, orelse=orelse):
                 self.value(test, scope)
                 self._branches([[*body, *body, *orelse], []], scope)
-            case ast.For(target=target, iter=source, body=body, orelse=orelse):
-                self._store(target, self._iterated(source, scope), scope)
+            case ast.For(target=target, iter=taken, body=body, orelse=orelse):
+                self._store(target, self._iterated(taken, scope), scope)
                 self._branches([[*body, *body, *orelse], []], scope)
             case ast.With(items=items, body=body):
                 for item in items:
@@ -219,7 +188,7 @@ class Reader:
             scope.names[name] = Value(True, module, name)
         else:
             module = sys.modules.get(node.module or "", UNKNOWN)
-            scope.names[name] = attribute(Value(True, module, ""), alias.name)
+            scope.names[name] = values.attribute(Value(True, module, ""), alias.name)
 
     def _branches(self, blocks: Iterable[list[ast.stmt]], scope: Scope) -> None:
         """Read each block from the same start and join what the names stand for after each."""
@@ -228,7 +197,7 @@ class Reader:
             scope.names.maps[0] = dict(before)
             self._block(block, scope)
             for name, value in scope.names.maps[0].items():
-                joined[name] = join(joined[name], value) if name in joined else value
+                joined[name] = values.join(joined[name], value) if name in joined else value
         scope.names.maps[0] = joined
 
     def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
@@ -238,9 +207,9 @@ class Reader:
             return
         name = node.target.id
         held = scope.value(name)
-        if held.shared and isinstance(held.obj, MUTABLE) and name not in scope.declared:
+        if held.shared and isinstance(held.obj, values.MUTABLE) and name not in scope.declared:
             self._report("state", node, scope, f"changes {held.words} in place")
-        elif name in scope.declared or not held.shared or immutable(held.obj):
+        elif name in scope.declared or not held.shared or values.immutable(held.obj):
             self._store(node.target, Value(clock=held.clock or added.clock), scope)
 
     def _store(self, target: ast.expr, value: Value, scope: Scope) -> None:
@@ -250,12 +219,12 @@ class Reader:
                     self._report("state", target, scope, f"sets the variable {name!r}, which outlives the call")
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 for item in items:  # a callable is what enumerate() or zip() gave along with something else
-                    self._store(item, value if callable(value.obj) else element(value), scope)
+                    self._store(item, value if callable(value.obj) else values.element(value), scope)
             case ast.Starred(value=inner):
-                self._store(inner, element(value), scope)
+                self._store(inner, values.element(value), scope)
             case ast.Attribute(value=held, attr=name):
                 base = self.value(held, scope)
-                if base.shared and not of_one_thread(base.obj):
+                if base.shared and not values.of_one_thread(base.obj):
                     self._report("state", target, scope, f"sets {name!r} of {base.words}")
             case ast.Subscript(value=held, slice=key):
                 base = self.value(held, scope)
@@ -277,18 +246,18 @@ class Reader:
             case ast.Attribute(value=held, attr=name):
                 base = self.value(held, scope)
                 self._read_attribute(base, name, node, scope)
-                return self._special(base, (name,), attribute(base, name))
+                return self._special(base, (name,), values.attribute(base, name))
             case ast.Subscript(value=held, slice=key):
                 base = self.value(held, scope)
                 self.value(key, scope)
-                return self._special(base, ("__getitem__", "__missing__"), element(base, key))
+                return self._special(base, ("__getitem__", "__missing__"), values.element(base, key))
             case ast.Call():
                 return self._call(node, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 self.value(test, scope)
-                return join(self.value(body, scope), self.value(orelse, scope))
-            case ast.BoolOp(values=values):
-                return functools.reduce(join, [self.value(one, scope) for one in values])
+                return values.join(self.value(body, scope), self.value(orelse, scope))
+            case ast.BoolOp(values=either):
+                return functools.reduce(values.join, [self.value(one, scope) for one in either])
             case ast.NamedExpr(target=target, value=assigned):
                 value = self.value(assigned, scope)
                 self._store(target, value, scope)
@@ -325,7 +294,7 @@ class Reader:
     def _iterated(self, node: ast.expr, scope: Scope) -> Value:
         value = self.value(node, scope)
         self._consume(value, node, scope)
-        return self._special(value, None, element(value))
+        return self._special(value, None, values.element(value))
 
     def _consume(self, value: Value, node: Any, scope: Scope) -> None:
         """Taking the next element of an iterator takes it from everyone else."""
@@ -336,13 +305,13 @@ class Reader:
         receiver, method = LOCAL, ""
         if isinstance(node.func, ast.Attribute):
             receiver, method = self.value(node.func.value, scope), node.func.attr
-            callee = attribute(receiver, method)
+            callee = values.attribute(receiver, method)
         else:
             callee = self.value(node.func, scope)
         given = [self.value(one, scope) for one in node.args]
         named: dict[Any, Value] = {one.arg: self.value(one.value, scope) for one in node.keywords}
         timed = Value(clock=any(one.clock for one in (*given, *named.values())))
-        function, bound, bound_by_name = taken_apart(callee.obj)
+        function, bound, bound_by_name = values.taken_apart(callee.obj)
         given, named = [*bound, *given], {**bound_by_name, **named}
         if isinstance(receiver.obj, _GENERATORS) and receiver.shared and not method.startswith(("get", "spawn")):
             self._report("random", node, scope, f"draws from {receiver.words}")
@@ -354,40 +323,43 @@ class Reader:
             self._report("random", node, scope, f"draws random numbers ({drawn})")
         if clock(function):
             return Value(clock=True)
-        if (found := looked_up(function, node, given, scope)) is not None:
+        if (found := values.looked_up(function, node, given, scope)) is not None:
             return found
         changed = writes_into(function, given, named)
         if changed is not None and changed.shared:
             self._report("state", node, scope, f"writes into {changed.words}")
-        if is_one_of(function, (setattr, delattr)) and given and given[0].shared:
+        if values.is_one_of(function, (setattr, delattr)) and given and given[0].shared:
             self._report("state", node, scope, f"sets an attribute of {given[0].words}")
         if function is next and given:
             if given[0].shared:
                 self._report("state", node, scope, f"takes the next element of {given[0].words}")
-            return element(given[0])
+            return values.element(given[0])
         for other in callee.others:
             self._followed(other, receiver, given, named)
         followed = self._followed(function, receiver, given, named)
         if followed is not None:
             return followed
         # A library's: it calls what it is given and what it holds, and Python's own types call special methods.
-        consumes = is_one_of(function, _CONSUMERS)
+        consumes = values.is_one_of(function, _CONSUMERS)
         for one in given if isinstance(function, type | types.BuiltinFunctionType) else ():
             self._special(one)
             if consumes:
                 self._consume(one, node, scope)
-        for obj in (*(obj for one in (*given, *named.values()) for obj in one.objects), *held_callables(function)):
+        for obj in (
+            *(obj for one in (*given, *named.values()) for obj in one.objects),
+            *values.held_callables(function),
+        ):
             if isinstance(obj, functools.partial):
                 self.partial(obj)
-            elif (run := users_function(obj)) is not None:
+            elif (run := values.users_function(obj)) is not None:
                 self.function(run)
         if consumes:
             kept = [one for one in given if one.shared or one.obj is not UNKNOWN]
-            return functools.reduce(join, kept) if kept and is_one_of(function, _PASS_ON) else timed
+            return functools.reduce(values.join, kept) if kept and values.is_one_of(function, _PASS_ON) else timed
         self._method(receiver, method, node, scope)
-        if method in SAME_MEMORY and receiver.shared and not harmless(receiver.obj):
-            return element(receiver) if method == "get" else receiver
-        return element(receiver) if method in ("pop", "setdefault") and receiver.shared else timed
+        if method in values.SAME_MEMORY and receiver.shared and not values.harmless(receiver.obj):
+            return values.element(receiver) if method == "get" else receiver
+        return values.element(receiver) if method in ("pop", "setdefault") and receiver.shared else timed
 
     def _special(self, value: Value, names: Iterable[str] | None = None, otherwise: Value = LOCAL) -> Value:
         """Read the methods and properties that Python runs by itself where they are the user's.
@@ -395,31 +367,31 @@ class Reader:
         Returns:
             What they return; ``otherwise`` where there are none.
         """
-        found = [self.function(one) for obj in value.objects for one in special_methods(obj, names)]
+        found = [self.function(one) for obj in value.objects for one in values.special_methods(obj, names)]
         return found[-1] if found else otherwise
 
     def _read_variable(self, name: str, value: Value, node: ast.expr, scope: Scope) -> None:
-        if is_variable(value.obj):
+        if values.is_variable(value.obj):
             self._report("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
         elif not isinstance(value.obj, _NAMED):
             self.variables.setdefault((scope.function.__code__, name), f"{scope.where}:{node.lineno} reads {name!r}")
 
     def _read_attribute(self, base: Value, name: str, node: ast.expr, scope: Scope) -> None:
         for obj in base.objects if base.shared else ():
-            if name not in held_by(obj) or isinstance(obj, types.ModuleType | type):
+            if name not in values.held_by(obj) or isinstance(obj, types.ModuleType | type):
                 continue
-            if is_variable(held_by(obj)[name]):
+            if values.is_variable(values.held_by(obj)[name]):
                 self._report("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
             else:
                 self.attributes.setdefault((type(obj), name), f"{scope.where}:{node.lineno} reads {name!r}")
 
     def _method(self, receiver: Value, method: str, node: ast.Call, scope: Scope) -> None:
         """A method by its name, where its code is not the user's."""
-        if not method or not receiver.shared or harmless(receiver.obj):
+        if not method or not receiver.shared or values.harmless(receiver.obj):
             return
-        if receiver.obj is not UNKNOWN and (immutable(receiver.obj) or of_one_thread(receiver.obj)):
+        if receiver.obj is not UNKNOWN and (values.immutable(receiver.obj) or values.of_one_thread(receiver.obj)):
             return
-        if method in MUTATORS or taken_from(receiver.obj, method, with_arguments=bool(node.args)):
+        if method in values.MUTATORS or values.taken_from(receiver.obj, method, with_arguments=bool(node.args)):
             self._report("state", node, scope, f"calls {method}() of {receiver.words}")
 
     def _followed(self, function: Any, receiver: Value, given: list[Value], named: dict[Any, Value]) -> Value | None:
@@ -435,10 +407,10 @@ class Reader:
             first = [receiver if receiver.obj is owner else Value(True, owner, receiver.name)]
             function = function.__func__
         elif not isinstance(function, types.FunctionType) and function is not UNKNOWN:
-            first, function = [Value(True, function, receiver.name)], call_of(function)
-        if not isinstance(function, types.FunctionType) or not is_users(function):
+            first, function = [Value(True, function, receiver.name)], source.call_of(function)
+        if not isinstance(function, types.FunctionType) or not source.is_users(function):
             return None
-        names = list(parameters_of(function))
+        names = list(source.parameters_of(function))
         arguments = dict(zip(names, [*first, *given], strict=False))
         arguments |= {name: value for name, value in named.items() if name in names}
         before = sum(one.kind == "random" for one in self.effects)
@@ -454,19 +426,19 @@ def from_bytecode(function: Any) -> list[Effect]:
     """What can be told of a function whose source is gone: stores into what is captured, next to its name."""
     function = getattr(function, "__func__", function)
     code, found, before = function.__code__, list[Effect](), list[dis.Instruction]()
-    where = f"{code.co_name}() at {_file(function)}:{place(code)[1]}"
-    values = cells(function) | {name: function.__globals__.get(name) for name in code.co_names}
+    where = f"{code.co_name}() at {_file(function)}:{source.place(code)[1]}"
+    known = source.cells(function) | {name: function.__globals__.get(name) for name in code.co_names}
     for one in dis.get_instructions(code):
         name = str(one.argval)
         outer = one.opname == "STORE_DEREF" and name in code.co_freevars
         if outer or one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             found.append(Effect("state", f"{where} sets the variable {name!r}, which outlives the call"))
         stores_item = one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
-        mutates = one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in MUTATORS
+        mutates = one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in values.MUTATORS
         if stores_item or mutates or one.opname in ("STORE_ATTR", "DELETE_ATTR"):
             base = next(iter(before[-2:] if stores_item else before[-1:]), None)
-            captured = base is not None and base.opname in _LOADS and str(base.argval) in values.keys() - _MAKES_FROZEN
-            if captured and base is not None and not isinstance(values[str(base.argval)], types.ModuleType):
+            captured = base is not None and base.opname in _LOADS and str(base.argval) in known.keys() - _MAKES_FROZEN
+            if captured and base is not None and not isinstance(known[str(base.argval)], types.ModuleType):
                 found.append(Effect("state", f"{where} changes what is captured as {base.argval!r}"))
         if one.opname not in ("CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"):
             before.append(one)
@@ -474,4 +446,4 @@ def from_bytecode(function: Any) -> list[Effect]:
 
 
 def _file(function: Any) -> str:
-    return os.path.basename(place(function.__code__)[0])
+    return os.path.basename(source.place(function.__code__)[0])

@@ -15,25 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from xttsbench.pipeline.python.names import (
-    blocks,
-    by_work,
-    chain,
-    changed,
-    copied,
-    exposed,
-    jumps,
-    normalised,
-    numbers,
-    own_nodes,
-    parameters,
-    paths_read,
-    placed,
-    read,
-    stored,
-    works,
-    yields,
-)
+from xttsbench.pipeline.python import names
 
 EMIT: Final = "_xttsbench_emit"
 """What a body calls with each element."""
@@ -99,15 +81,15 @@ def split(function: Any, effects: Effects) -> Split:
     Raises:
         CannotSplitError: no loop can be cut, with the reason of the one that should have been.
     """
-    whole = normalised(function)
+    whole = names.normalised(function)
     if not isinstance(whole, ast.FunctionDef):
         raise CannotSplitError("it is no plain generator function", function.lineno)
-    around = chain(whole)
+    around = names.chain(whole)
     loops = [node for node in around if isinstance(node, ast.For | ast.While)]
     if not loops:
         raise CannotSplitError("its elements do not come from one loop", function.lineno)
     first: CannotSplitError | None = None
-    for loop in by_work(loops):
+    for loop in names.by_work(loops):
         try:
             return _Cut(whole, around[: around.index(loop)], loop, effects).made()
         except CannotSplitError as error:
@@ -131,9 +113,9 @@ class _Cut:
         for _ in range(_MOST_ROUNDS):
             if not (self._keep_jumps() or self._keep_carried() or self._keep_needed() or self._keep_felt()):
                 break
-        if "super" in read(self.body):
+        if "super" in names.read(self.body):
             raise CannotSplitError("it calls super(), which a function of its own cannot", self.loop.lineno)
-        if not any(works(one) or self.effects.works(one) for one in self.body):
+        if not any(names.works(one) or self.effects.works(one) for one in self.body):
             why = next(iter(self.kept.values()), "the loop makes nothing of its items that takes time")
             raise CannotSplitError(why, self.loop.lineno)
         self._check_changed()
@@ -154,7 +136,7 @@ class _Cut:
     def _keep(self, statement: ast.stmt, why: str) -> bool:
         if statement in self.kept:
             return False
-        if yields(statement):
+        if names.yields(statement):
             raise CannotSplitError(why, statement.lineno)
         self.kept[statement] = why
         return True
@@ -163,7 +145,7 @@ class _Cut:
         last = max((number for number, one in enumerate(self.statements) if one in self.kept), default=-1)
         found = False
         for number, one in enumerate(self.statements):
-            leaving = jumps(one) - (set() if number < last else {ast.Continue})
+            leaving = names.jumps(one) - (set() if number < last else {ast.Continue})
             if leaving and one not in self.kept:
                 word = "ends the loop" if leaving & {ast.Break, ast.Return} else "leaves out an element"
                 found |= self._keep(one, f"line {one.lineno} {word} by what was made of the item")
@@ -171,21 +153,22 @@ class _Cut:
 
     def _keep_carried(self) -> bool:
         """What an item finds of the one before."""
-        target = stored(self.loop.target) if isinstance(self.loop, ast.For) else set[str]()
-        carried = exposed(self.statements, target) & stored(self.statements)
+        target = names.stored(self.loop.target) if isinstance(self.loop, ast.For) else set[str]()
+        carried = names.exposed(self.statements, target) & names.stored(self.statements)
         return self._keep_storing(carried, "is carried from element to element")
 
     def _keep_needed(self) -> bool:
         """What the head, or what is outside of the loop, reads."""
         outside = [self.loop.test] if isinstance(self.loop, ast.While) else []
         return self._keep_storing(
-            read([*self.head, *outside]) | self._read_outside(), "decides what comes next, or is read after the loop"
+            names.read([*self.head, *outside]) | self._read_outside(),
+            "decides what comes next, or is read after the loop",
         )
 
-    def _keep_storing(self, names: set[str], why: str) -> bool:
+    def _keep_storing(self, wanted: set[str], why: str) -> bool:
         found = False
         for one in self.statements:
-            both = sorted(stored(one) & names) if one not in self.kept else []
+            both = sorted(names.stored(one) & wanted) if one not in self.kept else []
             if both:
                 found |= self._keep(one, f"line {one.lineno}: {both[0]!r} {why}")
         return found
@@ -193,12 +176,12 @@ class _Cut:
     def _read_outside(self) -> set[str]:
         """Names that are read once the loop is over, before they are bound anew."""
         parts = [getattr(node, "test", getattr(node, "iter", None)) for node in self.around]
-        return exposed(self._later()) | read([one for one in parts if one is not None])
+        return names.exposed(self._later()) | names.read([one for one in parts if one is not None])
 
     def _later(self) -> list[ast.stmt]:
         """The statements that run when the loop is over, all of them where it begins again."""
         inner = [self.loop, *self.around]
-        every = [self.function.body, *(block for node in self.around for block in blocks(node))]
+        every = [self.function.body, *(block for node in self.around for block in names.blocks(node))]
         outside = [one for block in reversed(every) for one in block if one not in inner]
         after = [one for one in outside if one.lineno > self.loop.lineno]
         again = any(isinstance(one, ast.For | ast.While) for one in self.around)
@@ -217,15 +200,15 @@ class _Cut:
 
     def _lift(self, statement: ast.stmt, call: ast.Call, why: str) -> bool:
         """Have the head make a call of a statement of the body, where that is always made; the rest of it stays."""
-        if not _always(statement, call) or not (yields(statement) or isinstance(statement, ast.Assign | ast.If)):
+        if not _always(statement, call) or not (names.yields(statement) or isinstance(statement, ast.Assign | ast.If)):
             return False
         if isinstance(statement, ast.Assign) and statement.value is call:
             return False
         name = f"_xttsbench_drawn_{len(self.lifted)}"
         self.lifted[name] = (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0)
-        made = placed(call, ast.Assign([ast.Name(name, ast.Store())], copied(call)))
+        made = names.placed(call, ast.Assign([ast.Name(name, ast.Store())], names.copied(call)))
         place = self.statements.index(statement)
-        other = _Replace(call, placed(call, ast.Name(name, ast.Load()))).visit(statement)
+        other = _Replace(call, names.placed(call, ast.Name(name, ast.Load()))).visit(statement)
         self.statements[place : place + 1] = [made, other]
         self.kept[made] = why
         return True
@@ -237,21 +220,21 @@ class _Cut:
             if isinstance(node, ast.Try) and (node.handlers or node.orelse):
                 raise CannotSplitError("what the loop raises is caught around it", node.lineno)
         plain = {one.value for one in ast.walk(self.function) if isinstance(one, ast.Expr)}
-        for one in own_nodes(self.function):
+        for one in names.own_nodes(self.function):
             if isinstance(one, ast.Yield | ast.Await) and one not in plain:
                 raise CannotSplitError("it takes what is sent to it", one.lineno)
-        if seen := read(self.function.body) & {"locals", "eval", "exec"}:
+        if seen := names.read(self.function.body) & {"locals", "eval", "exec"}:
             raise CannotSplitError(f"it looks at its own variables by {min(seen)}()", self.function.lineno)
-        for node in own_nodes(self.function):
-            if isinstance(node, ast.Global | ast.Nonlocal) and stored(self.loop.body) & set(node.names):
+        for node in names.own_nodes(self.function):
+            if isinstance(node, ast.Global | ast.Nonlocal) and names.stored(self.loop.body) & set(node.names):
                 raise CannotSplitError(f"the loop sets {node.names[0]!r}, which outlives it", node.lineno)
 
     def _check_changed(self) -> None:
         """Refuse a body that reads what the head changes, or ends, meanwhile."""
-        used = paths_read(self.body)
+        used = names.paths_read(self.body)
         items = [item for node in self.around if isinstance(node, ast.With) for item in node.items]
-        bound = stored([item.optional_vars for item in items if item.optional_vars is not None])
-        for path in sorted((changed([*self.head, *self._later()]) - numbers(self.function)) | bound):
+        bound = names.stored([item.optional_vars for item in items if item.optional_vars is not None])
+        for path in sorted((names.changed([*self.head, *self._later()]) - names.numbers(self.function)) | bound):
             for other in sorted(used):
                 if other == path or other.startswith(f"{path}.") or path.startswith(f"{other}."):
                     verb = "is closed" if path in bound else "is changed"
@@ -261,9 +244,11 @@ class _Cut:
 
     def _names(self) -> tuple[list[str], list[str]]:
         """Local names that the body reads: of each item, and of the whole loop."""
-        local = {one.arg for one in parameters(self.function)} | stored(self.function.body) | set(self.lifted)
-        each = stored(self.head) | (stored(self.loop.target) if isinstance(self.loop, ast.For) else set())
-        wanted = exposed(self.body) & local
+        local = (
+            {one.arg for one in names.parameters(self.function)} | names.stored(self.function.body) | set(self.lifted)
+        )
+        each = names.stored(self.head) | (names.stored(self.loop.target) if isinstance(self.loop, ast.For) else set())
+        wanted = names.exposed(self.body) & local
         return sorted(wanted & each), sorted(wanted - each)
 
     def _assembled(self) -> Split:
@@ -278,17 +263,17 @@ class _Cut:
         written = [*kept, self._new(f"yield {_SHARED}, ({given})")]
         loop = type(self.loop)(**{**dict(ast.iter_fields(self.loop)), "body": written})
         ast.copy_location(loop, self.loop)
-        whole = copied(_Replace(self.loop, [sharing, loop]).visit(self.function))
+        whole = names.copied(_Replace(self.loop, [sharing, loop]).visit(self.function))
         _plain(whole)
-        emitting = [_Emitting().visit(copied(one)) for one in self.body]
+        emitting = [_Emitting().visit(names.copied(one)) for one in self.body]
         once = _once(self.body)
-        if any(map(jumps, self.body)):
+        if any(map(names.jumps, self.body)):
             one_turn: Any = self._new("for _xttsbench_once in (0,): pass")
             one_turn.body = emitting
             emitting = [one_turn]
         made: Any = self._new(f"def {self.function.name}_element({', '.join((EMIT, *shared, *items))}): pass")
         made.body = emitting
-        lines = tuple(one.lineno for one in self.head if not stored(one) & self.lifted.keys())
+        lines = tuple(one.lineno for one in self.head if not names.stored(one) & self.lifted.keys())
         return Split(
             head=ast.fix_missing_locations(whole),
             body=ast.fix_missing_locations(made),
@@ -319,10 +304,10 @@ class _Cut:
             later: dict[int, Any] = {}
             for one in self.statements:
                 if one in self.kept:
-                    if name in stored(one):
+                    if name in names.stored(one):
                         later.setdefault(version, one)
                         version += 1
-                elif name in exposed([one]):
+                elif name in names.exposed([one]):
                     versions.append(version)
             if len(set(versions)) > 1:
                 raise CannotSplitError(f"{name!r} has two values while one element is made", self.loop.lineno)
@@ -334,7 +319,7 @@ class _Cut:
 def _plain(function: Any) -> None:
     given = function.args
     given.defaults, given.kw_defaults = [], [None] * len(given.kwonlyargs)
-    for one in parameters(function):
+    for one in names.parameters(function):
         one.annotation = None
     function.decorator_list, function.returns = [], None
 
@@ -357,7 +342,7 @@ def _always(statement: ast.stmt, call: ast.Call) -> bool:
 
 def _once(body: Sequence[ast.stmt]) -> bool:
     """Whether statements give exactly one element."""
-    if any(map(jumps, body)):
+    if any(map(names.jumps, body)):
         return False
     found, waiting = 0, list(body)
     while waiting:
@@ -366,7 +351,7 @@ def _once(body: Sequence[ast.stmt]) -> bool:
             waiting.extend(one.body)
         elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield):
             found += 1
-        elif yields(one):
+        elif names.yields(one):
             return False
     return found == 1
 
@@ -393,7 +378,7 @@ class _Emitting(ast.NodeTransformer):
         if not isinstance(node.value, ast.Yield):
             return node
         given = node.value.value or ast.Constant(None)
-        return placed(node, ast.Expr(ast.Call(ast.Name(EMIT, ast.Load()), [given], [])))
+        return names.placed(node, ast.Expr(ast.Call(ast.Name(EMIT, ast.Load()), [given], [])))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         return node

@@ -22,23 +22,10 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
+from xttsbench.pipeline import source
 from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader, from_bytecode
 from xttsbench.pipeline.python.values import MUTATORS, Scope, Value
-from xttsbench.pipeline.source import (
-    Definition,
-    call_of,
-    cells,
-    definition,
-    definitions,
-    first_line,
-    is_tensorflow,
-    is_users,
-    parameter_names,
-    place,
-    tree_of,
-    within,
-)
 
 _SETS_UP: Final = frozenset(  # methods that run before the first call, or after the last one
     {"__init__", "__new__", "__post_init__", "__setstate__", "__getstate__", "__reduce__", "__enter__", "__exit__"}
@@ -64,8 +51,8 @@ def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> s
 
     Code of the function, and of all that it runs itself.
     """
-    file, _ = place(code)
-    reader = definition(code)
+    file, _ = source.place(code)
+    reader = source.definition(code)
     return None if reader is None else _foreign(file, name, _owner(reader, name, file), own, "changes")
 
 
@@ -76,8 +63,8 @@ def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, with
     """
     of_keras = any(one.__name__ == "PyDataset" and one.__module__.startswith("keras.") for one in kind.__mro__)
     for one in kind.__mro__:
-        file = next((place(method.__code__)[0] for method in vars(one).values() if is_users(method)), "")
-        for node in ast.walk(tree_of(file)) if file else ():
+        file = next((source.place(method.__code__)[0] for method in vars(one).values() if source.is_users(method)), "")
+        for node in ast.walk(source.tree_of(file)) if file else ():
             if isinstance(node, ast.ClassDef) and node.name == one.__name__:
                 between = _called_by(node, _BETWEEN_EPOCHS)
                 quiet = _called_by(node, _SETS_UP) - between
@@ -92,7 +79,7 @@ def _foreign(
 ) -> str | None:
     """The first change by code that the function does not run itself; none where its own code does it, too."""
     found = [change for change in _changes(file) if change.name == name and change.owner is owner]
-    places = {place(code) for code in own}
+    places = {source.place(code) for code in own}
     if any((file, change.first_line) in places for change in found):
         return None  # state of its own, which is reported as such
     others = (one for one in found if one.function not in leave_out)
@@ -106,13 +93,16 @@ def _above(node: Any) -> Iterator[Any]:
 
 def _owner(node: Any, name: str, file: str) -> Any:
     """What a name that a function does not bind itself belongs to: a function around it, or the file."""
-    return next((one for one in _above(node) if isinstance(one, Definition) and name in _bound(one)), tree_of(file))
+    return next(
+        (one for one in _above(node) if isinstance(one, source.Definition) and name in _bound(one)),
+        source.tree_of(file),
+    )
 
 
 @functools.lru_cache(maxsize=512)
 def _bound(node: Any) -> frozenset[str]:
-    names, declared = set(parameter_names(node)), set[str]()
-    for one in within(node):
+    names, declared = set(source.parameter_names(node)), set[str]()
+    for one in source.within(node):
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
             names.add(one.id)
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -125,20 +115,20 @@ def _bound(node: Any) -> frozenset[str]:
 @functools.lru_cache(maxsize=64)
 def _changes(file: str) -> tuple[_Change, ...]:
     found = []
-    for node in definitions(file):
-        around = next((one for one in _above(node) if isinstance(one, Definition | ast.ClassDef)), None)
+    for node in source.definitions(file):
+        around = next((one for one in _above(node) if isinstance(one, source.Definition | ast.ClassDef)), None)
         me = node.args.args[0].arg if isinstance(around, ast.ClassDef) and node.args.args else None
         for line, base, attribute in _changed(node):
             of_object = attribute is not None and base == me
             if of_object or base not in _bound(node):
                 name, owner = (attribute or "", around) if of_object else (base, _owner(node, base, file))
-                found.append(_Change(name, owner, getattr(node, "name", "<lambda>"), first_line(node), line))
+                found.append(_Change(name, owner, getattr(node, "name", "<lambda>"), source.first_line(node), line))
     return tuple(found)
 
 
 def _changed(node: Any) -> Iterator[tuple[int, str, str | None]]:
     """Line, name, and attribute right after the name, of each change in a function."""
-    for one in within(node):
+    for one in source.within(node):
         target: ast.expr | None = None
         attribute = None
         if isinstance(one, ast.Name | ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store | ast.Del):
@@ -193,7 +183,7 @@ def python_state(function: Any, reader: Reader | None = None) -> PythonState:
         first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
-    reads = [first.get("read") or changed_elsewhere(reader, within_epoch=within) for within in (False, True)]
+    reads = [first.get("read") or changed_elsewhere(reader, within_epoch=only) for only in (False, True)]
     return PythonState(first.get("state"), first.get("random"), *reads)
 
 
@@ -233,7 +223,7 @@ def called(function: Any) -> Any:
     for _ in range(20):
         if isinstance(function, functools.partial):
             function = function.func
-        elif isinstance(function, types.FunctionType) and is_tensorflow(function):
+        elif isinstance(function, types.FunctionType) and source.is_tensorflow(function):
             inner = _unwrapped(function)
             if inner is function:
                 return None
@@ -243,7 +233,7 @@ def called(function: Any) -> Any:
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
         else:
-            call = call_of(function)
+            call = source.call_of(function)
             return types.MethodType(call, function) if isinstance(call, types.FunctionType) else None
     return None
 
@@ -251,9 +241,9 @@ def called(function: Any) -> Any:
 def _unwrapped(function: Any) -> Any:
     """The object that TensorFlow's wrappers, such as those of AutoGraph, call; itself where there is none."""
     for _ in range(20):
-        if not (isinstance(function, types.FunctionType) and is_tensorflow(function)):
+        if not (isinstance(function, types.FunctionType) and source.is_tensorflow(function)):
             break
-        inner = getattr(function, "__wrapped__", None) or cells(function).get("func")
+        inner = getattr(function, "__wrapped__", None) or source.cells(function).get("func")
         if inner is None:
             break
         function = inner

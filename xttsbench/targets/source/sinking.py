@@ -16,24 +16,8 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.targets.source.edits import (
-    Change,
-    Moved,
-    NoEditError,
-    Put,
-    Replacement,
-    argument,
-    before_statement,
-    behind,
-    behind_statement,
-    called_with,
-    function_around,
-    has_lines,
-    lines_of,
-    link_shown,
-    removed,
-    with_argument,
-)
+from xttsbench.targets.source import edits
+from xttsbench.targets.source.edits import Change, NoEditError
 from xttsbench.targets.source.flow import Flow, branches, condition, exclusive, joined, negated
 from xttsbench.targets.source.module import Link, Module, Span, is_name
 
@@ -48,21 +32,15 @@ Gone = tuple[int, int, str]
 Where = Callable[[Module, cst.CSTNode], tuple[int, str, str]]
 
 
-@functools.lru_cache(maxsize=32)
-def flow_of(module: Module, within: cst.FunctionDef | cst.Module) -> Flow:
-    """A function's flow, worked out once."""
-    return Flow(module, within)
+_flow_of: Final = functools.lru_cache(maxsize=32)(Flow)  # a function's flow is worked out once
 
 
 class Sinking:
     """One edit: where data go from the moved links to the last one, and who else reads them on the way.
 
     The data go through the links in their order, and the last one stays. Those of ``own`` made an op themselves; the
-    others are functions of the user's, in which ops were made. With ``same_elements`` what is moved changes nothing but
-    the order of the elements.
-
-    Raises:
-        NoEditError: the links are in different functions.
+    others are functions of the user's, in which ops were made. With ``same_elements`` what is moved changes only their
+    order. Links in different functions raise :class:`NoEditError`.
     """
 
     def __init__(
@@ -73,14 +51,16 @@ class Sinking:
         self._not_where: list[str] = []  # a reader before the last link has put back what moved
         self._same_elements = same_elements  # without what is moved, but for their order
         self._module, self._links, self._moved, self._last = module, links, moved, links[-1]
-        within = {function_around(module, link.node) for link in links}
+        within = {edits.function_around(module, link.node) for link in links}
         if len(within) > 1:
-            raise NoEditError(f"{link_shown(links[0])} and {link_shown(self._last)} are in different functions")
-        self._flow = flow_of(module, next(iter(within)))
+            raise NoEditError(
+                f"{edits.link_shown(links[0])} and {edits.link_shown(self._last)} are in different functions"
+            )
+        self._flow = _flow_of(module, next(iter(within)))
         self._inputs = {link: given for link in moved if (given := self._given(link)) is not None}
         self._restored = set(self._readers(self._last.node, strict=False))
 
-    def change(self, text: str, extra: Sequence[Replacement]) -> Change:
+    def change(self, text: str, extra: Sequence[edits.Replacement]) -> Change:
         """The edit, with the text of a new link behind the last one (empty for none) and steps within the last one.
 
         Raises:
@@ -88,7 +68,7 @@ class Sinking:
         """
         module, last = self._module, self._last
         conditions = {link: [*self._conditions(link.node), *self._asked(link)] for link in self._moved}
-        again, guard = list[tuple[Link, Put]](), ""
+        again, guard = list[tuple[Link, edits.Put]](), ""
         try:
             missing = defaultdict[cst.Name, list[Link]](list)  # by place that reads data, the moved links that it lacks
             for link in self._moved:
@@ -98,9 +78,9 @@ class Sinking:
         except NoEditError as why:
             again, self._not_where = [], []
             guard = self._guard(why)
-        first = behind(module, last, "")
-        steps = [*extra, *([Replacement(first.start, first.start, f"{first.text}{text}")] if text else [])]
-        puts: list[tuple[Link, Put]] = []
+        first = edits.behind(module, last, "")
+        steps = [*extra, *([edits.Replacement(first.start, first.start, f"{first.text}{text}")] if text else [])]
+        puts: list[tuple[Link, edits.Put]] = []
         assigned = self._assigned_alone(last)
         in_turn = False  # once one is a statement, those behind it are
         for link in self._moved:
@@ -108,16 +88,17 @@ class Sinking:
             holds = [*conditions[link], *self._not_where]
             in_turn |= bool(holds) and assigned is not None
             if in_turn and assigned is not None:
-                puts.append((link, self._as_statement(assigned, holds, link, behind_statement)))
+                put = self._as_statement(assigned, holds, link, edits.behind_statement)
             elif holds or link in self._inputs or link.name == LISTS_FILES:
-                puts.append((link, Put(first.start, self._applied(link, holds))))
+                put = edits.Put(first.start, self._applied(link, holds))
             else:
-                puts.append((link, Put(first.start, (first.text, (link.start, link.end)))))
+                put = edits.Put(first.start, (first.text, (link.start, link.end)))
+            puts.append((link, put))
         taken = []
         for link in self._moved:
             start, end, left = self._stays(link, guard) if guard else self._gone(link)
-            taken.append(Moved((start, end), left, tuple(put for of, put in (*puts, *again) if of is link)))
-        twins = [Replacement(*self._gone(twin)) for twin in self._alike]
+            taken.append(edits.Moved((start, end), left, tuple(put for of, put in (*puts, *again) if of is link)))
+        twins = [edits.Replacement(*self._gone(twin)) for twin in self._alike]
         shown = min(one.start for one in self._links), max(one.end for one in self._links)
         return Change(module, last.line, shown, (*taken, *steps, *twins))
 
@@ -142,11 +123,11 @@ class Sinking:
         """The places that read data behind a moved link and do not lead to the last one."""
         module = self._module
         for use in self._readers(moved.node, self._links[:-1]):
-            call = called_with(module, use)
+            call = edits.called_with(module, use)
             if (call is not None and call is self._last.node) or (self._same_elements and _only_looks(module, use)):
                 continue
             if not isinstance(use, cst.Name):
-                raise NoEditError(f"the data of {link_shown(moved)} are used at line {module.line(use)} as well")
+                raise NoEditError(f"the data of {edits.link_shown(moved)} are used at line {module.line(use)} as well")
             yield use
 
     def _readers(self, node: cst.CSTNode, through: Sequence[Link] = (), *, strict: bool = True) -> list[cst.CSTNode]:
@@ -164,7 +145,7 @@ class Sinking:
             seen.add(current)
             parent = module.parent(current)
             if isinstance(parent, cst.Attribute | cst.Arg | cst.Comparison | cst.ComparisonTarget):
-                call = called_with(module, current)
+                call = edits.called_with(module, current)
                 link = module.link(call)
                 if call is not None and (call in passed or (link is not None and link.name == "with_options")):
                     waiting.append(call)
@@ -185,7 +166,7 @@ class Sinking:
 
     def _again(
         self, missing: Mapping[cst.Name, list[Link]], conditions: Mapping[Link, list[str]]
-    ) -> Iterator[tuple[Link, Put]]:
+    ) -> Iterator[tuple[Link, edits.Put]]:
         """What moved written once more before those who read the data for something else.
 
         Where they do so before the last link, and on some ways to it only, it is not written behind that on these.
@@ -199,7 +180,7 @@ class Sinking:
                 not self._same_elements
                 or loops - set(module.ancestors(missing[use][0].node))
                 or use in self._restored
-                or function_around(module, use) is not function_around(module, self._last.node)
+                or edits.function_around(module, use) is not edits.function_around(module, self._last.node)
                 or not module.begins_line(module.start(statement))
                 or any(isinstance(at, cst.IfExp) for at, _ in branches(module, use))
             )
@@ -218,7 +199,7 @@ class Sinking:
                 self._not_where.append(negated(aside))
             for link in missing[use]:
                 self._same_names(link.node, self._needs(link), statement)
-                put = self._as_statement(use.value, conditions[link], link, before_statement, statement)
+                put = self._as_statement(use.value, conditions[link], link, edits.before_statement, statement)
                 yield link, put
 
     def _guard(self, why: NoEditError) -> str:
@@ -264,11 +245,11 @@ class Sinking:
 
     def _end_of_chain(self, use: cst.CSTNode) -> Link | None:
         """The last call of a chain on some data, at most a known link; ``None`` where one needs them in their order."""
-        link = self._module.link(called_with(self._module, use))
+        link = self._module.link(edits.called_with(self._module, use))
         while link is not None and link != self._last and link not in self._moved:
             if link not in self._links and link.name not in _EACH:
                 return None
-            further = called_with(self._module, link.node)
+            further = edits.called_with(self._module, link.node)
             if further is None:
                 return link
             link = self._module.link(further)
@@ -306,16 +287,16 @@ class Sinking:
             if isinstance(at, cst.Try) and link is not None and (twins := self._twins(link)):
                 self._alike.update(twins)
                 continue
-            what = link_shown(link) if link is not None else f"`{module.shown(node)}`"
+            what = edits.link_shown(link) if link is not None else f"`{module.shown(node)}`"
             raise NoEditError(f"{what} is in a `{kind}` of line {module.line(at)} by itself")
         loops = [at for at in theirs if at not in mine and isinstance(at, _LOOPS)]
         if loops:
-            raise NoEditError(f"{link_shown(self._last)} runs several times, in line {module.line(loops[0])}")
+            raise NoEditError(f"{edits.link_shown(self._last)} runs several times, in line {module.line(loops[0])}")
         return found
 
     def _asked(self, link: Link) -> Iterator[str]:
         """What a call of ``list_files`` is told of shuffling, where that is no constant."""
-        given = argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
+        given = edits.argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
         if given is not None and not is_name(given.value, "True", "None"):
             yield condition(self._module, given.value, is_not=False)
 
@@ -336,10 +317,7 @@ class Sinking:
         return found
 
     def _same_names(self, node: cst.CSTNode, args: Sequence[cst.CSTNode], where: cst.CSTNode) -> None:
-        """Raise unless what a call needs, and the conditions around it, have the same values where a statement begins.
-
-        ``node`` is the call, or a reader of the data.
-        """
+        """Raise unless what a call or reader needs, and conditions around it, are the same where a statement begins."""
         module, flow = self._module, self._flow
         theirs = {at for at, _ in branches(module, where)}
         around = [at for at, _ in branches(module, node) if isinstance(at, cst.If | cst.IfExp) and at not in theirs]
@@ -366,11 +344,9 @@ class Sinking:
 
     def _bodies(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The bodies of functions of this function that are named in an argument: they are traced where it stands."""
-        for name in self._module.inside(node, cst.Name):
-            for target in self._flow.reaching.get(name, ()):
-                owner = self._module.parent(target)
-                if isinstance(owner, cst.FunctionDef):
-                    yield owner.body
+        names = self._module.inside(node, cst.Name)
+        owners = (self._module.parent(target) for name in names for target in self._flow.reaching.get(name, ()))
+        return (owner.body for owner in owners if isinstance(owner, cst.FunctionDef))
 
     # How it is written
 
@@ -380,36 +356,35 @@ class Sinking:
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
             return None
         target = statement.targets[0].target
-        named = has_lines(module, statement) and get_full_name_for_node(target) is not None
+        named = edits.has_lines(module, statement) and get_full_name_for_node(target) is not None
         return module.code(target) if named else None
 
     def _as_statement(
         self, name: str, conditions: list[str], link: Link, where: Where, statement: cst.CSTNode | None = None
-    ) -> Put:
+    ) -> edits.Put:
         module = self._module
         statement = statement or module.statement(self._last.node)
         indent, end = module.indent(module.start(statement)), module.line_end
         inner = indent + module.tree.default_indent if conditions else indent
         head = f"{indent}if {joined(conditions)}:{end}" if conditions else ""
         at, first, last = where(module, statement)
-        return Put(at, (f"{first}{head}{inner}{name} = ", *self._called(link, name), last))
+        return edits.Put(at, (f"{first}{head}{inner}{name} = ", *self._called(link, name), last))
 
     def _applied(self, link: Link, conditions: list[str]) -> tuple[str | Span, ...]:
         module = self._module
         used = {one.value for given in self._needs(link) for one in module.inside(given, cst.Name)}
         used.update(word for one in conditions for word in re.findall(r"\w+", one))
         name = next(one for one in ("ds", "dataset", *(f"ds_{number}" for number in range(999))) if one not in used)
-        prefix = behind(module, self._last, "").text
+        prefix = edits.behind(module, self._last, "").text
         end = f" if {joined(conditions)} else {name})" if conditions else ")"
         return f"{prefix}.apply(lambda {name}: ", *self._called(link, name), end
 
     def _called(self, link: Link, name: str) -> tuple[str | Span, ...]:
-        given = self._inputs.get(link)
-        if given is not None:  # the call of a function, and the data its argument
+        if (given := self._inputs.get(link)) is not None:  # the call of a function, and the data its argument
             start, end = self._module.span(given.value)
             return (link.start, start), name, (end, link.end)
         if link.name == LISTS_FILES:
-            seed = argument(link, "seed", 2)
+            seed = edits.argument(link, "seed", 2)
             said = f", seed={self._module.code(seed.value)}" if seed is not None else ""
             return (f"{name}.shuffle({name}.cardinality(){said})",)
         return name, (link.start, link.end)
@@ -439,38 +414,36 @@ class Sinking:
         """
         module = self._module
         if link.name == LISTS_FILES and link not in self._inputs:
-            given = with_argument(module, link, "shuffle", 1, "False")
+            given = edits.with_argument(module, link, "shuffle", 1, "False")
             return (given.start, given.end, given.text) if given is not None else (link.end, link.end, "")
         if (statement := self._only(link)) is None:
             if isinstance(module.parent(link.node), cst.IfExp):
-                raise NoEditError(f"{link_shown(link)} is in an expression with a condition")
-            (step,) = removed(module, link).steps
-            assert isinstance(step, Replacement)
+                raise NoEditError(f"{edits.link_shown(link)} is in an expression with a condition")
+            (step,) = edits.removed(module, link).steps
+            assert isinstance(step, edits.Replacement)
             return step.start, step.end, step.text
         block = module.block(statement)
         going = [one for other in self._moved if (one := self._only(other)) in block]
         around = self._only_for(statement)
         if around is not None and "#" not in module.code(around):
-            return *lines_of(module, around), ""
+            return *edits.lines_of(module, around), ""
         if len(going) == len(block) and statement is going[-1]:
             return *module.span(statement), "pass"
-        return *lines_of(module, statement), ""
+        return *edits.lines_of(module, statement), ""
 
     def _only_for(self, statement: cst.CSTNode) -> cst.If | None:
         """The ``if``, no ``elif``, that has only one statement."""
         module = self._module
-        around = next(
-            one for one in module.ancestors(statement) if isinstance(one, cst.BaseCompoundStatement | cst.Module)
-        )
-        alone = isinstance(around, cst.If) and around.orelse is None and len(module.block(statement)) == 1
-        return (
-            around if isinstance(around, cst.If) and alone and not isinstance(module.parent(around), cst.If) else None
-        )
+        kinds = (cst.BaseCompoundStatement, cst.Module)
+        around = next(one for one in module.ancestors(statement) if isinstance(one, kinds))
+        if not isinstance(around, cst.If) or around.orelse is not None or len(module.block(statement)) > 1:
+            return None
+        return None if isinstance(module.parent(around), cst.If) else around
 
 
 def _only_looks(module: Module, use: cst.CSTNode) -> bool:
     """Whether a place looks at a dataset without reading it."""
-    parent, call = module.parent(use), called_with(module, use)
+    parent, call = module.parent(use), edits.called_with(module, use)
     if isinstance(parent, cst.Attribute):
         return parent.attr.value == "element_spec"
     return isinstance(parent, cst.Comparison) or (call is not None and module.is_builtin(call.func, *_LOOKING))
