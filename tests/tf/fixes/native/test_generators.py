@@ -17,7 +17,7 @@ from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
 from xttsbench.pipeline import read
 from xttsbench.pipeline.altered import shortened
-from xttsbench.pipeline.functions import FunctionLibrary
+from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.python_functions import classify
 from xttsbench.pipeline.source import lookup
 
