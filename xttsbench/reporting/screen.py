@@ -35,6 +35,7 @@ _DRAWN: Final = ("use", "memory")  # Styles of bars and curves
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _LABEL: Final = 9
+_INDENT: Final = (" " * _LABEL, "")
 _BAR: Final = 24
 _CORE: Final = 24  # Columns of one processor: its number, a bar, its use
 _MOST_CORE_LINES: Final = 6
@@ -126,11 +127,11 @@ def _processors(stream: Stream, width: int) -> Iterator[Line]:
         (f"{_number(get('runnable_threads'))} threads runnable", "soft"),
         *held,
     ]
-    yield [(" " * _LABEL, ""), *_curve(stream, "cpu_share", width)]
+    yield [_INDENT, *_curve(stream, "cpu_share", width)]
     across = max((width - _LABEL) // _CORE, 1)
     if len(cores) <= across * _MOST_CORE_LINES:
         for start in range(0, len(cores), across):
-            made: Line = [(" " * _LABEL, "")]
+            made: Line = [_INDENT]
             for core in cores[start : start + across]:
                 share = get(f"cpu{core}_share")
                 made += [(f"{core:>3} ", "soft"), *_bar(share, 11), (f"{_percent(share):>6}   ", "")]
@@ -172,13 +173,13 @@ def _gpus(stream: Stream, width: int) -> Iterator[Line]:
             (plain(stream.text(f"gpu{gpu}_name")), "soft"),
         ]
         if error:
-            yield [(" " * _LABEL, ""), (f"cannot be read: {plain(error)}", "bad")]
+            yield [_INDENT, (f"cannot be read: {plain(error)}", "bad")]
             continue
         if used is not None:
-            yield [(" " * _LABEL, ""), *_curve(stream, f"gpu{gpu}_utilization", width)]
+            yield [_INDENT, *_curve(stream, f"gpu{gpu}_utilization", width)]
         held, total = values["memory_used_bytes"], values["memory_total_bytes"]
         yield [
-            (" " * _LABEL, ""),
+            _INDENT,
             *_bar(held / total if held is not None and total else None, _BAR, "memory"),
             (f"  {_of(held, total)}  {_number(values['power_w'])} W  ", ""),
             (f"{_number(values['sm_clock_mhz'])} / {_number(values['memory_clock_mhz'])} MHz  ", ""),
@@ -186,7 +187,7 @@ def _gpus(stream: Stream, width: int) -> Iterator[Line]:
             (reasons, "soft" if reasons in _IDLE_REASONS else "bad"),
         ]
         if pids := stream.text(f"gpu{gpu}_pids"):
-            yield [(" " * _LABEL, ""), (f"processes {pids}", "soft")]
+            yield [_INDENT, (f"processes {pids}", "soft")]
 
 
 def _process(stream: Stream, width: int) -> Iterator[Line]:
@@ -202,13 +203,13 @@ def _process(stream: Stream, width: int) -> Iterator[Line]:
         (f"  {name}", "head"),
     ]
     yield [
-        (" " * _LABEL, ""),
+        _INDENT,
         (f"{_number(get('process_cpus'))} processors  {_size(get('process_memory_bytes'))}{gpu}  ", ""),
         (f"{_rate(get('process_read_bytes_per_s'))} read, {_rate(get('process_write_bytes_per_s'))} written", "soft"),
     ]
-    yield [(" " * _LABEL, ""), *_curve(stream, "process_cpus", width)]
+    yield [_INDENT, *_curve(stream, "process_cpus", width)]
     if steps := _steps(stream):
-        yield [(" " * _LABEL, ""), (", ".join(steps), "head")]
+        yield [_INDENT, (", ".join(steps), "head")]
 
 
 def _steps(stream: Stream) -> list[str]:
@@ -226,17 +227,15 @@ def _oscillations(stream: Stream, _: int) -> Iterator[Line]:
 
 
 def _users(stream: Stream, _: int) -> Iterator[Line]:
-    said = [
-        (stream.number(f"top{n}_cpus"), stream.text(f"top{n}_name"), stream.number(f"top{n}_pid"))
-        for n in range(1, LISTED + 1)
-    ]
-    if not any(name for _, name, _ in said):
+    named = [place for place in range(1, LISTED + 1) if stream.text(f"top{place}_name")]
+    if not named:
         return
     yield []
     yield [("USED BY".ljust(_LABEL), "head"), ("processors", "soft")]
-    for cpus, name, pid in said:
-        if name:
-            yield [(f"{cpus or 0:>{_LABEL + 10}.2f}  ", ""), (plain(name), ""), (f"  {pid:.0f}", "soft")]
+    for place in named:
+        cpus, pid = stream.number(f"top{place}_cpus"), stream.number(f"top{place}_pid")
+        name = plain(stream.text(f"top{place}_name"))
+        yield [(f"{cpus or 0:>{_LABEL + 10}.2f}  ", ""), (name, ""), (f"  {pid:.0f}", "soft")]
     if (unseen := stream.number("unseen_cpus")) is not None:
         yield [(f"{unseen:>{_LABEL + 10}.2f}  by what is not to be seen from here", "soft")]
     yield []
@@ -251,15 +250,14 @@ def _gpu_words(stream: Stream, gpu: int) -> list[str]:
     text = f"gpu{gpu}"
     if error := stream.text(f"{text}_error"):
         return [f"GPU {gpu} cannot be read ({plain(error)})"]
-    said = f"GPU {gpu} {_percent(stream.number(f'{text}_utilization'))}"
-    held, power = stream.number(f"{text}_memory_used_bytes"), stream.number(f"{text}_power_w")
-    reasons = stream.text(f"{text}_throttle_reasons")
-    return [
-        said,
-        *([] if held is None else [size(held)]),
-        *([] if power is None else [f"{power:.0f} W"]),
-        *([] if reasons in _IDLE_REASONS else [reasons]),
-    ]
+    said = [f"GPU {gpu} {_percent(stream.number(f'{text}_utilization'))}"]
+    if (held := stream.number(f"{text}_memory_used_bytes")) is not None:
+        said.append(size(held))
+    if (power := stream.number(f"{text}_power_w")) is not None:
+        said.append(f"{power:.0f} W")
+    if (reasons := stream.text(f"{text}_throttle_reasons")) not in _IDLE_REASONS:
+        said.append(reasons)
+    return said
 
 
 def _bar(share: float | None, cells: int, style: str = "use") -> Line:

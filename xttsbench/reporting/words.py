@@ -189,7 +189,7 @@ def missed(path: str) -> str | None:
     first, _, rest = path.partition(".")
     if first == "trials":
         kind, _, fix = rest.partition(" (")[0].partition(" ")
-        return " ".join(word for word in (_TRIALS.get(kind, kind), fix) if word)
+        return " ".join(filter(None, (_TRIALS.get(kind, kind), fix)))
     return None if first in _RECORDS | _NEVER else path.replace("_", " ")
 
 
@@ -198,28 +198,19 @@ SOFT: Final = "#59636e"
 GRID: Final = "#e3e6ea"
 """Text, lesser text and lines of a plot on white."""
 
-PART_COLORS: Final = {
-    "input": "#E69F00",
-    "dispatch": "#D55E00",
-    "compute": "#56B4E9",
-    "compile": "#CC79A7",
-    "host": "#F0E442",
-    "transfer": "#009E73",
-    "contention": "#0072B2",
-    "residual": "#999999",
+_PARTS: Final = {
+    "input": ("#E69F00", "█"),
+    "dispatch": ("#D55E00", "▓"),
+    "compute": ("#56B4E9", "▒"),
+    "compile": ("#CC79A7", "#"),
+    "host": ("#F0E442", "="),
+    "transfer": ("#009E73", ">"),
+    "contention": ("#0072B2", "%"),
+    "residual": ("#999999", "░"),
 }
+PART_COLORS: Final = {name: color for name, (color, _) in _PARTS.items()}
 """Part of the attribution to its colour, in the order in which parts are drawn."""
-
-PART_GLYPHS: Final = {
-    "input": "█",
-    "dispatch": "▓",
-    "compute": "▒",
-    "compile": "#",
-    "host": "=",
-    "transfer": ">",
-    "contention": "%",
-    "residual": "░",
-}
+PART_GLYPHS: Final = {name: glyph for name, (_, glyph) in _PARTS.items()}
 
 SERIES_COLORS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 """For overlaid trials, in order."""

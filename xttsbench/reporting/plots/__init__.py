@@ -113,6 +113,15 @@ def seconds_axis(axis: Axis, largest_s: float, text: str, *, log: bool = False) 
     axis.set_label_text(f"{text} ({unit})")
 
 
+def step_time_axis(axes: Axes, largest_s: float, text: str, *, log: bool, top: float | None = None) -> None:
+    """The vertical axis of step times: logarithmic, or from zero to ``top``."""
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0, top=top)
+    seconds_axis(axes.yaxis, largest_s, text, log=log)
+
+
 def logarithmic_ticks(axis: Axis) -> None:
     """Ticks at 1, 2 and 5 of every decade, and no others."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

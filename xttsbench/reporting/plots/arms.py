@@ -18,7 +18,7 @@ from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.report import Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
-from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, step_time_axis, words
 from xttsbench.reporting.scene import FloatArray, Scene, SideRun, extremes, has_samples, side_runs, utilization
 from xttsbench.reporting.sections import Group
 from xttsbench.reporting.sections.compare import result, tone
@@ -213,9 +213,6 @@ def _legend(run: SideRun) -> str:
 
 
 def _time_axis(axes: Axes, wall_s: FloatArray) -> None:
-    log = bool(wall_s.min() > 0 and wall_s.max() > _WIDE * wall_s.min())
-    if log:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(0, 1.05 * float(wall_s.max()))
-    seconds_axis(axes.yaxis, float(np.median(wall_s)), "time of a step", log=log)
+    largest = float(wall_s.max())
+    log = bool(wall_s.min() > 0 and largest > _WIDE * wall_s.min())
+    step_time_axis(axes, float(np.median(wall_s)), "time of a step", log=log, top=1.05 * largest)

@@ -19,7 +19,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
-from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, words
+from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, step_time_axis, words
 from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, samples_of
 from xttsbench.reporting.sections import TRAINING
 from xttsbench.reporting.sections.report import attribution
@@ -115,11 +115,7 @@ def _steps(axes: Axes, series: StepSeries, stalls: NDArray[np.int64]) -> None:
     if stalls.size:
         axes.plot(end[stalls], wall[stalls], "v", color=PART_COLORS["dispatch"], markersize=6, label="stall")
     log = bool(wall.min() > 0 and wall.max() > _WIDE_TIMELINE * np.median(wall))
-    if log:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
-    seconds_axis(axes.yaxis, float(wall.max()), "wall time of a step", log=log)
+    step_time_axis(axes, float(wall.max()), "wall time of a step", log=log)
     if series.steady_from:
         axes.fill_between([], [], color="#000000", alpha=0.08, label="warm-up")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, borderaxespad=0.1)
@@ -230,8 +226,7 @@ def _bins(pooled: FloatArray, *, log: bool) -> FloatArray:
     values = np.log(pooled) if log else pooled
     low, high = float(values.min()), float(values.max())
     if high - low < 1e-6 * max(abs(high), 1e-9):  # a constant step time: one bar around it
-        edges = pooled[0] * np.array([0.9, 0.95, 1.05, 1.1])
-        return np.asarray(edges, dtype=np.float64)
+        return np.array([0.9, 0.95, 1.05, 1.1]) * float(pooled[0])
     spread = float(np.subtract(*np.quantile(values, (0.75, 0.25))))
     width = 2 * spread / np.cbrt(values.size)
     count = int(np.clip(np.ceil((high - low) / width), 10, _MOST_BINS)) if width > 0 else _MOST_BINS
