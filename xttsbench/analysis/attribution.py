@@ -9,14 +9,14 @@ state.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.steps import FloatArray, steps_of
+from xttsbench.analysis.steps import FloatArray, Steps, steps_of
 from xttsbench.records.trial import Segment
 
 PARTS = ("input", "dispatch", "compute", "compile", "host", "transfer", "contention", "residual")
@@ -272,38 +272,27 @@ def shape_costs(segments: Sequence[Segment], shapes: Sequence[str] = ()) -> list
     A ``shape_id`` has one meaning in all segments, which are of one trial; its text is in ``shapes``, as far as it was
     kept.
     """
-    rows: dict[int, list[tuple[Segment, int]]] = defaultdict(list)
-    own = [segment for segment in segments if segment.name != "input_only"]
-    lost = {id(segment): _compile_s(segment) for segment in own}
-    for segment in own:
-        for at, shape in enumerate(segment.columns.get("shape_id", ())):
-            rows[shape].append((segment, at))
-    return [
-        _cost(shape, shapes[shape] if shape < len(shapes) else f"shape {shape}", found, lost)
-        for shape, found in sorted(rows.items())
-    ]
-
-
-def _cost(shape_id: int, shape: str, rows: Sequence[tuple[Segment, int]], lost: Mapping[int, FloatArray]) -> ShapeCost:
-    def total(column: str) -> int:
-        return sum(segment.columns[column][at] for segment, at in rows if column in segment.columns)
-
-    clean = [
-        segment.columns["step_ns"][at] / 1e9
-        for segment, at in rows
-        if not segment.columns["traces"][at] and not segment.columns["xla_compiles"][at]
-    ]
-    return ShapeCost(
-        shape_id=shape_id,
-        shape=shape,
-        steps=len(rows),
-        traces=total("traces"),
-        trace_s=total("trace_ns") / 1e9,
-        compiles=total("xla_compiles"),
-        xla_s=total("xla_ns") / 1e9,
-        lost_s=float(sum(lost[id(segment)][at] for segment, at in rows)),
-        step_s=float(np.median(clean)) if clean else None,
-    )
+    whole = _whole(segments, "shape_id")
+    if not whole:
+        return []
+    rows, lost_s = _joined(whole)
+    found = []
+    for shape in np.unique(rows.shape_id).tolist():
+        own = rows.shape_id == shape
+        clean = rows.step_s[own & ~rows.compiling]
+        cost = ShapeCost(
+            shape_id=shape,
+            shape=shapes[shape] if shape < len(shapes) else f"shape {shape}",
+            steps=int(own.sum()),
+            traces=int(rows.traces[own].sum()),
+            trace_s=float(rows.trace_s[own].sum()),
+            compiles=int(rows.xla_compiles[own].sum()),
+            xla_s=float(rows.xla_s[own].sum()),
+            lost_s=float(lost_s[own].sum()),
+            step_s=float(np.median(clean)) if len(clean) else None,
+        )
+        found.append(cost)
+    return found
 
 
 def partial_batches(segments: Sequence[Segment]) -> PartialBatch | None:
@@ -312,34 +301,32 @@ def partial_batches(segments: Sequence[Segment]) -> PartialBatch | None:
     A smaller batch is a last one where the next row begins another epoch (or there is none), each time that it comes:
     batches by tokens or by buckets vary in the middle of an epoch, and are something else.
     """
-    own = [segment for segment in segments if segment.steps and segment.name != "input_only"]
-    sizes = Counter(size for segment in own for size in segment.columns.get("batch_size", ()))
-    if len(sizes) < 2:
+    whole = _whole(segments, "batch_size")
+    if not whole:
         return None
-    usual, times = sizes.most_common(1)[0]
-    if times < _MOSTLY * sum(sizes.values()):
+    rows, lost_s = _joined(whole)
+    usual, times = Counter(rows.batch_size.tolist()).most_common(1)[0]
+    smaller = rows.batch_size < usual
+    last = np.concatenate([np.append(np.diff(one.epoch) != 0, True) for one in whole])
+    if times < _MOSTLY * len(rows) or (rows.batch_size > usual).any() or not smaller.any() or (smaller & ~last).any():
         return None
-    found: list[tuple[Segment, int]] = []
-    for segment in own:
-        size, epoch = segment.columns["batch_size"], segment.columns.get("epoch", (0,) * segment.steps)
-        for at in range(segment.steps):
-            if size[at] > usual:
-                return None
-            if size[at] < usual:
-                if at + 1 < segment.steps and epoch[at + 1] == epoch[at]:
-                    return None
-                found.append((segment, at))
-    lost = {id(segment): _compile_s(segment) for segment in own}
     return PartialBatch(
-        size=min(segment.columns["batch_size"][at] for segment, at in found),
+        size=int(rows.batch_size[smaller].min()),
         usual=usual,
-        steps=len(found),
-        traces=sum(segment.columns["traces"][at] for segment, at in found),
-        compiles=sum(segment.columns["xla_compiles"][at] for segment, at in found),
-        lost_s=float(sum(lost[id(segment)][at] for segment, at in found)),
+        steps=int(smaller.sum()),
+        traces=int(rows.traces[smaller].sum()),
+        compiles=int(rows.xla_compiles[smaller].sum()),
+        lost_s=float(lost_s[smaller].sum()),
     )
 
 
-def _compile_s(segment: Segment) -> FloatArray:
-    """Seconds of tracing and compilation in all rows of a segment, its warm-up too."""
-    return steps_of(segment.model_copy(update={"warmup_steps": 0})).compile_s
+def _whole(segments: Sequence[Segment], column: str) -> list[Steps]:
+    """All rows of the segments with a step that have a column, their warm-up too."""
+    own = [one for one in segments if one.steps and one.name != "input_only" and column in one.columns]
+    return [steps_of(segment.model_copy(update={"warmup_steps": 0})) for segment in own]
+
+
+def _joined(whole: Sequence[Steps]) -> tuple[Steps, FloatArray]:
+    """The rows of all segments, and what of each went to tracing and compilation beside the others of its segment."""
+    rows = Steps({name: np.concatenate([one.columns[name] for one in whole]) for name in whole[0].columns})
+    return rows, np.concatenate([one.compile_s for one in whole])

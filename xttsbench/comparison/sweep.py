@@ -303,7 +303,7 @@ def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
     ended = baseline_gone(comparison, seen)
     if ended is not None:
         why = f"nothing can be compared, since the baseline ended ({ended.rstrip('. ')})"
-        return _kept(comparison, state, why, decided=False)
+        return _choice(comparison, state, why, decided=False)
     if not state.winners:
         return _none_won(comparison, state)
     alike = tied(comparison, state)
@@ -318,19 +318,7 @@ def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
     )
     if ahead := [name for name in state.ahead if name not in alike]:
         why += f"; {_list(ahead)} may still be faster"
-    visible = _visible(comparison, state)
-    return Choice(
-        winner=winner,
-        proven=True,
-        effect=found.ratio,
-        blocks=found.processes,
-        rounds=found.rounds,
-        evidence=found.value,
-        tied_with=others,
-        smallest_visible_effect=visible,
-        why=f"{why}; {_seen(visible)}.",
-        decided=True,
-    )
+    return _choice(comparison, state, why, winner=winner, tied_with=others, decided=True)
 
 
 def cost(arm: PlannedVariant, keys: Sequence[str]) -> tuple[tuple[int, float], ...]:
@@ -355,41 +343,50 @@ def _none_won(comparison: Comparison, state: State) -> Choice:
         shown = "; ".join(gone[:_SHOWN]) + (f"; and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else "")
         missing = [arm for arm in comparison.arms if arm.role == "candidate" and arm.id not in state.seen.gone]
         why = "nothing was measured" if missing else f"no candidate ran to its end ({shown})"
-        return _kept(comparison, state, why, decided=False)
+        return _choice(comparison, state, why, decided=False)
     if not state.open:
         same = tuple(name for name, one in state.found.items() if one.word == "no_difference")
         of = f"of {len(state.found)} configurations none is faster by {comparison.margin:.0%} or more"
-        return _kept(comparison, state, of, decided=True, tied_with=same)
+        return _choice(comparison, state, of, decided=True, tied_with=same)
     best = max(state.open, key=lambda name: state.found[name].ratio.estimate if name in state.found else 0.0)
     found = state.found.get(best)
     said = f": {best} looks {_ratio(found.ratio)} as fast" if found else ""
     more = f", and about {found.more_rounds} more rounds like these would decide" if found and found.more_rounds else ""
     why = f"{_list(state.open)} may be faster, and is undecided{said}{more}"
-    return _kept(comparison, state, why, decided=False)
+    return _choice(comparison, state, why, decided=False)
 
 
-def _kept(comparison: Comparison, state: State, why: str, *, decided: bool, tied_with: tuple[str, ...] = ()) -> Choice:
-    visible = _visible(comparison, state)
+def _choice(
+    comparison: Comparison,
+    state: State,
+    why: str,
+    *,
+    winner: str | None = None,
+    tied_with: tuple[str, ...] = (),
+    decided: bool,
+) -> Choice:
+    """The winner, or the baseline, unproven; with the smallest effect that some candidate's rounds would have shown."""
+    baseline, count = comparison.baseline.id, sum(arm.role == "candidate" for arm in comparison.arms)
+    samples = [sample for name in state.found if (sample := state.seen.versus(name, baseline)) is not None]
+    visible = [smallest_visible(sample, state.noise_scale, candidates=count) for sample in samples]
+    least = min((one for one in visible if one is not None), default=None)
+    found = state.found[winner] if winner is not None else None
+    measured = [found] if found is not None else list(state.found.values())
+    shown = "these rounds are too few for any effect to be decided"
+    if least is not None:
+        shown = f"the smallest effect that could have been decided is {least:.1%}"
     return Choice(
-        winner=comparison.baseline.id,
-        proven=False,
-        effect=None,
-        blocks=max((one.processes for one in state.found.values()), default=0),
-        rounds=max((one.rounds for one in state.found.values()), default=0),
-        evidence=None,
+        winner=winner or baseline,
+        proven=found is not None,
+        effect=found.ratio if found is not None else None,
+        blocks=max((one.processes for one in measured), default=0),
+        rounds=max((one.rounds for one in measured), default=0),
+        evidence=found.value if found is not None else None,
         tied_with=tied_with,
-        smallest_visible_effect=visible,
-        why=f"{comparison.baseline.id} is kept: {why}; {_seen(visible)}.",
+        smallest_visible_effect=least,
+        why=f"{why if found is not None else f'{baseline} is kept: {why}'}; {shown}.",
         decided=decided,
     )
-
-
-def _visible(comparison: Comparison, state: State) -> float | None:
-    count = sum(arm.role == "candidate" for arm in comparison.arms)
-    baseline = comparison.baseline.id
-    samples = [sample for name in state.found if (sample := state.seen.versus(name, baseline)) is not None]
-    found = [smallest_visible(sample, state.noise_scale, candidates=count) for sample in samples]
-    return min((one for one in found if one is not None), default=None)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -398,9 +395,3 @@ def _list(names: Sequence[str]) -> str:
 
 def _ratio(effect: Estimate) -> str:
     return f"{effect.estimate:.3f}x ({effect.low:.3f} to {effect.high:.3f})"
-
-
-def _seen(visible: float | None) -> str:
-    if visible is None:
-        return "these rounds are too few for any effect to be decided"
-    return f"the smallest effect that could have been decided is {visible:.1%}"

@@ -51,7 +51,7 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @dataclass(frozen=True)
-class Correlate:
+class _Correlate:
     """Something that goes with slow steps, in words, and what to do about it."""
 
     name: str
@@ -60,23 +60,23 @@ class Correlate:
     location: Location = field(default_factory=Location)
 
 
-def with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> list[Correlate]:
+def _with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> list[_Correlate]:
     """What has the period of the steps, the likest first: columns, epochs, lines of the code, buffers."""
     wall = _folded(steps.wall_s, period_steps)
     swing = float(np.ptp(wall))
-    found: list[Correlate] = []
+    found: list[_Correlate] = []
     for column, (name, remedy) in (*_TIMES.items(), *_COUNTS.items()):
         values = np.asarray(getattr(steps, column), dtype=np.float64)
         own = _folded(values, period_steps)
         enough = column in _COUNTS or float(np.ptp(own)) >= _AMOUNT * swing
         likeness = _likeness(wall, own)
         if enough and abs(likeness) >= _ALIKE and _is_periodic(values, period_steps):
-            found.append(Correlate(name, remedy, abs(likeness)))
+            found.append(_Correlate(name, remedy, abs(likeness)))
     found.sort(key=lambda one: -one.likeness)
     return [*found, *_epochs(steps, period_steps), *_lines(evidence, period_steps), *_buffers(evidence, period_steps)]
 
 
-def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[Correlate]:
+def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[_Correlate]:
     """What most of the outlying steps share and few of the others do, the most telling first."""
     mask = np.isin(np.arange(len(steps)), slow)
     begins = np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0
@@ -100,11 +100,11 @@ def in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list
     for name, remedy, has in signs:
         among, elsewhere = float(has[mask].mean()), float(has[~mask].mean()) if (~mask).any() else 0.0
         if among >= _MOST and elsewhere <= _CHANCE:
-            found.append(Correlate(name, remedy, among - elsewhere))
+            found.append(_Correlate(name, remedy, among - elsewhere))
     return sorted(found, key=lambda one: -one.likeness)
 
 
-def same_place_in_epoch(steps: Steps, slow: IntArray) -> list[int]:
+def _same_place_in_epoch(steps: Steps, slow: IntArray) -> list[int]:
     """Numbers (from 0) of batches within an epoch that are slow in two epochs at least, and in most that reach them.
 
     Only epochs whose beginning is among the steps can be counted from it.
@@ -143,15 +143,15 @@ def _is_periodic(values: FloatArray, period_steps: float) -> bool:
     return float(_folded(values, period_steps).var()) / variance >= max(3 * bins / len(values), 0.2)
 
 
-def _epochs(steps: Steps, period_steps: float) -> list[Correlate]:
+def _epochs(steps: Steps, period_steps: float) -> list[_Correlate]:
     starts = np.flatnonzero(np.diff(steps.epoch) > 0)
     if len(starts) < 3 or abs(float(np.median(np.diff(starts))) / period_steps - 1) > _NEAR:
         return []
     remedy = "Keep the iterator over epochs: dataset.repeat() before prefetch, and count the steps of an epoch."
-    return [Correlate("the epoch: a pass over the data set has as many steps", remedy, 1.0)]
+    return [_Correlate("the epoch: a pass over the data set has as many steps", remedy, 1.0)]
 
 
-def _lines(evidence: Evidence, period_steps: float) -> list[Correlate]:
+def _lines(evidence: Evidence, period_steps: float) -> list[_Correlate]:
     """Lines of the step that are seen as seldom as the period says; every step has the others."""
     found = []
     for line in evidence.anatomy.lines if evidence.anatomy else ():
@@ -159,11 +159,11 @@ def _lines(evidence: Evidence, period_steps: float) -> list[Correlate]:
             continue
         name = f"{line.function} ({line.file}:{line.line}), seen in every {1 / line.steps_share:.0f}th step"
         remedy = "Do it less often, or on another thread that the step does not wait for."
-        found.append(Correlate(name, remedy, line.share, Location(file=line.file, line=line.line)))
+        found.append(_Correlate(name, remedy, line.share, Location(file=line.file, line=line.line)))
     return sorted(found, key=lambda one: -one.likeness)
 
 
-def _buffers(evidence: Evidence, period_steps: float) -> list[Correlate]:
+def _buffers(evidence: Evidence, period_steps: float) -> list[_Correlate]:
     """Ops of the pipeline one of whose sizes comes to the period, in batches."""
     found = []
     for op in evidence.graph.ops:
@@ -177,7 +177,7 @@ def _buffers(evidence: Evidence, period_steps: float) -> list[Correlate]:
             if per_batch and size and size > 1 and abs(size / per_batch / period_steps - 1) <= _NEAR:
                 name = f"the {word} of {op.op}: {size:g} elements are {size / per_batch:.1f} batches"
                 found.append(
-                    Correlate(name, "Another size of it moves the period; see whether it does.", 0.0, op.location)
+                    _Correlate(name, "Another size of it moves the period; see whether it does.", 0.0, op.location)
                 )
     return found
 
@@ -206,7 +206,7 @@ def oscillation(evidence: Evidence) -> Findings:
         return  # a real period of no consequence
     source = _source(evidence, steps)
     limiting = source in ("input", "host") and evidence.limits(source)
-    correlates = with_the_period(evidence, steps, found.period_steps)
+    correlates = _with_the_period(evidence, steps, found.period_steps)
     shared = f", and so has {correlates[0].name}" if correlates else ""
     yield oscillation.finding(
         f"step times repeat every {found.period_steps:.1f} steps; {SIDES[source]} has the period{shared}",
@@ -259,8 +259,8 @@ def stragglers(evidence: Evidence) -> Findings:
         return
     slow = steps[np.isin(np.arange(len(steps)), found.indices)]
     in_wait = float(slow.wait_s.sum() / slow.wall_s.sum())
-    common = in_slow_steps(steps, found.indices, evidence.batches)
-    place = same_place_in_epoch(steps, found.indices)
+    common = _in_slow_steps(steps, found.indices, evidence.batches)
+    place = _same_place_in_epoch(steps, found.indices)
     said = f"; {common[0].name}" if common else ""
     remedy = "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there."
     if place:
