@@ -325,7 +325,7 @@ class Fold(Section):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is said, in order: everything (``blocks``), and the answer alone (``summary``)."""
+    """What is said, in order: everything (``blocks``), and the answer alone (``summary``), which is shown whole."""
 
     blocks: tuple[Block, ...]
     summary: tuple[Block, ...] = ()

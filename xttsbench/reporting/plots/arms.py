@@ -1,4 +1,4 @@
-"""The plots of a group of compared arms: what each gives, and the baseline and the best candidate over the same time.
+"""The plots of compared configurations: what each gives; the baseline and the best candidate over the same time.
 
 The traces are of one process of each, of the same repeat: the starved loader oscillates, the cured one is flat. Of many
 steps the fastest and the slowest of each stretch are drawn.
