@@ -344,8 +344,7 @@ def run(
         settings=arguments_of(settings),
     )
     with Watched() as watched:
-        outcome = run_scenario(request, progress=Lines(quiet=quiet), data_progress=watched)
-    end(outcome, context)
+        end(run_scenario(request, progress=Lines(quiet=quiet), data_progress=watched), context)
 
 
 def sweep(
@@ -395,5 +394,4 @@ def sweep(
         settings=arguments_of(settings),
     )
     with Watched() as watched:
-        outcome = run_sweep(request, progress=Lines(quiet=quiet), data_progress=watched)
-    end(outcome, context)
+        end(run_sweep(request, progress=Lines(quiet=quiet), data_progress=watched), context)

@@ -29,7 +29,7 @@ from xttsbench.execution.child import child_environment
 from xttsbench.execution.run_directory import read_trials
 from xttsbench.probes import machine as probes
 from xttsbench.probes.machine import storage
-from xttsbench.records.machine import Driver, Examination, Machine, Sight, Storage
+from xttsbench.records.machine import Driver, Examination, Machine, Sight
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 from xttsbench.xtts.data.make import cache_directory
 
@@ -71,9 +71,8 @@ def doctor(request: Request) -> Examination:
     if (processors.steal_share or 0.0) + (processors.foreign_share or 0.0) > BUSY_SHARE:
         processors, swapped = probes.processors_and_swap(LONGER_S)  # whether they stay
     memory = probes.memory(swapped)
-    read: Storage | None = None
-    if request.data is not None:
-        read = storage(request.data).model_copy(update={"needed_bytes_per_s": needed})
+    data = request.data
+    read = storage(data).model_copy(update={"needed_bytes_per_s": needed}) if data is not None else None
     machine = Machine(
         software=software,
         driver=driver,

@@ -20,7 +20,7 @@ from xttsbench.planning import Slot, arm_trial, block_order, expected_s, parity_
 from xttsbench.records.plan import Accelerator, Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.measure.turns import TURN_S, AfterRound, Enough, Rounds, goes_on, take_rounds
+from xttsbench.workflows.measure.turns import TURN_S, AfterRound, Enough, Group, Rounds, goes_on
 
 _OPEN_S: Final = 1.0  # of a process that takes turns, besides building the target: fork and warm-up, at the least
 
@@ -149,7 +149,7 @@ def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
             enough=wanted.enough_on(accelerator),
             after_round=wanted.after_round,
         )
-        why = take_rounds(measured, side_by_side)
+        why = Group(measured, side_by_side).measure()
         if why is not None or interrupted(session.trials[before:]):
             return why
     return None

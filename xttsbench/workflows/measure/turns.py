@@ -93,18 +93,9 @@ def goes_on(arms: Sequence[PlannedVariant], gone: Collection[str]) -> bool:
     return not candidates or any(name not in gone for name in candidates)
 
 
-def take_rounds(wanted: Rounds, session: Session) -> str | None:
-    """Measure configurations in turns; their trials are in the session and in the journal when all have ended.
-
-    Returns:
-        Why the configurations cannot live side by side, in which case nothing was kept; ``None`` where they could.
-    """
-    return _Group(wanted, session).measure()
-
-
 @dataclass
-class _Group:
-    """The live processes of some configurations, by id of the configuration."""
+class Group:
+    """Processes of some configurations, which live side by side and take turns; by id of the configuration."""
 
     wanted: Rounds
     session: Session
@@ -114,6 +105,11 @@ class _Group:
     now: str | None = None  # the configuration that is being opened, or has its turn
 
     def measure(self) -> str | None:
+        """Measure in turns; the trials are in the session and in the journal when all have ended.
+
+        Returns:
+            Why the configurations cannot live side by side, in which case nothing was kept; ``None`` where they could.
+        """
         first = len(self.session.trials)
         specs = {slot.arm.id: self.wanted.spec(index, first) for index, slot in enumerate(self.wanted.slots)}
         if self._had_before(specs):
@@ -170,22 +166,17 @@ class _Group:
                     return None  # without the baseline there is nothing to compare
                 if why := self._too_large(len(names) - number):
                     return why
-            if why := self._start(name, specs):
-                return why
+            self.now = name
+            try:
+                self.lives[name] = self.session.start(specs[name], f"warming up {self._label(name)}")
+            except HelperError as error:
+                return str(error)
             started.append(name)
         for name in started:
             self._await(name)
         others = [self.lives[name] for name in names[1:]]
         if others and all(live.over for live in others):
             return f"beside {names[0]} no other process could be opened ({others[0].so_far().cause})"
-        return None
-
-    def _start(self, name: str, specs: Mapping[str, TrialSpec]) -> str | None:
-        self.now = name
-        try:
-            self.lives[name] = self.session.start(specs[name], f"warming up {self._label(name)}")
-        except HelperError as error:
-            return str(error)
         return None
 
     def _await(self, name: str) -> None:
@@ -272,12 +263,9 @@ class _Group:
         return {name: max(round(round(count) * share[name]), _LEAST) for name in sizes}
 
     def _order(self, number: int) -> list[str]:
-        plan = self.wanted.comparison.model_copy(
-            update={
-                "arms": tuple(slot.arm for slot in self.wanted.slots),
-                "accelerators": (self.wanted.slots[0].accelerator,),
-            }
-        )
+        slots = self.wanted.slots
+        alone = {"arms": tuple(slot.arm for slot in slots), "accelerators": (slots[0].accelerator,)}
+        plan = self.wanted.comparison.model_copy(update=alone)
         return [slot.arm.id for slot in block_order(plan, number, self.wanted.seed + self.wanted.block)]
 
     def _active(self) -> list[str]:
@@ -326,11 +314,8 @@ class _Group:
         return f"{name}, {self.wanted.slots[0].accelerator.label}"
 
     def _progress(self, number: int, most: int, done: Collection[str]) -> str:
-        count = sum(name not in done for name in self._active())
-        return (
-            f"round {number + 1} of {most} at most: {count} configurations in turn, "
-            f"{self.wanted.slots[0].accelerator.label}"
-        )
+        count, label = sum(name not in done for name in self._active()), self.wanted.slots[0].accelerator.label
+        return f"round {number + 1} of {most} at most: {count} configurations in turn, {label}"
 
 
 def _mean_size(trial: TrialRecord) -> float:

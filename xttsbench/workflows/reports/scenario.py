@@ -7,6 +7,7 @@ diagnosis: a dataset alone has nothing but its input and, behind an emulated acc
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,9 +131,9 @@ def _rounds(trial: TrialRecord) -> int:
 
 
 def _by_arm(trials: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
-    found: dict[object, list[TrialRecord]] = {}
+    found: defaultdict[object, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
-        found.setdefault((trial.spec.arm, trial.spec.emulated_ms), []).append(trial)
+        found[trial.spec.arm, trial.spec.emulated_ms].append(trial)
     return list(found.values())
 
 
