@@ -175,14 +175,13 @@ def trials_of(side: Side, arm: Variant) -> tuple[TrialRecord, ...]:
 
 def kwargs_of(side: Side, arm: Variant) -> dict[str, Any] | None:
     """Keyword arguments of the target in that configuration, as far as they are recorded."""
-    base = side.report.target.get("kwargs")
     if side.plan and side.plan.comparison and arm.group:
         planned = next((own.kwargs for own in side.plan.comparison.arms if own.id == arm.id), None)
         if planned is not None:
             return dict(planned)
-    if not isinstance(base, dict):
-        return None
-    return base | (arm.config if arm.group and arm.group != MODES else {})
+    base = side.report.target.get("kwargs")
+    own = arm.config if arm.group and arm.group != MODES else {}
+    return base | own if isinstance(base, dict) else None
 
 
 def _split(given: str) -> tuple[Path, str]:
@@ -258,7 +257,6 @@ def _names(arms: Sequence[Variant]) -> str:
 
 
 Unit = Literal["samples", "steps"]
-_ALONE: Final = "a report alone does not hold it"
 
 
 _beside = attrgetter("spec.kind", "spec.group", "spec.emulated_ms")  # the same of trials in the same rounds
@@ -293,8 +291,7 @@ def _rate(steps: Steps, unit: Unit) -> float:
 def runs_of(side: Side, arm: Variant) -> Runs:
     """The processes of a configuration without the rounds that others disturbed; none for a report alone."""
     found: dict[int, Steps] = {}
-    trials = []
-    own = trials_of(side, arm)
+    trials, own = [], trials_of(side, arm)
     invalid = gate([trial for trial in side.trials if own and _beside(trial) == _beside(own[0])]).invalid
     for trial in own:
         steps = settled(trial)
@@ -377,7 +374,6 @@ def compare_pairs(
 
 
 def _paired(a: Runs, b: Runs, unit: Unit) -> Sample | None:
-    """Log ratios of the rounds that both were measured in, on the batches that both had."""
     return pooled(log_ratios(turns_of(a.steps), turns_of(b.steps), partial(_rate, unit=unit)))
 
 
