@@ -302,8 +302,6 @@ def step_row(
     device_ns: int = 0,
     emulated_ns: int = 0,
     pause_ns: int = 0,
-    batch: int = -1,
-    round: int = 0,
 ) -> StepRow:
     """The row of a step; a wait or a pause that reaches beyond the step's own time is cut to it.
 
@@ -317,8 +315,6 @@ def step_row(
         device_ns: waiting for the device.
         emulated_ns: of the emulated accelerator.
         pause_ns: our own work since the step before.
-        batch: its index in the order of its pass over the dataset; -1 where it is not known.
-        round: its number.
     """
     calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = added.counters
     shape_id, size, elements, frames = shape
@@ -331,5 +327,4 @@ def step_row(
     return StepRow(
         start_ns, wall_ns, wait_ns, step_ns, device_ns, emulated_ns, trace_ns, traces, 0, 0, sync_ns, syncs, gc_ns,
         calls, calls_ns, added.cpu_ns, added.main_cpu_ns, size, elements, shape_id, epoch, frames, pause_ns,
-        batch, round,
     )  # fmt: skip

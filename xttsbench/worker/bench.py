@@ -25,7 +25,7 @@ from xttsbench.probes.procfs import ChildrenCpu
 from xttsbench.records.rows import RowMemory, SegmentRows
 from xttsbench.records.trial import MeasurementOverhead, RoundMark
 from xttsbench.step.modes import Compilations, keras_step
-from xttsbench.step.watch import MANY_CALLS, Moment, Watch, step_row
+from xttsbench.step.watch import MANY_CALLS, Watch
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
 from xttsbench.worker.channel import Channel
@@ -226,28 +226,21 @@ class Bench:
             emulated_ns = accelerator.compute() if accelerator is not None else 0
             end_ns = clock()
             cpu_before, cpu_ns, main_before, main_ns = cpu_ns, cpu(), main_ns, main_cpu()
-            added = Moment(tuple(map(operator.sub, counts, before)), cpu_ns - cpu_before, main_ns - main_before)
-            if added.counters[0] >= MANY_CALLS:
+            calls, calls_ns, traces, trace_ns, syncs, sync_ns, gc_ns = map(operator.sub, counts, before)
+            if calls >= MANY_CALLS:
                 watch.leave_calls()
-            row = step_row(
-                start_ns,
-                end_ns - last_ns,
-                got_ns - start_ns,
-                added,
-                self.shape_of(batch),
-                epoch=source.epoch,
-                device_ns=device_ns,
-                emulated_ns=emulated_ns,
-                pause_ns=start_ns - last_ns,
-                batch=source.batch,
-                round=round,
-            )
-            index = rows.append(row)
+            shape_id, size, elements, frames = self.shape_of(batch)
+            # In the order of StepRow. After a step the caches are cold: a function that makes the row would cost more.
+            index = rows.append((
+                start_ns, end_ns - last_ns, got_ns - start_ns, end_ns - got_ns, device_ns, emulated_ns, trace_ns,
+                traces, 0, 0, sync_ns, syncs, gc_ns, calls, calls_ns, cpu_ns - cpu_before, main_ns - main_before,
+                size, elements, shape_id, source.epoch, frames, start_ns - last_ns, source.batch, round, 0,
+            ))  # fmt: skip
             if lengths is not None:
                 self.lengths.add(rows, index, batch[lengths])
-            compilations.step_ended(rows, index, row.step_ns - emulated_ns, row.shape_id)
+            compilations.step_ended(rows, index, end_ns - got_ns - emulated_ns, shape_id)
             if contents is not None:
-                contents.see(source.epoch, source.batch, batch, row.shape_id)
+                contents.see(source.epoch, source.batch, batch, shape_id)
             done += 1
             last_ns = end_ns
 
