@@ -408,7 +408,6 @@ def _absent(a: Runs, b: Runs) -> str:
 
 
 def _doubt(a: Runs, b: Runs, *, same_run: bool) -> str | None:
-    """Why nothing may be decided although there are numbers."""
     for name, runs in (("A", a), ("B", b)):
         if runs.arm.status != "ok":
             return f"the configuration of {name} did not end well: {runs.arm.status}"
