@@ -13,7 +13,6 @@ from xttsbench.training.checkpoints import find_checkpoint
 from xttsbench.worker.channel import Channel, answer, quiet_unless_it_fails
 from xttsbench.xtts.clips import as_reference
 from xttsbench.xtts.data.metadata import VOCABULARY, encode, left_out
-from xttsbench.xtts.evaluate import read_references, write_sound
 from xttsbench.xtts.features import FeatureSettings, Floats, griffin_lim, log_mel
 from xttsbench.xtts.wav import read_sound, resample
 
@@ -44,11 +43,13 @@ def synthesise(job: SynthesisJob) -> Synthesised:
             f"{job.checkpoint}: the model knows {origin.vocabulary} symbols, and this version of xttsbench has "
             f"{VOCABULARY}; take the version that trained it"
         )
-    speaker, reference = voice(job, origin.features, origin.batches.reference_frames, run_directory)
     # Only now, so that a checkpoint that cannot be used is refused before TensorFlow is imported.
     with quiet_unless_it_fails():
         from xttsbench.training.state import generator_of
+        from xttsbench.xtts.evaluate import write_sound
 
+    speaker, reference = voice(job, origin.features, origin.batches.reference_frames, run_directory)
+    with quiet_unless_it_fails():
         generator, averaged = generator_of(found)
     began_s = time.monotonic()
     generated = generator([encode(job.text)], reference[None])
@@ -89,6 +90,8 @@ def voice(job: SynthesisJob, features: FeatureSettings, frames: int, run_directo
         except ValueError as error:
             raise InvalidInputError(f"{job.reference}: cannot serve as a reference: {error}") from error
         return None, as_reference(mel, features, frames)
+    from xttsbench.xtts.evaluate import read_references  # it imports TensorFlow
+
     known = read_references(run_directory)
     if not known:
         raise InvalidInputError(
