@@ -23,7 +23,7 @@ from pydantic_core.core_schema import ModelSchema
 from typer.main import get_command
 
 from xttsbench.cli.app import app
-from xttsbench.findings.registry import RULES
+from xttsbench.findings import RULES
 from xttsbench.findings.rule import Rule
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import SCHEMA_VERSION, Record

@@ -32,7 +32,7 @@ def make(target: str, version: str = ORIGINAL, **settings: Any) -> Any:
 def autotuned(dataset: Any) -> Any:
     """A dataset without the options that were set, and with all of :data:`AUTOTUNE_FIXES` that apply to it."""
     from xttsbench.errors import InvalidInputError
-    from xttsbench.fixes.graph.apply import apply
+    from xttsbench.fixes.graph import apply
     from xttsbench.fixes.graph.edit import from_graph
     from xttsbench.pipeline.read import read_graph
 

@@ -80,7 +80,7 @@ def read(target: str, settings: dict[str, Any], fix: str | None, cache_dir: str 
     """The first elements of a target's dataset with the dataset's part of a fix."""
     import tensorflow as tf
 
-    from xttsbench.fixes.graph.apply import apply
+    from xttsbench.fixes.graph import apply
     from xttsbench.targets.load import load_target
     from xttsbench.targets.spec import parse_target
 

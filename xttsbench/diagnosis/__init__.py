@@ -1,1 +1,256 @@
-"""From the rows of trials to the diagnosis, its verdict in words, and what to measure next. Pure."""
+"""From the trials of a run to its diagnosis: pooled figures, attribution, the bottleneck and how probable it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
+from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
+from xttsbench.analysis.readings import gpu_samples
+from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.variation import Explanation, explain, oscillation
+from xttsbench.diagnosis.bottleneck import (
+    DISTURBED_SPREAD,
+    PARTS_OF,
+    SURE,
+    classify_bottleneck,
+    hidden_contention,
+    pooled,
+    samples_of,
+    undisturbed,
+    why_undecided,
+)
+from xttsbench.evidence import Evidence, given_mode, step_facts
+from xttsbench.evidence.step import compiled_share, fixes, modes
+from xttsbench.fixes.cache import behind_cache
+from xttsbench.fixes.model import predictions
+from xttsbench.records.base import Estimate
+from xttsbench.records.trial import MAIN_KINDS, TrialRecord
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the trials of a run say of its target, between their rows and the words of a report.
+
+    Attributes:
+        evidence: for the rules.
+        probability: of the verdict, 0..1.
+        figures: name -> figure of the target as it is (``wall_s``, ``median``, ``p95`` ...), of its step alone
+            (``alone_s``) and of its input alone (``input_alone_s``), as far as they were measured.
+        input_wait_fraction, accelerator_utilization, throughput_per_s: ``None`` where not measured.
+        why_undecided: why no bottleneck is named, where none is.
+        runner_up: the next most probable verdict.
+        disturbed: neighbours disturbed a part of what this is from; what they disturbed was left out where that could
+            be.
+        unmeasured: path in the report -> reason.
+    """
+
+    evidence: Evidence
+    probability: float = 0.0
+    figures: Mapping[str, Pooled] = field(default_factory=dict)
+    input_wait_fraction: Estimate | None = None
+    accelerator_utilization: Estimate | None = None
+    throughput_per_s: Estimate | None = None
+    why_undecided: str | None = None
+    runner_up: str | None = None
+    disturbed: bool = False
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bottleneck(self) -> str:
+        """The verdict's name."""
+        return self.evidence.bottleneck
+
+    @property
+    def sure(self) -> bool:
+        """Whether more of the same would not change what is said."""
+        return self.probability >= SURE and not self.disturbed
+
+
+def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
+    """What the trials of one run say. The same trials, environment and seed give the same answer."""
+    rng = np.random.default_rng(seed)
+    ladder = [trial for trial in trials if trial.spec.kind in MAIN_KINDS]
+    base = _known(trials, ladder, environment)
+    found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
+    if not found:
+        cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
+        return Diagnosis(replace(base, predictions=predictions(base)), why_undecided=cause)
+    found.sort(key=lambda one: -len(one[1][0]))  # the process with the most steady steps stands for the run
+    records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
+
+    judged = gate(records)
+    voting = {
+        trial.spec.trial_id: left for trial, (steps, _) in found if len(left := undisturbed(trial, steps, judged))
+    }
+    samples = samples_of(trials, voting, judged)
+    figures = pooled(samples, rng, spread=DISTURBED_SPREAD if judged.widened else 1.0)
+    facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
+    saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
+    # In eager scripts, work of the loop cannot be separated from work of the step.
+    attributing = _Attributing(facts, saved, with_loop=base.script is not None and not facts.eager)
+    parts, drawn = attributing.parts(figures)
+    wall = figures["wall_s"]
+    said = classify_bottleneck(base, parts, drawn, wall)
+    alone = [pooled(samples, rng, only={name}) for name in voting] if len(voting) > 1 else []
+    each = [classify_bottleneck(base, *attributing.parts(own), own["wall_s"]) for own in alone]
+    means = attributing.means(figures)
+    wanted = cores_wanted(means, facts)
+    why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
+        means, wanted, facts, said
+    )
+
+    vector, unmeasured = oscillation(series[0].wall_s)
+    explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
+    evidence = replace(
+        base,
+        ladder=records,
+        steps=series[0],
+        steady=found[0][1][1],
+        bottleneck="inconclusive" if why else said.bottleneck,
+        wall_s=wall.value,
+        parts={name: float(parts[name][0]) for name in PARTS},
+        max_speedups=_max_speedups(parts, drawn, wall),
+        facts=facts,
+        given_mode=given_mode(records, facts),
+        input_alone_s=_estimate(figures, "input_alone_s"),
+        input_cpu_s=_estimate(figures, "input_cpu_s"),
+        cores_wanted=float(wanted[0]) if wanted is not None else None,
+        traces=records[0].traces,
+        modes=modes(trials, records, facts, rng),
+        fixes=fixes(trials, wall, rng),
+        oscillation=vector,
+        explanation=explanation,
+        length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
+    )
+    # Compilation that recurs is the step's, whatever the input costs.
+    step = attributing.alone(figures)
+    recurring = _sum(step, figures["compile_s"]) if step else None
+    model = predictions(evidence, wall=wall.estimate(), alone=recurring.estimate() if recurring else None)
+    emulated = figures["emulated_s"]
+    return Diagnosis(
+        replace(evidence, predictions=model),
+        probability=said.probability,
+        figures=figures,
+        input_wait_fraction=ratio(figures["wait_s"], wall),
+        accelerator_utilization=ratio(emulated, wall) if base.emulated else _gpu_utilization(records, rng),
+        throughput_per_s=ratio(figures["samples"], wall),
+        why_undecided=why,
+        runner_up=said.runner_up,
+        disturbed=bool(judged.disturbed),
+        unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
+    )
+
+
+def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environment: Mapping[str, Any]) -> Evidence:
+    """What is known before anything is computed."""
+
+    def first(name: str) -> Any:
+        return next((value for trial in trials if (value := getattr(trial, name)) is not None), None)
+
+    kind = first("target_kind") or "unknown"
+    pipeline = first("pipeline")
+    if pipeline is not None and any(trial.cache_filled for trial in ladder):
+        pipeline = behind_cache(pipeline)
+    return Evidence(
+        kind=kind,
+        has_step=any(trial.segment("step_only") or trial.segment("warm_up") for trial in ladder),
+        emulated=any(trial.spec.emulated_ms for trial in ladder),
+        environment=environment,
+        anatomy=first("anatomy"),
+        step_ops=first("step_ops"),
+        gpu=profile.gpu if (profile := first("profile")) is not None else None,
+        script=first("script"),
+        source=next((trial.source for trial in trials if trial.source), ()),
+        batches=first("batches"),
+        pipeline=pipeline,
+        devices=first("devices"),
+    )
+
+
+@dataclass(frozen=True)
+class _Attributing:
+    """How figures become the parts of the mean step.
+
+    Attributes:
+        facts: what is known of the step.
+        saved: share of the step that one compiled graph saves; ``None`` where that was not measured or matters not.
+        with_loop: the step alone is that of a script, whose function leaves out what the loop does around it.
+    """
+
+    facts: StepFacts
+    saved: Pooled | None
+    with_loop: bool
+
+    def parts(self, figures: Mapping[str, Pooled]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Seconds by part: of the means, and of each draw."""
+        return attribute(self.means(figures), self.facts), attribute(self.means(figures, drawn=True), self.facts)
+
+    def means(self, figures: Mapping[str, Pooled], *, drawn: bool = False) -> Means:
+        """The figures as the attribution takes them: of one entry, or of one for each draw."""
+
+        def of(figure: Pooled | None) -> Any:
+            return None if figure is None else figure.resamples if drawn else np.array([figure.value])
+
+        return Means(
+            **{name: of(figures[name]) for name in PARTS_OF},
+            alone_s=of(self.alone(figures)),
+            compiled_gain_s=None if self.saved is None else of(self.saved) * of(_given(figures)),
+            input_alone_s=of(figures.get("input_alone_s")),
+            input_cpu_s=of(figures.get("input_cpu_s")),
+        )
+
+    def alone(self, figures: Mapping[str, Pooled]) -> Pooled | None:
+        """The step alone, with what a script's loop does around its function."""
+        alone = figures.get("alone_s")
+        return _sum(alone, figures["outside_s"]) if alone is not None and self.with_loop else alone
+
+
+def _sum(one: Pooled, other: Pooled) -> Pooled:
+    return Pooled(one.value + other.value, one.resamples + other.resamples)
+
+
+def _given(figures: Mapping[str, Pooled]) -> Pooled:
+    """The step as given without what its input costs it, which is what a graph saves a share of."""
+    step, alone = figures["step_s"], figures.get("alone_s")
+    if alone is None:
+        return step
+    both = _sum(alone, figures["compile_s"])
+    return Pooled(min(step.value, both.value), np.minimum(step.resamples, both.resamples))
+
+
+def _estimate(figures: Mapping[str, Pooled], name: str) -> Estimate | None:
+    return figures[name].estimate() if name in figures else None
+
+
+def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
+    """Whether the steps, as they would be if all batches had one length, have no period any more."""
+    length = explanation.length
+    if length is None or length.p_value >= 0.01:
+        return False
+    elements = steps.batch_elements - np.median(steps.batch_elements)
+    adjusted = steps.wall_s - length.slope_s_per_element * elements
+    left, _ = oscillation(adjusted)
+    periodic_share = left.variance_share or 0.0 if left.period_steps is not None else 0.0
+    # What is still periodic, as a share of the variance that there was
+    return periodic_share * float(adjusted.var()) < 0.1 * float(steps.wall_s.var())
+
+
+def _max_speedups(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
+    found = {}
+    for name in PARTS:
+        left, left_drawn = wall.value - float(parts[name][0]), wall.resamples - drawn[name]
+        if left > 0.001 * wall.value and name != "residual":
+            found[name] = interval_of(wall.value / left, wall.resamples / np.maximum(left_drawn, 1e-3 * wall.resamples))
+    return found
+
+
+def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -> Estimate | None:
+    """Mean of the driver's own utilisation samples while the target ran as it is; ``None`` without a GPU."""
+    found = [{"wall_s": busy} for trial in records if len(busy := gpu_samples(trial))]
+    return pool(found, {"mean": mean_of("wall_s")}, rng)["mean"].estimate() if found else None

@@ -1,7 +1,7 @@
 """From what each process measured to the bottleneck: samples, pooled figures, how probable each is, when none is named.
 
 Of a watched run that goes on it comes from the sums of its stretches (:func:`likely`), in no time that a step would
-notice; at its end :func:`xttsbench.diagnosis.diagnosis.build_diagnosis` says the same of the same sums.
+notice; at its end :func:`xttsbench.diagnosis.build_diagnosis` says the same of the same sums.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xttsbench.analysis.attribution import PARTS, SATURATED, THRESHOLD, Means, S
 from xttsbench.analysis.disturbance import Gate
 from xttsbench.analysis.pooling import STRETCHES, Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
 from xttsbench.analysis.steps import FloatArray, Steps, measured, steady
-from xttsbench.evidence.evidence import Evidence, profile_facts
+from xttsbench.evidence import Evidence, profile_facts
 from xttsbench.records.report import SPOKEN, Attribution
 from xttsbench.records.trial import StepProfile, TrialRecord
 from xttsbench.records.watch import Stretch, WatchedRun

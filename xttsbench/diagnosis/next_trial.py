@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from xttsbench.analysis.steps import measured, steps_of
-from xttsbench.diagnosis.diagnosis import Diagnosis
-from xttsbench.evidence.evidence import ALWAYS, is_eager, is_opaque
+from xttsbench.diagnosis import Diagnosis
+from xttsbench.evidence import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.fix import Fix, FixSet

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from xttsbench.analysis.attribution import shape_costs
 from xttsbench.analysis.steps import SteadyState, Steps
-from xttsbench.diagnosis.diagnosis import Diagnosis
-from xttsbench.evidence.evidence import Compared, Evidence
+from xttsbench.diagnosis import Diagnosis
+from xttsbench.evidence import Compared, Evidence
 from xttsbench.evidence.pipeline import explains_wait, no_op_explains, slowest_op
 from xttsbench.evidence.step import heaviest_line
 from xttsbench.records.report import Attribution, Oscillation, Verdict

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.pace import Consumer, FloatArray, Machine, Pace, Thread, pace, period_s, production_times_s
 from xttsbench.throughput.stages import limiting_op, stages

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from xttsbench.analysis.attribution import ShapeCost, StepFacts, shape_costs
 from xttsbench.analysis.pooling import STRETCH_SPREAD, Columns, Pooled, Sample, mean_of, pool, pool_together, ratio
 from xttsbench.analysis.steps import Steps, measured, steady, steps_of
-from xttsbench.evidence.evidence import Compared, Evidence
+from xttsbench.evidence import Compared, Evidence
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.trial import KIND_OF, NOT_APPLICABLE, StackLine, TrialRecord, reason_of
 

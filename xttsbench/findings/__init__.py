@@ -1,1 +1,64 @@
-"""The rules: what each looks for in the evidence, in words and numbers, and the function that finds it. Pure."""
+"""Which rules there are, by what they are about; all of them run over the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Final
+
+from xttsbench.evidence import Evidence
+from xttsbench.findings import (
+    cache,
+    compilation,
+    compute,
+    elements,
+    gpu,
+    host,
+    launch,
+    memory,
+    parallel,
+    prefetch,
+    processors,
+    python_function,
+    shuffle,
+    source,
+    variation,
+)
+from xttsbench.findings.rule import Rule
+from xttsbench.records.report import Finding
+
+MODULES: Final[Mapping[str, tuple[ModuleType, ...]]] = {
+    "In the pipeline": (python_function, parallel, prefetch, shuffle, cache, elements),
+    "In the step": (launch, compilation, compute, host),
+    "In time": (variation,),
+    "On the machine": (processors, gpu, memory),
+    "In the source": (source,),
+}
+"""Where the rules are, by what they are about: modules of this package, each with the rules that it defines."""
+RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    about: tuple(found for module in modules for found in vars(module).values() if isinstance(found, Rule))
+    for about, modules in MODULES.items()
+}
+"""The rules by what they are about."""
+
+_GENERAL: Final = ("input-bound",)  # Their speed-up is that of a cure of everything at once
+_SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+def rules() -> Mapping[str, Rule]:
+    """Every rule by its id, in the order of :data:`RULES`."""
+    return {rule.id: rule for about in RULES.values() for rule in about}
+
+
+def find(evidence: Evidence) -> tuple[Finding, ...]:
+    """The findings of all rules: limiting ones first, then by predicted speed-up, then by severity.
+
+    What only says where the time goes stands below the findings that say what to mend there.
+    """
+    return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=_worth))
+
+
+def _worth(finding: Finding) -> tuple[bool, bool, float, int]:
+    speedup = finding.verified_speedup or finding.predicted_speedup
+    worth = speedup.estimate if speedup else 0.0
+    return not finding.limiting, finding.rule in _GENERAL, -worth, _SEVERITY[finding.severity]

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from xttsbench.analysis.attribution import THRESHOLD, partial_batches
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import costliest_shape, heaviest_line, place_in_step, place_of
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location

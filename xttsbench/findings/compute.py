@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.analysis.attribution import THRESHOLD
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import whole_step
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.fixes.spec import WORTH

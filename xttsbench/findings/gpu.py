@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.readings import measured_span, own_gpus
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.readings import HEAT, POWER, SLOWED, GpuReadings, throttle_reason_names
 from xttsbench.records.trial import TrialRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.analysis.attribution import THRESHOLD
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of
 from xttsbench.findings.rule import Findings, rule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.trial import HALF_BATCH

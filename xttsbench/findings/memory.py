@@ -9,7 +9,7 @@ import numpy as np
 
 from xttsbench.analysis.readings import Span, measured_span
 from xttsbench.analysis.variation import trend
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.pipeline import memory_bytes
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.readings import HostReadings

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import function_of, input_of, upstream
 from xttsbench.findings.rule import Findings, Gain, blamed, cost_share, gain, is_main, most_costly, pace_share, rule
 from xttsbench.fixes.calls import stays_at_one_call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.pipeline import (
     LARGE,
     PREFETCH,

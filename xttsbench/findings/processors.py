@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.analysis.readings import measured_span
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.findings.rule import Findings, rule
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import downstream
 from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, is_main, pace_share, rule
 from xttsbench.fixes.spec import WORTH

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import explains_wait
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import Estimate, Location

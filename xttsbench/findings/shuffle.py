@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.pipeline import (
     BATCHES,
     LARGE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, Rule, rule
 from xttsbench.records.base import Location
 from xttsbench.records.code import SourceFact

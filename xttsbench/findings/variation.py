@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.analysis.variation import Trend, explain, trend
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
 from xttsbench.records.trial import Batches

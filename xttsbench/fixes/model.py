@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, machine, pipeline_pace
 from xttsbench.fixes.before_maps import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.calls import reset_autotune, settled

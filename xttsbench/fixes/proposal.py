@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from xttsbench.evidence.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.fixes.cache import CACHE, cache_places, first_pass_batches, over_a_training
 from xttsbench.fixes.model import Modelled, infer_cardinality, predict
 from xttsbench.fixes.registry import SPECS, candidates, said

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.evidence.pipeline import bursts, pipeline_pace
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
 from xttsbench.fixes.model import COSTS_NOTHING, Model, Modelled, combine, modelled, predict, with_fixes

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from xttsbench.comparison.effects import MIN_PROCESSES
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.fixes.registry import combined
 from xttsbench.planning import AGAIN, Job
 from xttsbench.records.fix import FixSet

@@ -24,7 +24,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from xttsbench.files import atomic_write
-from xttsbench.findings.registry import rules
+from xttsbench.findings import rules
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import document as doc

@@ -20,7 +20,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
 from xttsbench.fixes.step.rewrite import fixed_step

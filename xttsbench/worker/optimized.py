@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench import BUDGET_S
+from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import SURE
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.execution.accelerator import parse_accelerator

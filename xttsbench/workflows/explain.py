@@ -12,7 +12,7 @@ from typing import Final, Literal
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
 from xttsbench.files import Kind, available, flushed_file, shipped
-from xttsbench.findings.registry import RULES
+from xttsbench.findings import RULES
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix import Fix
 from xttsbench.reporting.words import part

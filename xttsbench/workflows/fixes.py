@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench import __version__
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.execution.run_directory import read_record, write_json
 from xttsbench.files import atomic_write, owner
 from xttsbench.fixes.proposal import Proposal

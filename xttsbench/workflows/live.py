@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.diagnosis.diagnosis import build_diagnosis
+from xttsbench.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import next_trial
 from xttsbench.execution.child import Collected, Limits, now_utc
 from xttsbench.execution.run_directory import append_trial

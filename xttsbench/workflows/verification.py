@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.execution.child import Limits
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.proposal import Proposal

@@ -9,8 +9,8 @@ import pytest
 
 from tests.by_file import load
 from xttsbench.analysis.attribution import PARTS, StepFacts
-from xttsbench.evidence.evidence import Evidence
-from xttsbench.findings.registry import RULES
+from xttsbench.evidence import Evidence
+from xttsbench.findings import RULES
 from xttsbench.pipeline.costs import read_costs
 from xttsbench.records.base import Estimate
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.read import inspect, read_graph
 

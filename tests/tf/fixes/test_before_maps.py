@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.tf.fixes.datasets import elements, ops
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.before_maps.rewrite import filter_first
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph, redirect
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.fixes.patch import propose

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.pipeline.read import read_graph
 from xttsbench.worker.contents import compare_apart, padding_of
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "diagnosis"))
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks" / "diagnosis" / "corpus"))

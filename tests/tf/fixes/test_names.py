@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph import apply as rewrite
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes import graph as rewrite
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.parallel.rewrite import parallel_map
 from xttsbench.fixes.registry import SPECS
 from xttsbench.pipeline.read import inspect

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.fixes.parallel.rewrite import any_order, parallel_batch, parallel_calls, parallel_map
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes

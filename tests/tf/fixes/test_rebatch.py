@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tf.fixes.datasets import elements, ops
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 
 
 def numbers(count=23):

@@ -15,7 +15,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import Collected, Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.trial import run_trial
-from xttsbench.fixes.graph import apply as rewrite
+from xttsbench.fixes import graph as rewrite
 from xttsbench.pipeline import places
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.pipeline.places import install, place_of
 from xttsbench.pipeline.read import inspect, read_graph

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.fixes.graph import apply as rewrite
+from xttsbench.fixes import graph as rewrite
 from xttsbench.pipeline import places
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge

@@ -25,7 +25,7 @@ from xttsbench.cli.read import seconds, share
 from xttsbench.errors import InvalidInputError, JournalError, NothingMeasuredError, UsageError, XttsbenchError
 from xttsbench.execution.run_directory import TRIALS, append_trial
 from xttsbench.files import available
-from xttsbench.findings.registry import rules
+from xttsbench.findings import rules
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan

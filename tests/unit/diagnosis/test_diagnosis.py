@@ -5,8 +5,8 @@ import pytest
 
 from xttsbench.analysis.attribution import PARTS
 from xttsbench.analysis.steps import measured
+from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, why_undecided
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.unit.evidence.made import make_evidence
-from xttsbench.diagnosis.diagnosis import Diagnosis
+from xttsbench.diagnosis import Diagnosis
 from xttsbench.diagnosis.next_trial import MODES, next_trial, skipped
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.code import StepOps

@@ -10,10 +10,10 @@ import pytest
 
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.pooling import Pooled
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.training import Starvation, explain
 from xttsbench.diagnosis.verdict import summary, verdict
-from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence import Compared
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Bottleneck

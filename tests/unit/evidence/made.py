@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xttsbench.analysis.attribution import PARTS, StepFacts
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.records.base import Estimate
 
 WALL_S = 0.1

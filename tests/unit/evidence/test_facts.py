@@ -5,7 +5,7 @@ import pytest
 
 from xttsbench.analysis.disturbance import Gate
 from xttsbench.analysis.steps import steps_of
-from xttsbench.evidence.evidence import given_mode, is_eager, is_opaque, step_facts
+from xttsbench.evidence import given_mode, is_eager, is_opaque, step_facts
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xttsbench.evidence.evidence import Compared, Evidence
+from xttsbench.evidence import Compared, Evidence
 from xttsbench.findings.rule import Rule
 from xttsbench.records.pipeline import PipelineOp, Prediction
 from xttsbench.records.report import Finding

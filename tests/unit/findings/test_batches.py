@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.findings.made import only, op, silent
 from xttsbench.analysis.variation import Explanation, LengthVariance, Stragglers
-from xttsbench.findings.batches import dynamic_shape, nan_batch, padding_waste
+from xttsbench.findings.elements import dynamic_shape, nan_batch, padding_waste
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import Batches, Trace

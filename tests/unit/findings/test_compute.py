@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.findings.made import mode, only, silent
-from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence import Compared
 from xttsbench.findings.compute import cpu_placement, precision, xla_slower, xla_untried
 from xttsbench.records.code import OpLine, Placement, StepOps
 from xttsbench.records.trial import NOT_APPLICABLE, Devices

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.findings.made import fixed, only, op, predicted, silent
-from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence import Compared
+from xttsbench.findings import RULES
 from xttsbench.findings.elements import input_bound, late_filter, per_element_overhead
-from xttsbench.findings.registry import RULES
 from xttsbench.findings.source import fixed_npy_header
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import SourceFact

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.findings.made import line, mode, only, silent
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.diagnosis.verdict import step_section
-from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence import Compared
 from xttsbench.evidence.step import modes
 from xttsbench.findings.launch import eager_step, launch_bound
 from xttsbench.records.code import StepOps

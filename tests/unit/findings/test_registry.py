@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from xttsbench import findings
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.variation import explain
-from xttsbench.evidence.evidence import Compared
-from xttsbench.findings import registry as findings
+from xttsbench.evidence import Compared
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.report import Finding, Oscillation

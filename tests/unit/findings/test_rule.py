@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.findings.made import fixed, op, predicted
 from xttsbench.evidence.pipeline import bytes_of, downstream, function_of, input_of, memory_bytes, upstream
-from xttsbench.findings.registry import RULES, rules
+from xttsbench.findings import RULES, rules
 from xttsbench.findings.rule import Rule, gain, is_main, pace_s, pace_share, rule
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, Prediction, PythonFunction, size

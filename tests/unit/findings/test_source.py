@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.findings.registry import RULES, find
+from xttsbench.findings import RULES, find
 from xttsbench.findings.source import autotune_arithmetic, late_runtime_config, memory_growth_conflict
 from xttsbench.records.base import Location
 from xttsbench.records.code import SourceFact

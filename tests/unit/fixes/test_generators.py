@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xttsbench.evidence.evidence import Evidence
+from xttsbench.evidence import Evidence
 from xttsbench.fixes.cache import cache_places
 from xttsbench.fixes.model import infer_cardinality
 from xttsbench.fixes.open_generator import opened

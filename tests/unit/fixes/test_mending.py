@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.findings.registry import rules
+from xttsbench.findings import rules
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence import Compared
 from xttsbench.fixes.before_maps import filled_s, shuffle_moved
 from xttsbench.fixes.model import as_measured, predictions, unmeasured
 from xttsbench.fixes.registry import candidates

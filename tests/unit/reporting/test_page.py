@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.reporting.conftest import Run, changed, estimate, one, sections
-from xttsbench.findings.registry import rules
+from xttsbench.findings import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
 from xttsbench.reporting import page, plots

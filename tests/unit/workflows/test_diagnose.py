@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.evidence.made import make_evidence
-from xttsbench.diagnosis.diagnosis import Diagnosis
+from xttsbench.diagnosis import Diagnosis
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.workflows.diagnose import Isolation, isolate
 from xttsbench.workflows.measure.session import Silent

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from xttsbench.errors import TargetError, UsageError
-from xttsbench.findings.registry import rules
+from xttsbench.findings import rules
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.report import Bottleneck
 from xttsbench.workflows.explain import Parts, explain, explanations, write_target

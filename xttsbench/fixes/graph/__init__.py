@@ -1,1 +1,75 @@
-"""What rewrites share: reading and editing a graph, hazards that it shows, and a dataset with fixes by their names."""
+"""A dataset with one fix or several, by their names; beside it, what their rewrites share of graphs and hazards.
+
+A fix is an edit of the dataset's graph; several are made on one reading of it. Reading a graph, and making a dataset of
+it, copies the data embedded in it (see :mod:`xttsbench.pipeline.read`), so fixes that only append to the pipeline
+do without. Options come along; an in-memory cache and the seeds of ``shuffle`` are shared with the original dataset, so
+the two are run in processes of their own; variables and ``tf.random.Generator`` objects are copied with the value that
+they have, tables with their contents.
+"""
+
+from __future__ import annotations
+
+from pkgutil import resolve_name
+from typing import Any
+
+import tensorflow as tf
+
+from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.edit import first_sentence, from_graph, graph_of
+from xttsbench.fixes.registry import SPECS, checked
+from xttsbench.fixes.spec import Spec
+from xttsbench.records.fix import Fix, FixSet
+
+
+def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) -> Any:
+    """The dataset with some fixes.
+
+    They are made from left to right, each on the graph that the ones before left, in which nodes keep their names;
+    only ``open-generator`` comes first beside ``native``, to which it hands tensors, and ``processes``, which replaces
+    the functions, comes last, wherever they stand.
+
+    Args:
+        dataset: the original; it stays as it is, and is kept alive by the new one.
+        fixes: of the dataset, e.g. ``parallel-map:4 + prefetch``.
+        cache_dir: an existing directory for ``cache-file``.
+
+    Raises:
+        InvalidInputError: there is no such fix; what follows its name is missing or wrong; it would change nothing in
+            this dataset; the graph cannot be read; or TensorFlow refuses the edited one.
+    """
+    name = str(fixes)
+    if not isinstance(dataset, tf.data.Dataset):
+        raise InvalidInputError(
+            f"The fix {name!r} needs a tf.data.Dataset; received {type(dataset).__name__}. Return one from the target."
+        )
+    steps = [(SPECS[fix.kind], fix) for fix in checked(name)]
+    on_graph = any(spec.on_dataset is None for spec, _ in steps)
+    edits = [step for step in steps if on_graph and step[0].rewrite is not None]
+    kinds = {fix.kind for _, fix in steps}
+    first = [step for step in steps if step[0].prepares in kinds]
+    others = [step for step in steps if step not in edits and step not in first]
+    try:
+        for spec, fix in first:
+            dataset = resolve_name(spec.on_dataset or "")(dataset, **_number(spec, fix), traceable=True)
+        if edits:
+            graph = graph_of(dataset, name)
+            for spec, fix in edits:
+                graph = _edited(spec, fix, graph, cache_dir)
+            dataset = from_graph(graph, dataset.element_spec, source=dataset)
+        for spec, fix in others:
+            dataset = resolve_name(spec.on_dataset or "")(dataset, **_number(spec, fix))
+        return dataset
+    except tf.errors.OpError as error:
+        raise InvalidInputError(
+            f"TensorFlow refuses what the fix {name!r} makes of the dataset: {first_sentence(error)} Leave the fix out."
+        ) from error
+
+
+def _edited(spec: Spec, fix: Fix, graph: Any, directory: str | None) -> Any:
+    edit = resolve_name(spec.rewrite or "")
+    return edit(graph, fix.op, directory=directory) if fix.op else edit(graph, **_number(spec, fix))
+
+
+def _number(spec: Spec, fix: Fix) -> dict[str, int]:
+    """The number as an argument; without one the function takes its own, AUTOTUNE."""
+    return {} if fix.number is None else {spec.argument: fix.number}

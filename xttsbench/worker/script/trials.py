@@ -15,7 +15,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
 from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.fix import FixSet

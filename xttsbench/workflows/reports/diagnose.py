@@ -22,12 +22,12 @@ from xttsbench.analysis.readings import beside_profile
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.arms import ARM_NUMBERS, ComparedVariants, compare
-from xttsbench.diagnosis.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
-from xttsbench.evidence.evidence import Compared
+from xttsbench.evidence import Compared
 from xttsbench.evidence.step import tried
-from xttsbench.findings.registry import find
+from xttsbench.findings import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
 from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate, nulls

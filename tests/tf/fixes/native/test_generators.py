@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.tf.fixes.native.test_rewrite import assert_close
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
 from xttsbench.pipeline import read

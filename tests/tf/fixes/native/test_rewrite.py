@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.native import arrays
 from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.read import read_graph

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.tf import equality
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph.apply import apply
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
 from xttsbench.pipeline.read import inspect, read_graph
@@ -203,7 +203,7 @@ def test_the_process_ends_with_its_parent_however_that_dies(tmp_path):
             """
             import time
             import tensorflow as tf
-            from xttsbench.fixes.graph.apply import apply
+            from xttsbench.fixes.graph import apply
 
             def numbers():
                 number = 0

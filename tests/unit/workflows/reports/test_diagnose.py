@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from xttsbench.diagnosis.diagnosis import build_diagnosis
+from xttsbench.diagnosis import build_diagnosis
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.readings import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
 from xttsbench.records.report import Attribution, Report
