@@ -36,8 +36,8 @@ from written import short, table
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.run_directory import read_trials
 from xttsbench.records.plan import Comparison, PlannedVariant
-from xttsbench.workflows.fixes import IN_GRAPH, again, read_patch
 from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.optimize import IN_GRAPH, again, read_patch
 
 _AFTER_BUDGET_S = 60.0
 

@@ -21,7 +21,7 @@ import pytest
 
 from xttsbench.probes.processes import announce
 from xttsbench.records.watch import LIVE_FILE, LiveRun, RecentSteps
-from xttsbench.workflows.log import read_log
+from xttsbench.workflows.monitor.log import read_log
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang) to build the NVML stub")

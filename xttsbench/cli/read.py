@@ -206,7 +206,7 @@ def report(
 
 
 def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
-    from xttsbench.workflows.log import write_page
+    from xttsbench.workflows.monitor.log import write_page
 
     page = write_page(log)
     put(page.record, page.document, as_json=as_json, detail=detail)

@@ -28,9 +28,9 @@ from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.fixes import verify_fixes
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Session, Silent
+from xttsbench.workflows.optimize import verify_fixes
 from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
 
 VERDICT_S: Final = 60.0

@@ -30,8 +30,8 @@ from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord, interrupted
-from xttsbench.workflows.fixes import read_patch
 from xttsbench.workflows.measure.session import Progress, Session
+from xttsbench.workflows.optimize import read_patch
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep
 from xttsbench.workflows.reports.train import assembled_train

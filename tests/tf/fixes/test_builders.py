@@ -17,7 +17,7 @@ from xttsbench.pipeline.read import inspect
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.targets.load import load_target
 from xttsbench.targets.spec import parse_target, substituted
-from xttsbench.workflows.fixes import patch_of
+from xttsbench.workflows.optimize import patch_of
 
 BUILDERS = Path(__file__).parents[2] / "targets" / "builders"
 

@@ -479,6 +479,6 @@ def test_a_text_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_line_starts_without_what_reads_source() -> None:
-    code = "import sys, xttsbench.cli, xttsbench.workflows.fixes; print('libcst' in sys.modules)"
+    code = "import sys, xttsbench.cli, xttsbench.workflows.optimize; print('libcst' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

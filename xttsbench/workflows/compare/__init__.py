@@ -23,9 +23,18 @@ from xttsbench.reporting import markdown
 from xttsbench.reporting.page import to_json
 from xttsbench.reporting.sections.compare import comparison_document, spoken, to_junit
 from xttsbench.reporting.units import percent, ratio_interval
+from xttsbench.workflows.compare.sides import (
+    Runs,
+    Side,
+    compare_pairs,
+    measured_of,
+    pair_arms,
+    read_side,
+    runs_of,
+    same_run,
+)
 from xttsbench.workflows.reports import unread
 from xttsbench.workflows.runs import DONE, GATE, INCONCLUSIVE, NOTHING
-from xttsbench.workflows.sides import Runs, Side, compare_pairs, measured_of, pair_arms, read_side, runs_of, same_run
 
 _OWN: Final = "it stands in the report of each run"
 _SECTIONS: Final = (

@@ -33,7 +33,6 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.observer import About, Observer
 from xttsbench.workflows.runs import (
     DONE,
     GATE,
@@ -46,7 +45,8 @@ from xttsbench.workflows.runs import (
     open_run,
     report_of,
 )
-from xttsbench.workflows.summary import DEFAULTS, judge, parse
+from xttsbench.workflows.watch.observer import About, Observer
+from xttsbench.workflows.watch.summary import DEFAULTS, judge, parse
 
 PATIENCE_S: Final = 10.0
 """A loop that takes no gradients is taken for the main one when it has had so many seconds."""

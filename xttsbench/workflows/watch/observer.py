@@ -29,7 +29,7 @@ from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
 from xttsbench.records.watch import LIVE_FILE, SUMMARY_FILE, End, LiveRun, RecentSteps, WatchedRun, WatchSummary
-from xttsbench.workflows.summary import Scalars, summarise
+from xttsbench.workflows.watch.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0
 _RECENT_S: Final = 3.0

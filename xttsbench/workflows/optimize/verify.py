@@ -37,7 +37,7 @@ from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import PlannedVariant
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import compare_arms
-from xttsbench.workflows.verification import LEAST_WINDOW_S, WINDOW_S, Verification, timed_as
+from xttsbench.workflows.optimize.verification import LEAST_WINDOW_S, WINDOW_S, Verification, timed_as
 
 _MOST: Final = 6  # fixes that are measured alone
 _FINAL: Final = 2  # fixes in the last group: the best one alone, and all together or it with a longer buffer

@@ -10,7 +10,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.records.machine import columns
-from xttsbench.workflows.log import Log, read_log, write_page
+from xttsbench.workflows.monitor.log import Log, read_log, write_page
 
 COLUMNS = ("time_utc", "t_s", "cpu_share", "top1_name", "memory_used_bytes", "event")
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_there_is_kept(tmp_path):
 FULL = """
 import resource, signal, sys
 from xttsbench.errors import UsageError
-from xttsbench.workflows.log import Log
+from xttsbench.workflows.monitor.log import Log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 log = Log(sys.argv[1], ("time_utc", "t_s", "event"))

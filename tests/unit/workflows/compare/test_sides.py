@@ -12,8 +12,8 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Report, Variant, Verdict
 from xttsbench.reporting.page import to_json
+from xttsbench.workflows.compare.sides import Side, kwargs_of, pair_arms, read_side, trials_of
 from xttsbench.workflows.reports.diagnose import GROUP, LABEL
-from xttsbench.workflows.sides import Side, kwargs_of, pair_arms, read_side, trials_of
 
 REAL, EMULATED = "real device", "emulated accelerator, 10 ms a step"
 

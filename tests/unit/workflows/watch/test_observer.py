@@ -7,7 +7,7 @@ import pytest
 from xttsbench.probes.processes import running
 from xttsbench.records.rows import RowMemory, StepRow
 from xttsbench.records.trial import TrialSpec
-from xttsbench.workflows.observer import About, Observer
+from xttsbench.workflows.watch.observer import About, Observer
 
 MS = 1_000_000
 

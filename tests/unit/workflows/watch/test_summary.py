@@ -7,7 +7,7 @@ from xttsbench.records.watch import Stalls, WatchSummary
 from xttsbench.reporting.console import render
 from xttsbench.reporting.document import Bars, Section, View
 from xttsbench.reporting.sections.brief import watch_document
-from xttsbench.workflows.summary import judge, parse
+from xttsbench.workflows.watch.summary import judge, parse
 
 
 def made(step_ms=(10.0, 9.5, 10.5), wait=(0.30, 0.28, 0.32), **changed):

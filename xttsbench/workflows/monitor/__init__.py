@@ -29,7 +29,7 @@ from xttsbench.records.machine import (
 )
 from xttsbench.reporting.units import duration
 from xttsbench.reporting.words import plain
-from xttsbench.workflows.log import Log
+from xttsbench.workflows.monitor.log import Log
 
 _WALK: Final = (0.0005, 1.0)
 _SEARCH: Final = (0.0007, 2.0, 100.0)

@@ -8,7 +8,7 @@ import pytest
 
 from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.plan import RunPlan
-from xttsbench.workflows.fixes import again, step_place, why_not_again
+from xttsbench.workflows.optimize import again, step_place, why_not_again
 
 SEEN = ScriptRun(
     data=ScriptData(kind=2, begun=3), trains=True, iterations=("next()",), step_function="step (/a/t.py:7)"
