@@ -32,8 +32,8 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import Trace, TrialRecord
 from xttsbench.workflows.measure.session import Session
+from xttsbench.workflows.optimize.trials import copies, verify
 from xttsbench.workflows.optimize.verification import Verification
-from xttsbench.workflows.optimize.verify import copies, verify
 
 PATCH: Final = "patch.json"
 DIFF: Final = "patch.diff"

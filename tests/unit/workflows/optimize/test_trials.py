@@ -17,8 +17,8 @@ from xttsbench.planning import Job
 from xttsbench.records.fix import Edit, Fix, Patch
 from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 from xttsbench.records.plan import Accelerator
+from xttsbench.workflows.optimize.trials import verify
 from xttsbench.workflows.optimize.verification import Verification
-from xttsbench.workflows.optimize.verify import verify
 
 AGAIN = f"{ORIGINAL}:again"
 JOB = Job(target="data.py:make", kwargs={"size": 4}, emulated_ms=(), steps=100, window_s=2.0, seed=5)
@@ -299,7 +299,7 @@ def test_what_is_the_best_in_the_end_is_patched_whatever_was_expected_of_it(
     verifying, monkeypatch, tmp_path, expected, both_s, best
 ) -> None:
     monkeypatch.setattr(
-        "xttsbench.workflows.optimize.verify.predict_speedup", lambda _, fixes: expected if len(fixes) > 1 else 2.0
+        "xttsbench.workflows.optimize.trials.predict_speedup", lambda _, fixes: expected if len(fixes) > 1 else 2.0
     )
     walls = {"parallel-map": 0.015, "parallel-map + prefetch": both_s}
     session, patch = verifying("prefetch", "parallel-map", walls=walls, patches=True)
@@ -318,7 +318,7 @@ def test_bursts_that_a_fix_leaves_over_are_met_by_a_longer_buffer_in_the_last_ro
         asked.append((fixes.names, float(steps.wall_s.mean())))
         return Fix.of("buffer", 32)
 
-    monkeypatch.setattr("xttsbench.workflows.optimize.verify.longer_buffer", longer)
+    monkeypatch.setattr("xttsbench.workflows.optimize.trials.longer_buffer", longer)
     both = "parallel-map:32 + buffer:32 + thread-pool:32"
     session, _ = verifying("parallel-map:32 + thread-pool:32", walls={both: buffered_s})
     assert asked == [(("parallel-map:32", "thread-pool:32"), pytest.approx(0.02, rel=0.05))]
