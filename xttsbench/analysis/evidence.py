@@ -141,10 +141,8 @@ def paired(log_ratios: npt.ArrayLike, processes: Sequence[Hashable] | None = Non
         groups.setdefault(name, []).append(ratio)
     # Plain floats: of so few numbers each call of NumPy takes longer than the arithmetic.
     means = [math.fsum(own) / len(own) for own in groups.values()]
-    deviations, count = (
-        math.fsum((x - m) ** 2 for m, own in zip(means, groups.values(), strict=True) for x in own),
-        len(means),
-    )
+    count = len(means)
+    deviations = math.fsum((x - m) ** 2 for m, own in zip(means, groups.values(), strict=True) for x in own)
     rounds_differ = (_NU * LEAST_SCALE**2 + deviations) / (_NU + ratios.size - count)
     shared = PAIR_SPREAD**2 / (PAIR_SPREAD**2 + max(rounds_differ, PAIR_SPREAD**2))
     # Within a pair the covariance is (1 - c) I + c J; its inverse, summed, is the weight of the pair's mean.
