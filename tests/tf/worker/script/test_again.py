@@ -61,6 +61,15 @@ def in_turns(trial: TrialSpec, helper: Helper, batches: int = 12) -> tuple[Trial
     return live.end(), sum(took) / (2 * batches)
 
 
+def starved(script: str, folder: Path) -> str:
+    """A copy of a script whose input takes several times as long as its step: no neighbour makes them equal."""
+    text = (SCRIPTS / script).read_text()
+    assert "time.sleep(0.008)" in text
+    copy = folder / script
+    copy.write_text(text.replace("time.sleep(0.008)", "time.sleep(0.040)"))
+    return str(copy)
+
+
 @pytest.mark.measured
 @pytest.mark.parametrize(
     ("script", "arguments"),
@@ -75,6 +84,7 @@ def in_turns(trial: TrialSpec, helper: Helper, batches: int = 12) -> tuple[Trial
 def test_a_loop_takes_turns_and_is_faster_with_the_fix(
     script: str, arguments: tuple[str, ...], helper: Helper, tmp_path: Path
 ) -> None:
+    script = starved(script, tmp_path)
     original, slow_s = in_turns(spec(tmp_path, "arm", script, *arguments, turns=True), helper)
     fixed, fast_s = in_turns(spec(tmp_path, "arm", script, *arguments, fix=PARALLEL, turns=True), helper)
     for record in (original, fixed):
@@ -91,7 +101,7 @@ def test_a_loop_takes_turns_and_is_faster_with_the_fix(
     same = compare_timed({0: [original.contents]}, {0: [fixed.contents]}, bits=True)
     assert same.same is True, same.sentence
     assert same.compared >= 24
-    assert slow_s > 1.15 * fast_s
+    assert slow_s > 1.5 * fast_s
 
 
 LATE = """import sys
@@ -144,12 +154,14 @@ def test_a_value_that_differs_late_in_the_timed_batches_is_seen(
 def test_a_loop_within_one_call_is_measured_in_one_stretch(
     script: tuple[str, ...], helper: Helper, tmp_path: Path
 ) -> None:
+    path, arguments = starved(script[0], tmp_path), script[1:]
     records = [
-        run_trial(spec(tmp_path, "arm", *script, fix=fix, in_graph=True), helper, LIMITS) for fix in (None, PARALLEL)
+        run_trial(spec(tmp_path, "arm", path, *arguments, fix=fix, in_graph=True), helper, LIMITS)
+        for fix in (None, PARALLEL)
     ]
     steps = [record.segment("as_is") for record in records]
     slow, fast = (sum(one.columns["wall_ns"]) / one.steps for one in steps if one is not None)
-    assert slow > 1.15 * fast
+    assert slow > 1.5 * fast
 
 
 def elements(trial: TrialSpec, helper: Helper) -> Elements:
