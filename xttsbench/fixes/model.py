@@ -16,14 +16,16 @@ from typing import Final
 
 import numpy as np
 
+from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, machine, pipeline_pace
 from xttsbench.fixes.before_maps import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.calls import reset_autotune, settled
+from xttsbench.fixes.prefetch import longer_name
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import WORTH, Candidate, Setting, each
 from xttsbench.records.base import Estimate, Record
-from xttsbench.records.fix import FixSet
+from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.throughput.pace import STEP, Consumer, Stage, pace
 from xttsbench.throughput.threads import inputs_of
@@ -363,3 +365,72 @@ def _ceiling(evidence: Evidence, step: Consumer, alone: Estimate | None) -> Pred
         limited_by=found.limited_by,
         measured_per_s=per_s(alone),
     )
+
+
+def predict_speedup(evidence: Evidence, fixes: FixSet) -> float | None:
+    """The speed-up of fixes of the input together; ``None`` where the model cannot say, or is not believed.
+
+    Args:
+        evidence: as a diagnosis makes it.
+        fixes: in the order in which they are applied.
+    """
+    found = _known(evidence, fixes)
+    return predict(*found).speedup if found is not None else None
+
+
+def longer_buffer(evidence: Evidence, fixes: FixSet, steps: Steps) -> Fix | None:
+    """The fix that keeps more batches ready, where beside some fixes the input still comes in bursts; else ``None``.
+
+    Only once a pipeline is fast enough on the whole does it show that it is not so at every moment: files that are
+    read ahead are there all at once, and the first of the next ones are not.
+
+    Args:
+        evidence: as above, of the target as it is.
+        fixes: in the order in which they are applied.
+        steps: of the target with these fixes.
+    """
+    found = _known(evidence, fixes)
+    if found is None or "buffer" in fixes or "prefetch" in fixes:
+        return None
+    model, parts = found
+    pipeline = with_fixes(model, parts)
+    if pipeline is None:
+        return None
+    input_s = pipeline_pace(pipeline, Consumer(), model.evidence).period_s
+    uneven = bursts(replace(model.evidence, steps=steps, pipeline=pipeline), pipeline, input_s)
+    if uneven is None or uneven.enough is None:
+        return None
+    return Fix.parse(longer_name(pipeline, uneven.enough))
+
+
+def _known(evidence: Evidence, fixes: FixSet) -> tuple[Model, list[Candidate]] | None:
+    """The model and the candidates of these names, where it knows and is believed."""
+    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=step_alone_s(evidence))
+    if said_of is None or said_of.off is not None:
+        return None
+    by_name = {one.name: one for one in said_of.known}
+    return (said_of.model, [by_name[name] for name in fixes.names]) if by_name.keys() >= set(fixes.names) else None
+
+
+def step_alone_s(evidence: Evidence) -> float | None:
+    """Mean step alone: as the predictions were given it, or as the trials of the main kind measured it."""
+    ceiling = next((row for row in evidence.predictions if row.name == COSTS_NOTHING), None)
+    if ceiling is not None and ceiling.measured_per_s is not None:
+        return 1 / ceiling.measured_per_s.estimate
+    alone = [steps for trial in evidence.ladder if (steps := measured(trial, "step_only")) is not None]
+    times_s = [float(steps.working_s.mean()) for steps in alone if len(steps)]
+    return sum(times_s) / len(times_s) if times_s else None
+
+
+def with_faster_step(model: Model, ratio: float) -> Model:
+    """The model with a step that runs so many times as fast; its Python goes with the ops that it launched."""
+    step = model.step
+    faster = replace(step, alone_s=step.alone_s / ratio, lock_s=step.lock_s / ratio, cpu_s=step.cpu_s / ratio)
+    return replace(model, step=faster)
+
+
+def period_with_faster_step_s(model: Model, ratio: float) -> float:
+    """Seconds of the target's steps where the step alone runs so many times as fast."""
+    extra_s = model.period_s - pipeline_pace(model.pipeline, model.step, model.evidence).period_s
+    faster = with_faster_step(model, ratio)
+    return pipeline_pace(faster.pipeline, faster.step, faster.evidence).period_s + max(extra_s, 0.0)

@@ -8,7 +8,7 @@ from xttsbench.evidence import Evidence
 from xttsbench.fixes.cache import cache_places
 from xttsbench.fixes.model import infer_cardinality
 from xttsbench.fixes.open_generator import opened
-from xttsbench.fixes.proposal import _generators_elsewhere, _native_with
+from xttsbench.fixes.proposals import _generators_elsewhere, _native_with
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.pipeline import GeneratorParts, NativeFunction, Pipeline, PipelineOp, PythonFunction

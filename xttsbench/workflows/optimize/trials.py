@@ -18,7 +18,7 @@ from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.execution.child import Limits
 from xttsbench.files import atomic_write
 from xttsbench.fixes.cache import over_a_training
-from xttsbench.fixes.proposals import longer_buffer, predict_speedup
+from xttsbench.fixes.model import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.fixes.native import candidates
 from xttsbench.fixes.patch import propose
-from xttsbench.fixes.proposal import forbidden
+from xttsbench.fixes.proposals import forbidden
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet, Patch
