@@ -7,15 +7,17 @@ so that it cannot choose the result (an outlier is a result until something else
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
 
 from xttsbench.analysis.readings import Span, turns_of
+from xttsbench.analysis.steps import Steps
 from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings
 from xttsbench.records.report import Disturbance
 from xttsbench.records.trial import TrialRecord
@@ -114,12 +116,15 @@ class Gate:
         rounds: all that were measured.
         disturbed: those in which others took too much, or the canary was slow.
         quiet: share of the capacity that others take in quiet rounds; ``None`` where that was not read.
+        left: configuration -> round -> logarithm of the share of the processors that neighbours left in its turn,
+            where processes take turns; without rounds of which nothing was read.
         invalid: those to leave out: the disturbed ones, or none where that would be more than half.
     """
 
     rounds: frozenset[RoundKey]
     disturbed: frozenset[RoundKey]
     quiet: float | None = None
+    left: Mapping[str, Mapping[RoundKey, float]] = field(default_factory=dict)
 
     @property
     def widened(self) -> bool:
@@ -130,10 +135,6 @@ class Gate:
     def invalid(self) -> frozenset[RoundKey]:
         """Those to leave out."""
         return frozenset() if self.widened else self.disturbed
-
-    def invalid_in(self, block: int) -> list[int]:
-        """Numbers of the rounds of one block to leave out."""
-        return [number for own, number in self.invalid if own == block]
 
 
 def gate(trials: Sequence[TrialRecord]) -> Gate:
@@ -146,6 +147,7 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
     rounds = set()
     read: dict[RoundKey, list[tuple[float, float]]] = defaultdict(list)
     canary: dict[RoundKey, float] = {}
+    left: dict[str, dict[RoundKey, float]] = defaultdict(dict)
     for trial in trials:
         for number, spans, canaries in _turns(trial):
             key = (trial.spec.block, number)
@@ -154,16 +156,19 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
                 canary[key] = max(canary.get(key, 0.0), min(canaries))
             if (share := (seen := shares(trial.readings.host, spans)).taken) is not None:
                 read[key].append((seen.seconds, share))
+                if trial.spec.turns:
+                    left[trial.spec.arm or ""][key] = math.log(seen.left)
     taken = {key: _weighted(values) for key, values in read.items()}
     quiet = _quiet(taken.values()) if taken else None
     disturbed = {key for key, share in taken.items() if quiet is not None and share > quiet + ABOVE_QUIET}
     disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * _SLOW_CANARY}
-    return Gate(frozenset(rounds), frozenset(disturbed), quiet)
+    return Gate(frozenset(rounds), frozenset(disturbed), quiet, left)
 
 
-def taken_by_round(trial: TrialRecord) -> dict[int, Shares]:
-    """What went on in the turns of a trial, by the number of their round."""
-    return {number: shares(trial.readings.host, spans) for number, spans, _ in _turns(trial)}
+def without(steps: Steps, block: int, rounds: Collection[RoundKey]) -> Steps:
+    """The steps of a block's process but for those of some rounds."""
+    gone = [number for own, number in rounds if own == block]
+    return steps[~np.isin(steps.round, gone)] if gone else steps
 
 
 def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.disturbance import Gate, gate
 from xttsbench.analysis.evidence import (
     DECIDES,
     LEAST_SCALE,
@@ -40,7 +40,7 @@ from xttsbench.analysis.evidence import (
     unpaired,
 )
 from xttsbench.analysis.steps import Steps
-from xttsbench.comparison.runs import GroupRuns, Taken, Turn, VariantRuns, collect, left_in, taken_in
+from xttsbench.comparison.runs import GroupRuns, Taken, Turn, VariantRuns, collect, taken_in
 from xttsbench.records.base import Estimate, Word
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord
@@ -224,7 +224,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
     left_out = judged.invalid - _all_there_are(group, judged.invalid)
     widened = judged.widened or left_out != judged.invalid
     group = group.without(left_out)
-    baseline, pairs = group.baseline, Paired.of(group)
+    baseline, pairs = group.baseline, Paired.of(group, judged)
     samples = {
         runs.arm.id: sample
         for runs in group.candidates
@@ -309,16 +309,15 @@ class Paired:
     ratios: Mapping[tuple[str, str], Mapping[Turn, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, group: GroupRuns) -> Paired:
+    def of(cls, group: GroupRuns, judged: Gate) -> Paired:
         """The turns of a group, and the neighbours' part from all of its configurations together."""
         turns = {runs.arm.id: runs.turns for runs in group.arms}
         baseline, *others = turns
-        left = {runs.arm.id: left_in(runs) for runs in group.arms}
-        if not left[baseline]:
+        if baseline not in judged.left:
             return cls(turns)
         ratios = {name: log_ratios(turns[baseline], turns[name]) for name in others}
         known = {(name, baseline): found for name, found in ratios.items()}
-        return cls(turns, taken_in(baseline, left, ratios), known)
+        return cls(turns, taken_in(baseline, judged.left, ratios), known)
 
     def sample(self, over: str, under: str) -> Sample | None:
         """Log ratios of the first one's speed over the second's; ``None`` where no round has both."""

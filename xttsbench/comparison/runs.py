@@ -11,7 +11,6 @@ of a round fell from 14 to 8 %.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.disturbance import taken_by_round
+from xttsbench.analysis.disturbance import without
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant
 from xttsbench.records.trial import Parity, TrialRecord
@@ -55,12 +54,7 @@ class VariantRuns:
 
     def without(self, turns: Collection[Turn]) -> VariantRuns:
         """The same without some of its turns."""
-        left = {}
-        for block, steps in self.steps.items():
-            gone = [number for own, number in turns if own == block]
-            kept = steps[~np.isin(steps.round, gone)] if gone else steps
-            if len(kept):
-                left[block] = kept
+        left = {block: kept for block, own in self.steps.items() if len(kept := without(own, block, turns))}
         return replace(self, steps=left, trials={block: self.trials[block] for block in left})
 
 
@@ -250,17 +244,6 @@ class Taken:
             return 0.0
         ours, theirs = self.left.get(under, {}).get(turn), self.left.get(over, {}).get(turn)
         return 0.0 if ours is None or theirs is None else self.slope * (theirs - ours)
-
-
-def left_in(runs: VariantRuns) -> dict[Turn, float]:
-    """Logarithm of the share of the processors that neighbours left, by turn, of the turns in which that was read."""
-    return {
-        (block, number): math.log(seen.left)
-        for block, trial in runs.trials.items()
-        if trial.spec.turns
-        for number, seen in taken_by_round(trial).items()
-        if seen.taken is not None
-    }
 
 
 def taken_in(

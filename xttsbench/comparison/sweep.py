@@ -123,7 +123,7 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
     arms = {runs.arm.id: runs for runs in group.arms}
     measured = [trial.spec.block for trial in own if trial.spec.kind == "arm"]
     return Seen(
-        Paired.of(group).sample,
+        Paired.of(group, judged).sample,
         gone,
         {name: len(runs.steps) for name, runs in arms.items()},
         max(measured, default=-1) + 1,

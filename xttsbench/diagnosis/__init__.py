@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
-from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps, measured, steady
@@ -22,7 +22,6 @@ from xttsbench.diagnosis.bottleneck import (
     hidden_contention,
     pooled,
     samples_of,
-    undisturbed,
     why_undecided,
 )
 from xttsbench.evidence import Evidence, given_mode, step_facts
@@ -86,7 +85,9 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
 
     judged = gate(records)
     voting = {
-        trial.spec.trial_id: left for trial, (steps, _) in found if len(left := undisturbed(trial, steps, judged))
+        trial.spec.trial_id: left
+        for trial, (steps, _) in found
+        if len(left := without(steps, trial.spec.block, judged.invalid))
     }
     samples = samples_of(trials, voting, judged)
     figures = pooled(samples, rng, spread=DISTURBED_SPREAD if judged.widened else 1.0)

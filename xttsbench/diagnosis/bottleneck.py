@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.attribution import PARTS, SATURATED, THRESHOLD, Means, StepFacts, attribute, verdicts
-from xttsbench.analysis.disturbance import Gate
+from xttsbench.analysis.disturbance import Gate, without
 from xttsbench.analysis.pooling import STRETCHES, Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
 from xttsbench.analysis.steps import FloatArray, Steps, measured, steady
 from xttsbench.evidence import Evidence, profile_facts
@@ -35,12 +35,6 @@ DISTURBED_SPREAD: Final = 2.0
 """Times the spread of processes where most of what was measured was disturbed, so that nothing could be left out."""
 Samples = tuple[Mapping[Any, Sample], ...]
 """As it is, step alone where it could not be matched, input alone: each trial id -> sample."""
-
-
-def undisturbed(trial: TrialRecord, steps: Steps, judged: Gate) -> Steps:
-    """Those of a process's steps that are from valid rounds."""
-    bad = judged.invalid_in(trial.spec.block)
-    return steps[~np.isin(steps.round, bad)] if bad else steps
 
 
 def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged: Gate) -> Samples:
@@ -66,12 +60,12 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
             statistics["alone_s"] = _alone_on_these
         beside[name] = _without_gaps(sample(columns, statistics, steps.round))
         cached = measured(by_id[name], "step_only")
-        if not match and cached is not None and len(cached := undisturbed(by_id[name], cached, judged)):
+        if not match and cached is not None and len(cached := without(cached, by_id[name].spec.block, judged.invalid)):
             alone[name] = sample({"alone_s": cached.working_s}, {"alone_s": mean_of("alone_s")}, cached.round)
     inputs: dict[str, Sample] = {}
     for trial in trials:
         rows = measured(trial, "input_only")
-        if rows is not None and len(steps := undisturbed(trial, steady(rows)[0], judged)):
+        if rows is not None and len(steps := without(steady(rows)[0], trial.spec.block, judged.invalid)):
             columns = {"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)}
             wanted = {"input_alone_s": mean_of("wall_s"), "input_cpu_s": mean_of("cpu_s")}
             inputs[trial.spec.trial_id] = sample(columns, wanted, steps.round)

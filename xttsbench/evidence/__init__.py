@@ -170,8 +170,8 @@ def _taken(ladder: Sequence[TrialRecord], judged: Gate) -> tuple[float, float]:
     for trial in ladder:
         segment = trial.segment("as_is")
         spans = spans_of(segment) if segment is not None else ()
-        bad = judged.invalid_in(trial.spec.block)
-        seen = shares(trial.readings.host, [span for number, span in enumerate(spans) if number not in bad])
+        valid = [span for number, span in enumerate(spans) if (trial.spec.block, number) not in judged.invalid]
+        seen = shares(trial.readings.host, valid)
         if seen.taken is not None:
             found.append((seen.taken, seen.foreign or 0.0))
     taken, foreign = np.mean(found, axis=0) if found else (0.0, 0.0)

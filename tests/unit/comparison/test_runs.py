@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.unit.analysis.test_disturbance import S, host
+from xttsbench.analysis.disturbance import gate
 from xttsbench.comparison.arms import compare
-from xttsbench.comparison.runs import Taken, VariantRuns, left_in, parity_found, taken_in
-from xttsbench.records.plan import PlannedVariant
+from xttsbench.comparison.runs import Taken, parity_found, taken_in
 from xttsbench.records.trial import Parity, RoundMark, TrialRecord
 
 
@@ -125,9 +125,8 @@ def test_the_share_that_was_left_is_read_from_the_turns(build) -> None:
     readings = host(foreign=lambda second: 1.0 if 10 <= second < 20 else 0.0)
     trial = build.trial("arm", build.segment(wait_s=[0.01] * 4))
     marks = tuple(RoundMark(round=n, start_ns=10 * n * S, end_ns=10 * (n + 1) * S) for n in range(3))
-    spec = trial.spec.model_copy(update={"turns": True})
+    spec = trial.spec.model_copy(update={"turns": True, "arm": "a"})
     own = trial.readings.model_copy(update={"host": readings})
     trial = trial.model_copy(update={"spec": spec, "rounds": marks, "readings": own})
-    runs = VariantRuns(PlannedVariant(id="a", role="baseline", kwargs={}), {0: trial}, {}, None)
-    found = left_in(runs)
+    found = gate([trial]).left["a"]
     assert [round(float(np.exp(found[0, number])), 2) for number in range(3)] == [1.0, 0.5, 1.0]

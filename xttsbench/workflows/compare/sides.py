@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from xttsbench.analysis.disturbance import gate
+from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.evidence import Sample, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.comparable import Measured
@@ -295,11 +295,8 @@ def runs_of(side: Side, arm: Variant) -> Runs:
     invalid = gate([trial for trial in side.trials if own and _beside(trial) == _beside(own[0])]).invalid
     for trial in own:
         steps = settled(trial)
-        if steps is not None:
-            gone = [number for block, number in invalid if block == trial.spec.block]
-            steps = steps[~np.isin(steps.round, gone)]
-        if steps is not None and steps.wall_s.sum() > 0:
-            found[trial.spec.block] = steps
+        if steps is not None and (left := without(steps, trial.spec.block, invalid)).wall_s.sum() > 0:
+            found[trial.spec.block] = left
             trials.append(trial)
     return Runs(side, arm, tuple(trials), found)
 
