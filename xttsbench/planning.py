@@ -122,15 +122,15 @@ def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> 
     return comparison
 
 
-def plan_procedure(scenario: Scenario) -> Procedure:
-    """How a sweep of the scenario looks for the best configuration.
+def plan_procedure(scenario: Scenario, blocks: int | None = None) -> Procedure:
+    """How a sweep of the scenario looks for the best configuration, in so many blocks as are asked for or its own.
 
     Where it says nothing about cost, the bundled workload's is :data:`BUNDLED_COST`; of another target nothing is
     known, and equally fast configurations stay in their order.
     """
     sweep = scenario.sweep
     cost = sweep.cost if sweep.cost is not None else BUNDLED_COST if scenario.bundled else ()
-    return Procedure(blocks=sweep.blocks, cost=tuple(cost))
+    return Procedure(blocks=sweep.blocks if blocks is None else blocks, cost=tuple(cost))
 
 
 def only_step_differs(comparison: Comparison, arm: PlannedVariant) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
         UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
-    begun = begin(request, read_scenario(request), "run", data_progress=data_progress)
+    begun = begin(request, "run", data_progress)
     plan, comparison, told = begun.plan, begun.comparison, progress or Silent()
 
     def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
@@ -151,15 +151,8 @@ class Request:
     command: str = "xttsbench run"
 
 
-def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
-    """The scenario with the options of the request in place of its own.
-
-    More than ``most_arms`` configurations are refused.
-
-    Raises:
-        UsageError, InvalidInputError: the request or the scenario is wrong.
-    """
-    path = locate(request.scenario)
+def _scenario(request: Request, path: Path, most_arms: int) -> Scenario:
+    """The scenario with the options of the request in place of its own; it may not have more configurations."""
     scenario = load_scenario(
         path,
         target=parse_target,
@@ -178,30 +171,26 @@ def read_scenario(request: Request, *, most_arms: int = MOST_ARMS) -> Scenario:
     return changed(scenario, changes, request.settings, arguments=configuration_problems, most_arms=most_arms)
 
 
-def begin(
-    request: Request,
-    scenario: Scenario,
-    kind: Literal["run", "sweep"],
-    *,
-    procedure: Procedure | None = None,
-    check: Callable[[Scenario, Comparison], None] | None = None,
-    data_progress: DataProgress | None = None,
-) -> Recorded:
+def begin(request: Request, kind: Literal["run", "sweep"], data_progress: DataProgress | None = None) -> Recorded:
     """Plan a run, make what it reads, and open its directory.
 
-    The check raises where the comparison cannot be decided, before anything is made or written.
-
     Raises:
-        UsageError, InvalidInputError: the request or the scenario is wrong, or the run cannot be gone on with; nothing
-            has been run.
+        UsageError, InvalidInputError: the request or the scenario is wrong, the run cannot be gone on with, or nothing
+            could be decided; nothing has been run, made or written.
     """
+    path, is_sweep = locate(request.scenario), kind == "sweep"
+    scenario = _scenario(request, path, MOST_SWEEP_ARMS if is_sweep else MOST_ARMS)
+    if is_sweep and len(scenario.accelerator) > 1:
+        raise InvalidInputError(
+            f"{scenario.name}: accelerator: a sweep looks for one winner on one device, got "
+            f"{', '.join(scenario.accelerator)}; name one with --accelerator."
+        )
     if request.resume and request.out is None:
         raise UsageError("--resume goes on with the run that --out names; give both.")
-    beside = locate(request.scenario).parent
-    accelerators = [parse_accelerator(text, beside=beside) for text in scenario.accelerator]
+    accelerators = [parse_accelerator(text, beside=path.parent) for text in scenario.accelerator]
     comparison = plan_comparison(scenario, accelerators)
-    if check is not None:
-        check(scenario, comparison)
+    if is_sweep:
+        _fits(scenario, comparison)
     if comparison.bundled:
         # Here and not above: reading speech data is the bundled workload's alone.
         from xttsbench.workflows.bundled import prepare
@@ -219,7 +208,7 @@ def begin(
         budget_s=scenario.budget_s,
         seed=scenario.seed,
         comparison=comparison,
-        procedure=procedure,
+        procedure=plan_procedure(scenario, request.blocks) if is_sweep else None,
         code=code_identity(comparison.target, bundled=comparison.bundled),
         data=data_identity([arm.kwargs.get("data") for arm in comparison.arms] if comparison.bundled else []),
     )
@@ -281,19 +270,10 @@ def sweep(request: Request, *, progress: Progress | None = None, data_progress: 
         UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
-    scenario = read_scenario(request, most_arms=MOST_SWEEP_ARMS)
-    if len(scenario.accelerator) > 1:
-        raise InvalidInputError(
-            f"{scenario.name}: accelerator: a sweep looks for one winner on one device, got "
-            f"{', '.join(scenario.accelerator)}; name one with --accelerator."
-        )
-    procedure = plan_procedure(scenario)
-    if request.blocks is not None:
-        procedure = procedure.model_copy(update={"blocks": request.blocks})
-    run = begin(request, scenario, "sweep", procedure=procedure, check=_fits, data_progress=data_progress)
-    told, until_s = progress or Silent(), run.plan.budget_s - REPORT_S
+    run = begin(request, "sweep", data_progress)
+    plan, told, until_s = run.plan, progress or Silent(), run.plan.budget_s - REPORT_S
     with run.session(progress, print_to_stderr=request.print_to_stderr) as session:
-        search(run.comparison, procedure, session, until_s=until_s, seed=run.plan.seed, progress=told)
+        search(run.comparison, plan.procedure or Procedure(), session, until_s=until_s, seed=plan.seed, progress=told)
     return finish(replace(run, trials=session.trials))
 
 

@@ -23,7 +23,7 @@ from xttsbench.workflows.measure.session import Session, Silent
 from xttsbench.workflows.reports.scenario import assemble_sweep
 from xttsbench.workflows.runs import Recorded, judge_sweep
 from xttsbench.workflows.saved import read_best, write_best
-from xttsbench.workflows.scenario import Request, begin, read_scenario, search, sweep
+from xttsbench.workflows.scenario import Request, begin, search, sweep
 
 TEXT = "name: mine\ntarget: data.py:make\ngrid: {ms: [1, 2, 3]}\nbudget_s: 60\n"
 
@@ -37,13 +37,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(place, "read_machine", lambda _: dict(machine))
     (tmp_path / "data.py").write_text("def make(): ...\n")
 
-    def begun(
-        text: str = TEXT, *, kind: str = "run", procedure: Any = None, check: Any = None, **fields: Any
-    ) -> Recorded:
+    def begun(text: str = TEXT, *, kind: str = "run", **fields: Any) -> Recorded:
         (tmp_path / "mine.yaml").write_text(text)
         request = Request(scenario="mine.yaml", **({"out": tmp_path / "out"} | fields))
-        scenario = read_scenario(request)
-        return begin(request, scenario, kind, procedure=procedure, check=check)  # type: ignore[arg-type]
+        return begin(request, kind)  # type: ignore[arg-type]
 
     begun.machine = machine  # type: ignore[attr-defined]
     return begun
@@ -142,20 +139,17 @@ def test_another_machine_does_not_go_on(start: Any) -> None:
 
 
 def test_a_sweep_goes_on_with_more_time_and_not_as_another_one(start: Any) -> None:
-    procedure = Procedure(blocks=9)
-    start(kind="sweep", procedure=procedure)
-    again = start(kind="sweep", procedure=procedure, resume=True, budget_s=500.0)
-    assert (again.plan.procedure, again.plan.budget_s) == (procedure, 500)
+    text = TEXT + "sweep: {blocks: 9}\n"
+    start(text, kind="sweep")
+    again = start(text, kind="sweep", resume=True, budget_s=500.0)
+    assert (again.plan.procedure, again.plan.budget_s) == (Procedure(blocks=9), 500)
     with pytest.raises(UsageError, match="the scenario's sweep has changed"):
-        start(kind="sweep", procedure=procedure.model_copy(update={"blocks": 3}), resume=True)
+        start(text.replace("9", "3"), kind="sweep", resume=True)
 
 
 def test_what_cannot_be_decided_is_refused_before_anything_is_written(start: Any, tmp_path: Path) -> None:
-    def refuse(scenario: Any, comparison: Any) -> None:
-        raise UsageError(f"{scenario.name}: {len(comparison.arms)} arms")
-
-    with pytest.raises(UsageError, match=r"mine: \d arms"):
-        start(kind="sweep", check=refuse)
+    with pytest.raises(UsageError, match=r"a sweep of 'mine' with 3 configurations takes \d+ s at least"):
+        start(kind="sweep", budget_s=20.0)
     assert not (tmp_path / "out").exists()
 
 
