@@ -9,18 +9,15 @@ they do not, each round is a complete block of fresh processes, one after anothe
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol
 
-from xttsbench.comparison.effects import no_more_to_say
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
 from xttsbench.execution.child import Limits
-from xttsbench.planning import Slot, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
-from xttsbench.records.plan import Accelerator, Comparison
+from xttsbench.planning import arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
+from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
-from xttsbench.workflows.measure.turns import TURN_S, AfterRound, Enough, Group, Rounds, goes_on
+from xttsbench.workflows.measure.turns import AfterRound, Enough, Group, Rounds, goes_on
 
 _OPEN_S: Final = 1.0  # of a process that takes turns, besides building the target: fork and warm-up, at the least
 
@@ -88,91 +85,66 @@ def compare_arms(
     data = _compare_data(comparison, session, first_block, limits, seed) if parity else ParityFound()
     if interrupted(session.trials[before:]) or data.failed is not None or not rounds:
         return session.trials[before:]
-    setup_s = max((trial.setup_s or 0.0 for trial in session.trials[before:]), default=0.0)
-    until_s, refused = began + budget_s, frozenset(data.differences)
-    wanted = _Wanted(
-        comparison, first_block, rounds, until_s, window_s, seed, setup_s, enough, after_round, earlier, refused
+    wanted = Rounds(
+        comparison,
+        refused=frozenset(data.differences),
+        block=first_block,
+        most=rounds,
+        until_s=began + budget_s,
+        setup_s=max((trial.setup_s or 0.0 for trial in session.trials[before:]), default=0.0),
+        window_s=window_s,
+        seed=seed,
+        enough=enough,
+        after_round=after_round,
     )
     why_alone = _in_turns(wanted, session)
     if why_alone is not None and not interrupted(session.trials[before:]):
-        _in_blocks(wanted, session, why_alone)
+        _in_blocks(wanted, session, why_alone, earlier)
     return session.trials[before:]
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What is left to be measured; see :func:`compare_arms`."""
-
-    comparison: Comparison
-    first_block: int
-    rounds: int
-    until_s: float
-    window_s: float | None
-    seed: int
-    setup_s: float
-    enough: Enough | None
-    after_round: AfterRound | None
-    earlier: Collection[str]
-    refused: frozenset[str]  # configurations with other data than the baseline's
-
-    def enough_on(self, accelerator: Accelerator) -> Enough:
-        """What says which candidates need no more rounds on an accelerator."""
-        alone = self.comparison.model_copy(update={"accelerators": (accelerator,)})
-        return self.enough or partial(no_more_to_say, alone)
-
-
-def _in_turns(wanted: _Wanted, session: Trials) -> str | None:
+def _in_turns(wanted: Rounds, session: Trials) -> str | None:
     """Measure the configurations in turns; why some cannot, or ``None`` where all have been measured."""
-    side_by_side, comparison = session.side_by_side, wanted.comparison
-    if not goes_on(comparison.arms, wanted.refused):
+    side_by_side, arms = session.side_by_side, wanted.arms
+    if not goes_on(wanted.comparison.arms, wanted.refused):
         return None
-    arms = [arm for arm in comparison.arms if arm.id not in wanted.refused]
     if len(arms) == 1:
         return ""
     if isinstance(side_by_side, str):
         return side_by_side
     # Where the device is emulated there is often no step to trace, so that its configurations are told of sooner.
-    devices = sorted(comparison.accelerators, key=lambda accelerator: not accelerator.step_times_ms)
+    devices = sorted(wanted.comparison.accelerators, key=lambda accelerator: not accelerator.step_times_ms)
     before = len(session.trials)
     for number, accelerator in enumerate(devices):
         if session.spent_s + len(arms) * (wanted.setup_s + _OPEN_S) > wanted.until_s:
             return None
-        measured = Rounds(
-            comparison,
-            [Slot(arm, accelerator) for arm in arms],
-            wanted.first_block,
-            most=wanted.rounds,
-            turn_s=min(wanted.window_s or comparison.window_s, TURN_S),
-            until_s=wanted.until_s,
-            seed=wanted.seed,
-            share=1 / (len(devices) - number),
-            enough=wanted.enough_on(accelerator),
-            after_round=wanted.after_round,
-        )
-        why = Group(measured, side_by_side).measure()
+        why = Group(wanted, accelerator, 1 / (len(devices) - number), side_by_side).measure()
         if why is not None or interrupted(session.trials[before:]):
             return why
     return None
 
 
-def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
-    """Measure the configurations in complete blocks of fresh processes, one round each."""
+def _in_blocks(wanted: Rounds, session: Trials, why: str, earlier: Collection[str]) -> None:
+    """Measure the configurations in complete blocks of fresh processes, one round each.
+
+    What an ``earlier`` session ran takes no time of this one, and is counted as if it had.
+    """
     comparison, limits = wanted.comparison, Limits(wanted.comparison.trial_s, wanted.comparison.stall_s)
     before, refused = len(session.trials), wanted.refused
     ended: dict[str, set[str]] = {accelerator.label: set() for accelerator in comparison.accelerators}
-    warm = session.block == wanted.first_block
+    warm = session.block == wanted.block
     window_s = (
         wanted.window_s
         or _window_before(comparison, session)
         or window_within(
-            comparison, wanted.until_s - session.spent_s, blocks=wanted.rounds, setup_s=wanted.setup_s, warm=warm
+            comparison, wanted.until_s - session.spent_s, blocks=wanted.most, setup_s=wanted.setup_s, warm=warm
         )
     )
     block_s = expected_s(comparison, window_s, setup_s=wanted.setup_s, warm=warm)
     done: dict[str, Collection[str]] = {}
     note = f"measured in fresh processes, one after another: {why}" if why else None
-    for number in range(wanted.rounds):
-        begun, block = session.spent_s, wanted.first_block + number
+    for number in range(wanted.most):
+        begun, block = session.spent_s, wanted.block + number
         slots = [
             slot
             for slot in block_order(comparison, block, wanted.seed)
@@ -188,18 +160,18 @@ def _in_blocks(wanted: _Wanted, session: Trials, why: str) -> None:
             spec = arm_trial(
                 comparison, slot, number=len(session.trials), block=block, window_s=window_s, seed=wanted.seed
             )
-            label = f"round {number + 1} of {wanted.rounds}: {slot.arm.id}, {slot.accelerator.label}"
+            label = f"round {number + 1} of {wanted.most}: {slot.arm.id}, {slot.accelerator.label}"
             record = session.run(spec, limits, label, note=note)
             if record.status == "interrupted":
                 return
             if record.status != "ok":
                 gone.add(slot.arm.id)
         own = [trial for trial in session.trials[before:] if trial.spec.block == block]
-        had_s = sum(trial.duration_s for trial in own if trial.spec.trial_id in wanted.earlier)
+        had_s = sum(trial.duration_s for trial in own if trial.spec.trial_id in earlier)
         block_s = session.spent_s - begun + had_s
         if wanted.after_round is not None:
-            wanted.after_round(number + 1, wanted.rounds, session.trials)
-        done = {one.label: wanted.enough_on(one)(session.trials) for one in comparison.accelerators}
+            wanted.after_round(number + 1, wanted.most, session.trials)
+        done = {one.label: wanted.done(one, session.trials) for one in comparison.accelerators}
         left = [
             slot for slot in slots if slot.arm.role == "candidate" and slot.arm.id not in done[slot.accelerator.label]
         ]

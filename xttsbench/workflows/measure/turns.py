@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
+from xttsbench.comparison.effects import no_more_to_say
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits
 from xttsbench.execution.trial import LiveTrial
 from xttsbench.planning import Slot, arm_trial, block_order
-from xttsbench.records.plan import Comparison, PlannedVariant
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.workflows.measure.session import Session
 
@@ -52,37 +53,42 @@ AfterRound = Callable[[int, int, Sequence[TrialRecord]], None]
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is measured in turns.
+    """What is measured, in turns or in blocks.
 
     Attributes:
-        comparison: what all configurations share.
-        slots: the configurations, all on one accelerator, in the order of the plan.
-        block: number of the processes: each configuration has one of that number.
+        comparison: the configurations, the accelerators, and the limits of a trial.
+        refused: configurations with other data than the baseline's, which are not measured.
+        block: number of the first processes: each configuration has one of that number.
         most: rounds at most; one that others have disturbed is measured again, as long as they are not twice as many.
-        turn_s: seconds that the slowest configuration's turn should take.
         until_s: seconds of the session; no round begins that is not expected to end by then.
-        share: of what is left of them once all processes are open; the rest is for others.
+        setup_s: seconds that building a configuration took.
+        window_s: seconds that a turn, or a trial by itself, may measure; ``None`` for what fits into the time.
         seed: of the order, and of the trials.
-        enough: see :data:`Enough`.
+        enough: see :data:`Enough`; ``None`` for those that are clearly faster, clearly slower, or no different.
         after_round: see :data:`AfterRound`.
     """
 
     comparison: Comparison
-    slots: Sequence[Slot]
+    refused: frozenset[str]
     block: int
     most: int
-    turn_s: float
     until_s: float
+    setup_s: float
+    window_s: float | None
     seed: int
-    share: float
-    enough: Enough
-    after_round: AfterRound | None = None
+    enough: Enough | None
+    after_round: AfterRound | None
 
-    def spec(self, index: int, first: int) -> TrialSpec:
-        """The specification of a configuration's trial; ``first`` is the number of the first one."""
-        plan, slot = self.comparison, self.slots[index]
-        trial = arm_trial(plan, slot, number=first + index, block=self.block, window_s=plan.window_s, seed=self.seed)
-        return trial.model_copy(update={"turns": True})
+    @property
+    def arms(self) -> tuple[PlannedVariant, ...]:
+        """The configurations that are measured, in the order of the plan."""
+        return tuple(arm for arm in self.comparison.arms if arm.id not in self.refused)
+
+    def done(self, accelerator: Accelerator, trials: Sequence[TrialRecord]) -> Collection[str]:
+        """Candidates that need no more rounds on an accelerator."""
+        if self.enough is not None:
+            return self.enough(trials)
+        return no_more_to_say(self.comparison.model_copy(update={"accelerators": (accelerator,)}), trials)
 
 
 def goes_on(arms: Sequence[PlannedVariant], gone: Collection[str]) -> bool:
@@ -95,9 +101,14 @@ def goes_on(arms: Sequence[PlannedVariant], gone: Collection[str]) -> bool:
 
 @dataclass
 class Group:
-    """Processes of some configurations, which live side by side and take turns; by id of the configuration."""
+    """Processes of the configurations on one accelerator, which live side by side and take turns; by configuration.
+
+    Of the time that is left once all are open they may take a ``share``; the rest is for others.
+    """
 
     wanted: Rounds
+    accelerator: Accelerator
+    share: float
     session: Session
     lives: dict[str, LiveTrial] = field(default_factory=dict)
     pace_s: dict[str, float] = field(default_factory=dict)
@@ -110,15 +121,15 @@ class Group:
         Returns:
             Why the configurations cannot live side by side, in which case nothing was kept; ``None`` where they could.
         """
-        first = len(self.session.trials)
-        specs = {slot.arm.id: self.wanted.spec(index, first) for index, slot in enumerate(self.wanted.slots)}
+        numbered = enumerate(self.wanted.arms, start=len(self.session.trials))
+        specs = {arm.id: self._spec(arm, number) for number, arm in numbered}
         if self._had_before(specs):
             return None
         why = None
         try:
             why = self._open(specs)
             now_s = self.session.spent_s
-            self.until_s = now_s + self.wanted.share * (self.wanted.until_s - now_s)
+            self.until_s = now_s + self.share * (self.wanted.until_s - now_s)
             if why is None and self._settle():
                 self._go_round()
         except KeyboardInterrupt:
@@ -131,6 +142,12 @@ class Group:
         for name in [*self.lives]:
             self._let_go(name)
         return why
+
+    def _spec(self, arm: PlannedVariant, number: int) -> TrialSpec:
+        plan, slot = self.wanted.comparison, Slot(arm, self.accelerator)
+        block, seed = self.wanted.block, self.wanted.seed
+        trial = arm_trial(plan, slot, number=number, block=block, window_s=plan.window_s, seed=seed)
+        return trial.model_copy(update={"turns": True})
 
     def _let_go(self, name: str) -> None:
         """End a process; its record is kept, unless it was ended before it had measured anything."""
@@ -236,7 +253,7 @@ class Group:
             trials = [*self.session.trials, *own]
             if wanted.after_round is not None:
                 wanted.after_round(number, most, trials)
-            done = wanted.enough(trials)
+            done = wanted.done(self.accelerator, trials)
             candidates = self._candidates()
             if candidates and all(name in done for name in candidates):
                 return
@@ -258,13 +275,12 @@ class Group:
         same = {name: abs(size / baseline - 1) <= _SAME_SIZE for name, size in sizes.items()}
         share = {name: 1.0 if same[name] else baseline / size for name, size in sizes.items()}
         slowest_s = max(self.pace_s[name] * share[name] for name in sizes)
-        second = self.wanted.turn_s / slowest_s
+        second = min(self.wanted.window_s or self.wanted.comparison.window_s, TURN_S) / slowest_s
         count = min(max(second, min(2 * second, _FEW), _LEAST), _MOST)
         return {name: max(round(round(count) * share[name]), _LEAST) for name in sizes}
 
     def _order(self, number: int) -> list[str]:
-        slots = self.wanted.slots
-        alone = {"arms": tuple(slot.arm for slot in slots), "accelerators": (slots[0].accelerator,)}
+        alone = {"arms": self.wanted.arms, "accelerators": (self.accelerator,)}
         plan = self.wanted.comparison.model_copy(update=alone)
         return [slot.arm.id for slot in block_order(plan, number, self.wanted.seed + self.wanted.block)]
 
@@ -272,14 +288,14 @@ class Group:
         return [name for name, live in self.lives.items() if not live.over]
 
     def _candidates(self) -> list[str]:
-        return [s.arm.id for s in self.wanted.slots if s.arm.role == "candidate" and not self.lives[s.arm.id].over]
+        return [arm.id for arm in self.wanted.arms if arm.role == "candidate" and not self.lives[arm.id].over]
 
     @property
     def _baseline(self) -> str:
-        return self.wanted.slots[0].arm.id
+        return self.wanted.arms[0].id
 
     def _goes_on(self) -> bool:
-        arms = [slot.arm for slot in self.wanted.slots]
+        arms = self.wanted.arms
         return goes_on(arms, {arm.id for arm in arms if arm.id not in self.lives or self.lives[arm.id].over})
 
     def _time_for(self, seconds: float) -> bool:
@@ -311,11 +327,11 @@ class Group:
             self.lives.pop(name).end()
 
     def _label(self, name: str) -> str:
-        return f"{name}, {self.wanted.slots[0].accelerator.label}"
+        return f"{name}, {self.accelerator.label}"
 
     def _progress(self, number: int, most: int, done: Collection[str]) -> str:
-        count, label = sum(name not in done for name in self._active()), self.wanted.slots[0].accelerator.label
-        return f"round {number + 1} of {most} at most: {count} configurations in turn, {label}"
+        count = sum(name not in done for name in self._active())
+        return f"round {number + 1} of {most} at most: {count} configurations in turn, {self.accelerator.label}"
 
 
 def _mean_size(trial: TrialRecord) -> float:
