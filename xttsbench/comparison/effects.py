@@ -132,29 +132,20 @@ def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> st
     return f"{said}; about {more} more {'round' if more == 1 else 'rounds'} like these would{took}"
 
 
-def decide_paired(samples: Mapping[str, Sample], *, margin: float) -> dict[str, Effect]:
-    """Decide on pairs of configurations of one run, by their paired rounds.
+def decide_pairs(
+    samples: Mapping[str, Sample], *, margin: float, session_noise: float | None = None
+) -> dict[str, Effect]:
+    """Decide on pairs of configurations, of one run by its paired rounds, or of two sessions.
 
-    The samples are log ratios of B's speed over A's; the margin is a share.
-    """
-    return _decided(samples, noise_scale(None, samples.values()), margin)
-
-
-def decide_apart(samples: Mapping[str, Sample], *, margin: float, session_noise: float) -> dict[str, Effect]:
-    """Decide on pairs of configurations of two sessions.
-
-    The samples are B's mean log rate less A's, unpaired. The noise of a session is a standard deviation, as a share; it
-    is known, so it costs no degrees of freedom.
+    The samples are log ratios of B's speed over A's, of sessions B's mean log rate less A's, unpaired. The noise of a
+    session, where there are two, is a standard deviation; it and the margin are shares. It is known, so it costs no
+    degrees of freedom.
     """
     s0 = noise_scale(None, samples.values())
-    between = 2 * math.log1p(session_noise) ** 2
-    return _decided({name: own.widened(s0, between) for name, own in samples.items()}, s0, margin)
-
-
-def _decided(samples: Mapping[str, Sample], s0: float, margin: float) -> dict[str, Effect]:
     effects = {}
     for name, own in samples.items():
-        one = effect_of(own, s0, candidates=len(samples), margin=margin)
+        wide = own if session_noise is None else own.widened(s0, 2 * math.log1p(session_noise) ** 2)
+        one = effect_of(wide, s0, candidates=len(samples), margin=margin)
         few = f"{own.processes} process of each; a result takes {MIN_PROCESSES}"
         effects[name] = one if one.sure else one.withheld(few)
     return effects

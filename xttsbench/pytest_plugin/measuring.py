@@ -23,7 +23,7 @@ import numpy as np
 
 import xttsbench
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, unpaired
-from xttsbench.comparison.effects import MIN_PROCESSES, SESSION_NOISE, decide_apart, weigh
+from xttsbench.comparison.effects import MIN_PROCESSES, SESSION_NOISE, decide_pairs, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.gates import place
 from xttsbench.comparison.runs import GroupRuns, VariantRuns, collect
@@ -294,7 +294,7 @@ def regression(
     if min(len(now), len(before)) < MIN_PROCESSES:
         return Gate(name, most, "undecided", f"{name}: an interval needs two processes on each side; here {counts}.")
     sample = unpaired(np.log(before), np.log(now))
-    found = decide_apart({name: sample}, margin=most, session_noise=session_noise)[name].interval(0.95)
+    found = decide_pairs({name: sample}, margin=most, session_noise=session_noise)[name].interval(0.95)
     decision, allowed = place(found, 1 - most, at_least=True), f"{100 * most:.3g} %"
     said = {
         "passed": f"is not lower by more than the {allowed} that are allowed",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, paired, unpaired
-from xttsbench.comparison.effects import SESSION_NOISE, decide_apart, decide_paired, interim_status, reported
+from xttsbench.comparison.effects import SESSION_NOISE, decide_pairs, interim_status, reported
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 
 RATES = st.lists(st.floats(10, 1000), min_size=2, max_size=9)
@@ -18,7 +18,7 @@ OPPOSITE = {word: word.replace("faster", "slower") for word in (*FASTER, "likely
 
 
 def found(a, b, noise: float = 0.0):
-    return decide_apart({"x": unpaired(np.log(a), np.log(b))}, margin=0.02, session_noise=noise)["x"]
+    return decide_pairs({"x": unpaired(np.log(a), np.log(b))}, margin=0.02, session_noise=noise)["x"]
 
 
 def words(rng: np.random.Generator, *, repeats: int, n: int = 8, effect: float = 1.0, session: float, noise: float):
@@ -77,7 +77,7 @@ def test_many_equal_arms_name_no_more_than_one_alone() -> None:
     wrong = 0
     for _ in range(200):
         pairs = {str(arm): unpaired(*(0.02 * rng.normal(size=(2, 6)))) for arm in range(8)}
-        effects = decide_apart(pairs, margin=0.02, session_noise=0.0)
+        effects = decide_pairs(pairs, margin=0.02, session_noise=0.0)
         wrong += any(one.word in (*FASTER, *SLOWER) for one in effects.values())
     assert wrong / 200 < 0.05
 
@@ -102,18 +102,18 @@ def test_what_cannot_be_taken_the_logarithm_of_is_refused() -> None:
 
 def test_paired_rounds_decide_from_two_processes_on() -> None:
     samples = {"two": paired([0.3, 0.31]), "one": paired([0.3, 0.31, 0.3], ["p"] * 3)}
-    effects = decide_paired(samples, margin=0.02)
+    effects = decide_pairs(samples, margin=0.02)
     assert [effects[name].word for name in ("two", "one")] == ["faster", "undecided"]
     assert [effects[name].sure for name in ("two", "one")] == [True, False]
     assert effects["one"].why == "1 process of each; a result takes 2"
     assert effects["one"].ratio is not None
-    open_ = decide_paired({"x": paired([0.03, 0.01, 0.02])}, margin=0.02)["x"]
+    open_ = decide_pairs({"x": paired([0.03, 0.01, 0.02])}, margin=0.02)["x"]
     assert (open_.word, open_.sure) == ("undecided", True)
     assert "20 decides; about" in open_.why
 
 
 def test_a_withheld_effect_keeps_its_interval_and_proves_nothing() -> None:
-    effect = decide_paired({"x": paired([0.1, 0.11, 0.1, 0.09, 0.1, 0.1])}, margin=0.02)["x"]
+    effect = decide_pairs({"x": paired([0.1, 0.11, 0.1, 0.09, 0.1, 0.1])}, margin=0.02)["x"]
     kept = effect.withheld("it died")
     assert effect.word == "clearly_faster"
     assert (kept.word, kept.sure, kept.why, kept.ratio) == ("undecided", False, "it died", effect.ratio)

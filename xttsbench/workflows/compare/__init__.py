@@ -26,12 +26,10 @@ from xttsbench.reporting.units import percent, ratio_interval
 from xttsbench.workflows.compare.sides import (
     Runs,
     Side,
+    Sides,
     compare_pairs,
     measured_of,
-    pair_arms,
-    read_side,
-    runs_of,
-    same_run,
+    read_sides,
 )
 from xttsbench.workflows.reports import unread
 from xttsbench.workflows.runs import DONE, GATE, INCONCLUSIVE, NOTHING
@@ -87,21 +85,18 @@ def compare(request: Request) -> Compared:
         NothingMeasuredError: a run has no configurations.
         InvalidInputError: a run cannot be read, or the two cannot be compared and ``across`` was not given.
     """
-    a, b = read_side(request.a), read_side(request.b)
-    own = same_run(a, b)
-    if own and not (a.trials and b.trials):
+    sides = read_sides(request.a, request.b)
+    differing = _differences(sides)
+    forbidding = [found for found in differing if not found.comparable]
+    if forbidding and not request.across:
+        what = "; ".join(f"{found.field}: {found.a} in A, {found.b} in B" for found in forbidding)
         raise InvalidInputError(
-            f"{request.a} and {request.b} are configurations of one report, which does not hold their rounds; "
-            "name the run's directory."
+            f"{request.a} and {request.b} cannot be compared, since they differ in more than the code: {what}. "
+            "Measure both alike, or add --across to compare them all the same."
         )
-    named, alone = pair_arms(a, b)
-    pairs = [(name, runs_of(a, left), runs_of(b, right)) for name, left, right in named]
-    differing = _differences(pairs, same=own)
-    _refuse(request, [found for found in differing if not found.comparable])
-    compared, effects = compare_pairs(pairs, same_run=own, margin=MARGIN, session_noise=request.session_noise)
-    gates = judge_gates(request.limits, compared, effects)
-    noise = None if own else request.session_noise
-    report = _report(request, pairs, compared, gates, differing, _warnings(alone, differing, noise), noise)
+    noise = None if sides.same_run else request.session_noise
+    compared, effects = compare_pairs(sides, margin=MARGIN, session_noise=noise)
+    report = _report(request, sides, differing, compared, judge_gates(request.limits, compared, effects), noise)
     code, message = judge_comparison(report)
     return Compared(report, code, message, _write(request, report))
 
@@ -126,28 +121,19 @@ def comment(report: ComparisonReport) -> str:
     return markdown.render(comparison_document(report), level=3)
 
 
-def _differences(pairs: Sequence[tuple[str, Runs, Runs]], *, same: bool) -> tuple[Difference, ...]:
+def _differences(sides: Sides) -> tuple[Difference, ...]:
     """Of all pairs together; what only some of them have is told with the pair's name."""
     found: dict[Difference, list[str]] = {}
-    for name, left, right in pairs:
-        for difference in differences(measured_of(left), measured_of(right), same_run=same):
+    for name, left, right in sides.pairs:
+        for difference in differences(measured_of(left), measured_of(right), same_run=sides.same_run):
             found.setdefault(difference, []).append(name)
     told = [
         difference
-        if len(names) == len(pairs)
+        if len(names) == len(sides.pairs)
         else difference.model_copy(update={"field": f"{difference.field} ({', '.join(names)})"})
         for difference, names in found.items()
     ]
     return tuple(sorted(told, key=lambda difference: difference.comparable))
-
-
-def _refuse(request: Request, forbidding: Sequence[Difference]) -> None:
-    if forbidding and not request.across:
-        what = "; ".join(f"{found.field}: {found.a} in A, {found.b} in B" for found in forbidding)
-        raise InvalidInputError(
-            f"{request.a} and {request.b} cannot be compared, since they differ in more than the code: {what}. "
-            "Measure both alike, or add --across to compare them all the same."
-        )
 
 
 def _warnings(alone: Sequence[str], differing: Sequence[Difference], noise: float | None) -> tuple[str, ...]:
@@ -174,19 +160,17 @@ def _warnings(alone: Sequence[str], differing: Sequence[Difference], noise: floa
 
 def _report(
     request: Request,
-    pairs: Sequence[tuple[str, Runs, Runs]],
+    sides: Sides,
+    differing: tuple[Difference, ...],
     compared: tuple[ComparedPair, ...],
     gates: tuple[Gate, ...],
-    differing: tuple[Difference, ...],
-    warnings: tuple[str, ...],
     noise: float | None,
 ) -> ComparisonReport:
-    a, b = pairs[0][1].side, pairs[0][2].side
-    said = _sentence(compared)
+    a, b, said = sides.a, sides.b, _sentence(compared)
     arms: list[Variant] = []
     unmeasured = {section: _OWN for section in _SECTIONS}
     unmeasured |= {path: why for path, why in b.report.unmeasured.items() if path.startswith("verdict.")}
-    for index, ((_, left, right), pair) in enumerate(zip(pairs, compared, strict=True)):
+    for index, ((_, left, right), pair) in enumerate(zip(sides.pairs, compared, strict=True)):
         ours = {"group": pair.name, "role": "baseline", "effect": None, "decision": None, "evidence": None}
         theirs = {"role": "candidate", "effect": pair.effect, "decision": pair.decision, "evidence": pair.evidence}
         arms += [left.arm.model_copy(update=ours), right.arm.model_copy(update={**ours, **theirs})]
@@ -204,7 +188,7 @@ def _report(
         verdict=b.report.verdict.model_copy(update={"summary": said}),
         arms=tuple(arms),
         accelerator=dict(b.report.accelerator),
-        warnings=warnings,
+        warnings=_warnings(sides.alone, differing, noise),
         comparison=tuple(_line(pair) for pair in compared),
         disturbance=b.report.disturbance,
         unmeasured=unmeasured,

@@ -22,7 +22,7 @@ from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.evidence import Sample, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.comparable import Measured
-from xttsbench.comparison.effects import Effect, decide_apart, decide_paired, log_ratios, pooled, reported
+from xttsbench.comparison.effects import Effect, decide_pairs, log_ratios, pooled, reported
 from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.execution.run_directory import PLAN, TRIALS, read_json, record_of
@@ -90,7 +90,7 @@ def _read_report(path: Path) -> Report:
 
 
 def same_run(a: Side, b: Side) -> bool:
-    """Whether the two are one measurement, be it in two copies."""
+    """Whether the two are one measurement."""
     return a.path.resolve() == b.path.resolve() or (
         a.report.created_utc == b.report.created_utc and a.report.trials == b.report.trials and bool(a.report.trials)
     )
@@ -324,33 +324,55 @@ def measured_of(runs: Runs) -> Measured:
     )
 
 
-def compare_pairs(
-    pairs: Sequence[tuple[str, Runs, Runs]], *, same_run: bool, margin: float, session_noise: float
-) -> tuple[tuple[ComparedPair, ...], dict[str, Effect]]:
-    """Every pair, decided together, and the effects that gates rest on.
+@dataclass(frozen=True)
+class Sides:
+    """Two runs beside one another, their configurations in pairs by name."""
 
-    The blocks and rounds of one run pair its sides; margin and session noise, a standard deviation, are shares.
+    a: Side
+    b: Side
+    same_run: bool  # they are one measurement, be it in two copies, whose blocks and rounds pair them
+    pairs: tuple[tuple[str, Runs, Runs], ...]
+    alone: tuple[str, ...]  # configurations that stand beside none, in words
+
+
+def read_sides(a_given: str, b_given: str) -> Sides:
+    """Read two runs or reports, and put their configurations in pairs.
+
+    Raises:
+        UsageError, NothingMeasuredError: see :func:`pair_arms`.
+        InvalidInputError: see :func:`read_side`; or both are one report, which does not hold the rounds.
     """
+    a, b = read_side(a_given), read_side(b_given)
+    same = same_run(a, b)
+    if same and not (a.trials and b.trials):
+        raise InvalidInputError(
+            f"{a_given} and {b_given} are configurations of one report, which does not hold their rounds; "
+            "name the run's directory."
+        )
+    named, alone = pair_arms(a, b)
+    return Sides(a, b, same, tuple((name, runs_of(a, ours), runs_of(b, theirs)) for name, ours, theirs in named), alone)
+
+
+def compare_pairs(
+    sides: Sides, *, margin: float, session_noise: float | None
+) -> tuple[tuple[ComparedPair, ...], dict[str, Effect]]:
+    """Every pair, decided together, and the effects that gates rest on; see :func:`decide_pairs`."""
     units: dict[str, Unit] = {
-        name: "samples" if a.counts_samples and b.counts_samples else "steps" for name, a, b in pairs
+        name: "samples" if a.counts_samples and b.counts_samples else "steps" for name, a, b in sides.pairs
     }
-    made = {name: (_paired if same_run else _apart)(a, b, units[name]) for name, a, b in pairs}
+    made = {name: (_paired if sides.same_run else _apart)(a, b, units[name]) for name, a, b in sides.pairs}
     samples = {name: sample for name, sample in made.items() if sample is not None}
-    effects = (
-        decide_paired(samples, margin=margin)
-        if same_run
-        else decide_apart(samples, margin=margin, session_noise=session_noise)
-    )
+    effects = decide_pairs(samples, margin=margin, session_noise=session_noise)
     found = []
-    for name, a, b in pairs:
+    for name, a, b in sides.pairs:
         effect = effects.get(name)
-        method: Method = "paired blocks" if same_run else "separate sessions"
+        method: Method = "paired blocks" if sides.same_run else "separate sessions"
         if effect is None:
             method, effect = "not measured", Effect(why=_absent(a, b))
         elif not effect.sure:
             few = f"there are too few processes ({a.processes} of A and {b.processes} of B)"
             method, effect = "one process", effect.withheld(f"{few}: what the next would do is not known")
-        elif (doubt := _doubt(a, b, same_run=same_run)) is not None:
+        elif (doubt := _doubt(a, b, same_run=sides.same_run)) is not None:
             effect = effect.withheld(doubt)
         effects[name] = effect
         found.append(
