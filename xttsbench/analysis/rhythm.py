@@ -327,10 +327,12 @@ def _refined(series: FloatArray, frequency: float, harmonics: int) -> float:
     around = frequency + np.linspace(-1, 1, 41) / (_PADDING * n)
     whole = 1 / max(2, round(1 / frequency))
     trial = np.clip(np.append(around, whole), 0, 0.5)
-    tapered = series * taper(n)
     held = np.zeros(trial.size)
-    for k in range(1, harmonics + 1):
-        held += np.abs(np.exp(-2j * np.pi * k * np.outer(trial, np.arange(n))) @ tapered) ** 2
+    fundamental = np.exp(-2j * np.pi * np.outer(trial, np.arange(n)))
+    turned = series * taper(n) + np.zeros_like(fundamental)
+    for _ in range(harmonics):
+        turned *= fundamental
+        held += np.abs(turned.sum(axis=1)) ** 2
     # Work is done every so many batches: within the resolution, the whole number is the better guess.
     return 1 / float(whole if held[-1] >= 0.98 * held.max() else trial[np.argmax(held)])
 
