@@ -101,8 +101,8 @@ def length_variance(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> Len
     ranks = [_ranks(column) for column in (steps, elements)]
     if np.ptp(steps) == 0:
         return LengthVariance(share, slope, 1.0)
-    rho = float(np.corrcoef(ranks)[0, 1])
-    memory = float(np.prod([np.corrcoef(rank[1:], rank[:-1])[0, 1] for rank in ranks]))
+    rho = _correlation(*ranks)
+    memory = float(np.prod([_correlation(rank[1:], rank[:-1]) for rank in ranks]))
     memory = min(max(memory, 0.0), 0.99)
     freedom = max(steps.size * (1 - memory) / (1 + memory) - 2, 1)
     t = abs(rho) * np.sqrt(freedom / max(1 - rho**2, 1e-15))
@@ -168,6 +168,10 @@ def _ranks(x: FloatArray) -> FloatArray:
     """Ranks from 1, and equal values share the mean of theirs: SciPy's, whose module takes half a second to load."""
     _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
+
+
+def _correlation(x: FloatArray, y: FloatArray) -> float:
+    return float(np.asarray(np.corrcoef(x, y))[0, 1])
 
 
 def _robust_sd(x: FloatArray) -> float:

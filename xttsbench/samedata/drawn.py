@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,20 @@ _SURE_F: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """Which rows are in a group together."""
+
+    inverse: Codes
+    """Of each row, the number of its group."""
+    sizes: Codes
+
+    @classmethod
+    def of(cls, groups: Codes) -> _Groups:
+        _, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        return cls(inverse, sizes)
+
+
+@dataclass(frozen=True, eq=False)
 class Sample:
     """Numbers of one run or several, with the element and the epoch that each row was in."""
 
@@ -38,11 +53,19 @@ class Sample:
 
     def worth(self, values: Floats) -> float:
         """How many independent values these, one of each row, are worth."""
-        return _worth(values, self.elements)[0]
+        return _worth(values, self._by_element)[0]
 
     def epochs_differ(self, values: Floats) -> bool:
         """Whether whole epochs share what was drawn: then there are no more draws than epochs."""
-        return _worth(values, self.epochs)[1] > _SURE_F
+        return _worth(values, self._by_epoch)[1] > _SURE_F
+
+    @cached_property
+    def _by_element(self) -> _Groups:
+        return _Groups.of(self.elements)
+
+    @cached_property
+    def _by_epoch(self) -> _Groups:
+        return _Groups.of(self.epochs)
 
 
 def sample(run: Run, values: Floats) -> Sample:
@@ -52,9 +75,9 @@ def sample(run: Run, values: Floats) -> Sample:
     return Sample(values[: epochs.size], run.elements[: epochs.size], epochs)
 
 
-def _worth(values: Floats, groups: Codes) -> tuple[float, float]:
+def _worth(values: Floats, groups: _Groups) -> tuple[float, float]:
     """Independent values, and the ratio of the variances between and within groups."""
-    _, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    inverse, sizes = groups.inverse, groups.sizes
     total, count = values.size, sizes.size
     if total <= count:
         return float(total), 0.0
@@ -172,20 +195,30 @@ def _smirnov(first: Floats, second: Floats, count: float, other_count: float) ->
 
 def _shared_draws(before: Sample, after: Sample) -> int | None:
     """The lag at which neighbours of the fixed run are correlated, and those of the original are not."""
-    lags = range(1, min(_LAGS, len(after.values) // 4, len(before.values) // 4) + 1)
-    return next((lag for lag in lags if _lag_z(after, lag) > _SURE_Z and _lag_z(before, lag) < _SURE_Z / 2), None)
+    most = min(_LAGS, len(after.values) // 4, len(before.values) // 4)
+    past, now = (_ranked(drawn) if most else [] for drawn in (before, after))
+    return next(
+        (lag for lag in range(1, most + 1) if _lag_z(now, lag) > _SURE_Z and _lag_z(past, lag) < _SURE_Z / 2), None
+    )
 
 
-def _lag_z(drawn: Sample, lag: int) -> float:
-    """The largest rank correlation of values ``lag`` rows apart, over the numbers, in standard errors."""
-    largest = 0.0
+def _ranked(drawn: Sample) -> list[tuple[Floats, float]]:
+    """Of each number that varies, the ranks of its values around 0, in standard deviations, and what they are worth."""
+    found = []
     for values in drawn.values.T:
-        if np.ptp(values) == 0:
-            continue
-        ranks = np.argsort(np.argsort(values)) - (values.size - 1) / 2
-        found = float((ranks[lag:] * ranks[:-lag]).mean() / (ranks**2).mean())
-        largest = max(largest, abs(found) * float(np.sqrt(drawn.worth(values) * (1 - lag / values.size))))
-    return largest
+        if np.ptp(values) > 0:
+            ranks = np.argsort(np.argsort(values)) - (values.size - 1) / 2
+            found.append((ranks / np.sqrt((ranks**2).mean()), drawn.worth(values)))
+    return found
+
+
+def _lag_z(ranked: Sequence[tuple[Floats, float]], lag: int) -> float:
+    """The largest rank correlation of values ``lag`` rows apart, over the numbers, in standard errors."""
+    correlations = (
+        abs(float((ranks[lag:] * ranks[:-lag]).mean())) * np.sqrt(worth * (1 - lag / ranks.size))
+        for ranks, worth in ranked
+    )
+    return max(correlations, default=0.0)
 
 
 def _categories(originals: Sequence[Run], fixed: Run, column: int, tests: int) -> Drawn:

@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
-from scipy.fft import dct
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.data.make import MadeData, letters_at
@@ -180,6 +179,8 @@ def learn(clips: Iterable[tuple[Mel, npt.NDArray[np.str_], int]], speakers: int)
     Raises:
         ValueError: there is no clip, or a speaker never says one of the letters.
     """
+    from scipy.fft import dct
+
     columns = [(mel, said, np.full(len(said), speaker), _inside(said)) for mel, said, speaker in clips]
     if not columns:
         raise ValueError("templates are learnt from one clip or more, got none")

@@ -8,15 +8,16 @@ vocoder, and enough to hear and to measure what a model says.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
 from pydantic import Field, model_validator
-from scipy.sparse import csr_array
 
 from xttsbench.records.base import Record
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array  # SciPy takes a third of a second to load, and who reads a recipe needs none
 
 Floats = npt.NDArray[np.float32]
 
@@ -93,6 +94,8 @@ def log_mel_frames(samples: npt.NDArray[np.floating[Any]], settings: FeatureSett
     Raises:
         ValueError: as :func:`log_mel`; or ``start`` or ``count`` is negative.
     """
+    import scipy.fft
+
     pad = (settings.n_fft - settings.hop_samples) // 2
     if samples.ndim != 1 or len(samples) <= pad:
         raise ValueError(f"a clip is one row of more than {pad} samples, got shape {samples.shape}")
@@ -156,6 +159,8 @@ def _sparse_filters(settings: FeatureSettings) -> csr_array:
 
     A dense product would also start BLAS threads below each of tf.data's, and those fight for the cores.
     """
+    from scipy.sparse import csr_array
+
     filters = mel_filters(settings)
     used = np.flatnonzero(filters.any(axis=0))
     return csr_array(filters[:, : used[-1] + 1 if used.size else 1])
@@ -227,6 +232,8 @@ def magnitudes(mel: npt.NDArray[np.floating[Any]], settings: FeatureSettings) ->
     2001), all frames at once: a filter bank has far more bins than mels, so that the inverse is a choice, and these
     steps keep the bins of a filter alike.
     """
+    from scipy.sparse import csr_array
+
     filters = csr_array(mel_filters(settings))
     reached = np.maximum(filters.sum(0), np.float32(_TINY))  # of the filters at each bin
     mels = np.exp(mel).astype(np.float32)
@@ -239,6 +246,8 @@ def magnitudes(mel: npt.NDArray[np.floating[Any]], settings: FeatureSettings) ->
 
 def spectra(samples: Floats, settings: FeatureSettings) -> Complex:
     """Return the Fourier transforms ``[frames, bins]`` of which the features are made, in float32."""
+    import scipy.fft
+
     pad = (settings.n_fft - settings.hop_samples) // 2
     views = np.lib.stride_tricks.sliding_window_view(np.pad(samples, pad, mode="reflect"), settings.n_fft)
     windowed = views[:: settings.hop_samples] * window(settings).astype(np.float32)
@@ -248,6 +257,8 @@ def spectra(samples: Floats, settings: FeatureSettings) -> Complex:
 
 def sound(transforms: Complex, settings: FeatureSettings) -> Floats:
     """Return the samples ``[frames * hop]`` whose :func:`spectra` are nearest (Griffin and Lim, 1984, equation 6)."""
+    import scipy.fft
+
     hop, size = settings.hop_samples, settings.n_fft
     hann = window(settings).astype(np.float32)
     frames, parts = len(transforms), -(-size // hop)

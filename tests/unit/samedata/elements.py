@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -86,23 +87,38 @@ def cut(run: Run, elements: int) -> Run:
 
 
 def _element(batch: list[Sample]) -> Element:
-    rows = tuple(Row(hashes=tuple(map(_hash, sample)), sketches=tuple(map(_sketch, sample))) for sample in batch)
+    rows = []
+    for sample in batch:
+        hashes, sketches = zip(*map(_fingerprint, sample), strict=True)
+        rows.append(Row(hashes=hashes, sketches=sketches))
     shapes = tuple(f"{_dtype(value)}[{','.join(map(str, (len(batch), *np.shape(value))))}]" for value in batch[0])
-    return Element(shapes=shapes, rows=rows)
+    return Element(shapes=shapes, rows=tuple(rows))
 
 
 def _dtype(value: Any) -> str:
     return "string" if isinstance(value, str) else np.asarray(value).dtype.name
 
 
-def _hash(value: Any) -> str:
-    data = value.encode() if isinstance(value, str) else np.ascontiguousarray(value).tobytes()
-    return hashlib.blake2b(f"{_dtype(value)}{np.shape(value)}".encode() + data, digest_size=8).hexdigest()
+def _fingerprint(value: Any) -> tuple[str, tuple[float, ...]]:
+    if isinstance(value, str):
+        return _of_bytes(None, (), value.encode())
+    array = np.asarray(value)
+    return _of_bytes(array.dtype, array.shape, array.tobytes())
 
 
-def _sketch(value: Any) -> tuple[float, ...]:
-    if isinstance(value, str) or np.asarray(value).dtype.kind != "f":
-        return ()
-    flat = np.asarray(value, np.float64).ravel()
-    numbers = [flat.mean(), flat.std(), 0.0, *(SIGNS[:, : flat.size] @ flat / math.sqrt(flat.size))]
-    return tuple(float(f"{number:.9g}") for number in numbers)
+@cache
+def _of_bytes(dtype: np.dtype[Any] | None, shape: tuple[int, ...], data: bytes) -> tuple[str, tuple[float, ...]]:
+    """Hash and sketch of a value; runs of a pipeline yield the same ones over and over. Texts have no dtype."""
+    name = "string" if dtype is None else dtype.name
+    digits = hashlib.blake2b(f"{name}{shape}".encode() + data, digest_size=8).hexdigest()
+    if dtype is None or dtype.kind != "f":
+        return digits, ()
+    flat = np.frombuffer(data, dtype).astype(np.float64)
+    mean = flat.sum() / flat.size
+    numbers = [
+        mean,
+        math.sqrt(((flat - mean) ** 2).sum() / flat.size),
+        0.0,
+        *(SIGNS[:, : flat.size] @ flat / math.sqrt(flat.size)).tolist(),
+    ]
+    return digits, tuple(float(f"{number:.9g}") for number in numbers)

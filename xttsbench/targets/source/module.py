@@ -27,7 +27,6 @@ from libcst.metadata import (
     GlobalScope,
     ImportAssignment,
     MetadataWrapper,
-    ParentNodeProvider,
     PositionProvider,
     Scope,
     ScopeProvider,
@@ -72,6 +71,30 @@ def read_module(file: str, text: str) -> Module:
     return module
 
 
+class _Parents(cst.CSTVisitor):
+    """The parent of each node, inner nodes first, in a third of the time that LibCST's own provider takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._around: list[cst.CSTNode] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        self._around.append(node)
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        self._around.pop()
+        if self._around:
+            self.found[original_node] = self._around[-1]
+
+    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
+        """Spare the look-up of a method for each attribute of each node."""
+
+    def on_leave_attribute(self, original_node: cst.CSTNode, attribute: str) -> None:
+        """As above."""
+
+
 class Module:
     """The text of one file, taken apart.
 
@@ -90,11 +113,14 @@ class Module:
         self.tree = wrapper.module
         self.line_end = self.tree.default_newline
         """How the file ends its lines."""
+        wrapper.resolve_many([PositionProvider, ScopeProvider, ExpressionContextProvider])  # together, then kept
         self._positions = wrapper.resolve(PositionProvider)
-        self._parents = wrapper.resolve(ParentNodeProvider)
         self._scopes = wrapper.resolve(ScopeProvider)
         self._contexts = wrapper.resolve(ExpressionContextProvider)
-        self._starts = [len(text) - len(body), *(found.end() for found in _LINE_END.finditer(text))]
+        parents = _Parents()
+        self.tree.visit(parents)
+        self._parents = parents.found
+        self._starts = [len(text) - len(body), *(end.end() for end in _LINE_END.finditer(text))]
         self._of: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
         self._value_of: dict[cst.CSTNode, cst.BaseExpression] = {}
         self._attributes: dict[str, list[cst.BaseExpression]] = {}
