@@ -27,14 +27,16 @@ _ANSI: Final = re.compile(
     r"|\x1b[ -/]*[0-~]?"  # other escapes
 )
 _FORMULA: Final = ("=", "+", "-", "@")
-_SPACES: Final = re.compile(r"\s+")
 _DROPPED: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
 """Control characters, invisible format characters (bidirectional overrides among them), separators of lines."""
 
 
 def plain(text: object) -> str:
     """One line of ``text`` without terminal escapes and control characters; runs of white space become one space."""
-    return _SPACES.sub(" ", _strip(str(text).replace("\n", " ").replace("\r", " ").replace("\t", " "))).strip()
+    line = str(text)
+    if not line.isprintable():
+        line = _strip(line.replace("\n", " ").replace("\r", " ").replace("\t", " "))
+    return " ".join(line.split())
 
 
 def cell(text: object) -> str:
@@ -51,6 +53,8 @@ def plain_lines(text: object) -> tuple[str, ...]:
 
 def _strip(text: str) -> str:
     """``text`` without escapes and controls, lone surrogates (undecodable file names) as a replacement mark."""
+    if text.isprintable():
+        return text
     kept = []
     for character in _ANSI.sub("", text):
         category = unicodedata.category(character)

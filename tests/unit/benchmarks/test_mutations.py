@@ -61,10 +61,11 @@ def test_the_mirrored_file_comes_first_and_then_the_folder(mutations: ModuleType
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a test; pytest starts without plug-ins there, in a third of the time."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     for name, text in {
         "xttsbench/__init__.py": "",
-        "xttsbench/pytest_plugin.py": "",
         "xttsbench/sums.py": "def twice(x):\n    return x + x\n\n\ndef half(x):\n    return x / 2\n",
         "tests/unit/test_sums.py": (
             "from xttsbench.sums import twice\n\n\ndef test_twice():\n    assert twice(3) == 6\n\n\n"
@@ -145,7 +146,7 @@ def test_a_fault_without_which_the_tests_end_is_noticed(mutations: ModuleType, p
         "from xttsbench.sums import half\n\n\ndef test_half():\n    assert half(3) == 1\n", encoding="utf-8"
     )
     endless = next(f for f in mutations.faults("xttsbench/sums.py", module.read_text()) if "(x <= 1)" in f.after)
-    endless = dataclasses.replace(endless, after="    while True:")
+    endless = dataclasses.replace(endless, after="    while __import__('time').sleep(99) is None:")
     found = mutations.tried(project, endless, 5.0)
     assert (found["outcome"], found["test"]) == ("noticed", "no end")
 

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from xttsbench.cli.app import app
+from tests.unit.cli.made import invoke
 from xttsbench.errors import UsageError
 
 
@@ -32,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def ask(text: str, *arguments: str) -> Any:
         (tmp_path / "pyproject.toml").write_text(text)
         monkeypatch.setattr(sys, "argv", ["xttsbench", *arguments])
-        result = CliRunner().invoke(app, arguments)
+        result = invoke(*arguments)
         if isinstance(result.exception, ReachedError):
             return result.exception.args[0]
         if isinstance(result.exception, UsageError):

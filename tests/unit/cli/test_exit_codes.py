@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from xttsbench.cli.app import app
+from tests.unit.cli.made import invoke
 
 
 @dataclass
@@ -43,7 +42,7 @@ ENTRIES = {
 def left(monkeypatch: pytest.MonkeyPatch, command: str, code: int, *options: str) -> Any:
     where, arguments = ENTRIES[command]
     monkeypatch.setattr(where, lambda *_, **__: Ended(code))
-    return CliRunner().invoke(app, [*arguments, *options])
+    return invoke(*arguments, *options)
 
 
 @pytest.mark.parametrize("command", list(ENTRIES))
@@ -76,9 +75,9 @@ def test_the_page_is_opened_where_it_was_asked_for(monkeypatch, tmp_path, comman
         page.touch()
     monkeypatch.setattr(where, lambda *_, **__: Ended(1, directory=tmp_path))
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or opens)
-    CliRunner().invoke(app, arguments)
+    invoke(*arguments)
     assert not opened
-    result = CliRunner().invoke(app, [*arguments, "--open"])
+    result = invoke(*arguments, "--open")
     assert result.exit_code == 1
     assert opened == [page.as_uri()] * written
     assert ("Warning: --open" in result.stderr) == (not (opens and written))
@@ -89,5 +88,5 @@ def test_the_page_of_a_watched_run_is_opened_too(monkeypatch, tmp_path) -> None:
     (tmp_path / "report.html").touch()
     monkeypatch.setattr("xttsbench.cli.measure.show_run", lambda *_, **__: True)
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
-    result = CliRunner().invoke(app, ["report", str(tmp_path), "--open"])
+    result = invoke("report", tmp_path, "--open")
     assert (result.exit_code, opened) == (0, [(tmp_path / "report.html").as_uri()])

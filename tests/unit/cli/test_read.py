@@ -15,12 +15,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import typer
 from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.unit.cli.made import COMMAND, invoke
 from tests.unit.conftest import run_directory
-from xttsbench.cli.app import app
 from xttsbench.cli.read import seconds, share
 from xttsbench.errors import InvalidInputError, JournalError, NothingMeasuredError, UsageError, XttsbenchError
 from xttsbench.execution.run_directory import TRIALS, append_trial
@@ -46,7 +44,7 @@ REAL, EMULATED = (
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)], env={"NO_COLOR": "1", "TERM": "dumb"})
+    return invoke("compare", *arguments, plain=True)
 
 
 def record(*arguments: object) -> dict[str, Any]:
@@ -293,7 +291,7 @@ def test_reports_alone_are_compared_by_their_intervals(before: Path, faster: Pat
 
 
 def printed(*arguments: object) -> str:
-    return CliRunner().invoke(app, list(map(str, arguments)), env={"NO_COLOR": "1", "TERM": "dumb"}).stdout
+    return invoke(*arguments, plain=True).stdout
 
 
 def test_one_line_one_screen_or_everything_is_printed(before: Path, slower: Path, monkeypatch) -> None:
@@ -527,7 +525,7 @@ def test_a_journal_without_times_is_not_measured(before: Path, slower: Path, tmp
 
 def test_the_page_names_options_that_exist() -> None:
     page = (Path(__file__).parents[3] / "docs/comparing.md").read_text()
-    ours = {option for parameter in typer.main.get_command(app).commands["compare"].params for option in parameter.opts}
+    ours = {option for parameter in COMMAND.commands["compare"].params for option in parameter.opts}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page))
     assert named <= ours
     assert {option for option in ours if option.startswith("--m")} <= named
@@ -543,7 +541,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def export(*arguments: object):
-    return CliRunner().invoke(app, ["export", *map(str, arguments)])
+    return invoke("export", *arguments)
 
 
 def test_a_trace_is_written_beside_the_run_and_named(run) -> None:
@@ -581,7 +579,7 @@ def test_what_is_no_run_or_measured_nothing_is_said(tmp_path) -> None:
 
 
 def explain(*arguments: str):
-    return CliRunner().invoke(app, ["explain", *arguments])
+    return invoke("explain", *arguments)
 
 
 def test_a_rule_in_words() -> None:
@@ -605,7 +603,7 @@ def test_an_unknown_name_is_a_usage_error() -> None:
 
 
 def listed(what: str) -> list[dict[str, str]]:
-    result = CliRunner().invoke(app, ["list", what, "--json"])
+    result = invoke("list", what, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -634,13 +632,13 @@ def test_a_grid_is_shown_with_its_sweep() -> None:
 
 def test_for_people_it_is_lines_that_keep_to_the_page(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = CliRunner().invoke(app, ["list", "scenarios"]).stdout
+    text = invoke("list", "scenarios").stdout
     assert "loader       The five loaders" in text
     assert max(map(len, text.splitlines())) <= 60
     assert "xttsbench run NAME" in text
 
 
 def test_what_there_is_not_is_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["list", "recipe"])
+    result = invoke("list", "recipe")
     assert result.exit_code == 2
     assert "recipes" in result.stderr

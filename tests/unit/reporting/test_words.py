@@ -9,6 +9,7 @@ import ast
 import html as entities
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,14 +17,12 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.main import get_command
-from typer.testing import CliRunner
 
 import xttsbench
+from tests.unit.cli.made import COMMAND, invoke
 from tests.unit.reporting.conftest import Run
 from tests.unit.reporting.sections.test_compare import made as made_comparison
 from tests.unit.reporting.sections.test_summary import STORED, optimized, stored, undecided
-from xttsbench.cli.app import app
 from xttsbench.cli.read import Kind
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.document import Document, View
@@ -118,10 +117,10 @@ def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
 
 def test_no_help_speaks_in_riddles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    every = list(commands(get_command(app)))
+    every = list(commands(COMMAND))
     assert ("data", "make") in every
     for path in every:
-        said = CliRunner().invoke(app, [*path, "--help"])
+        said = invoke(*path, "--help")
         assert said.exit_code == 0, path
         assert riddles(said.stdout) == [], path
 
@@ -132,21 +131,21 @@ def test_no_explanation_and_no_list_speaks_in_riddles() -> None:
         for text in (found.about, found.summary, *found.parts, *found.parts.values()):
             assert riddles(text) == [], name
     for kind in Kind:
-        said = CliRunner().invoke(app, ["list", kind.value])
+        said = invoke("list", kind.value)
         assert said.exit_code == 0
         assert riddles(said.stdout) == [], kind
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
     """Strings of a module with a space in them that are no docstrings: messages, progress, titles, reasons."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    bodies = [node.body for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
-    comments = {id(each.value) for body in bodies for each in body if isinstance(each, ast.Expr)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in comments:
-            continue
-        if " " in node.value and node.value not in _QUOTED:
-            yield node.lineno, node.value
+    left = deque([ast.parse(path.read_text(encoding="utf-8"))])
+    while left:
+        node = left.popleft()
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and " " in node.value and node.value not in _QUOTED:
+                yield node.lineno, node.value
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            left.extend(ast.iter_child_nodes(node))
 
 
 def test_no_message_of_the_package_speaks_in_riddles() -> None:
