@@ -194,14 +194,13 @@ def rounds_of_a_process(noise_scale: float) -> int:
     return min(max(round(best), LEAST_ROUNDS), MOST_ROUNDS)
 
 
-def enough(comparison: Comparison, procedure: Procedure, seen: Seen) -> set[str]:
+def enough(comparison: Comparison, procedure: Procedure, state: State) -> set[str]:
     """Candidates that need no more turns in the processes at hand.
 
     They are out, or what their process can show is decided and another process is what is missing, or all that is
     measured now has as many processes as it may have.
     """
-    state = state_of(comparison, seen)
-    names = {arm.id for arm in comparison.arms if arm.role == "candidate"}
+    seen, names = state.seen, {arm.id for arm in comparison.arms if arm.role == "candidate"}
     needed = {*state.ahead, *state.winners[:1]} if state.ahead else set()
     few = {name for name in needed if seen.processes.get(name, 0) < MIN_PROCESSES}
     shown = {name for name in few if name in state.found and state.found[name].decided}

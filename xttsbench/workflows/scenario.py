@@ -292,6 +292,16 @@ def search(
         window_s=comparison.window_s,
         seed=seed,
     )
+
+    def need_no_more(trials: Sequence[TrialRecord]) -> set[str]:
+        """After each round, which also says how the configurations stand, and how long it may still take."""
+        state, left_s = state_of(comparison, seen_in(comparison, trials)), until_s - session.spent_s
+        rounds, ahead = state.seen.rounds, state.ahead
+        said = f"{rounds} {'round' if rounds == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
+        left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{max(left_s, 0.0):.0f} s"
+        progress.status(f"{said}; {len(ahead)} may still win, at most {left} left" if ahead else said)
+        return enough(comparison, procedure, state)
+
     while not interrupted(session.trials):
         now = next_round(comparison, procedure, seen_in(comparison, session.trials))
         if now is None:
@@ -305,20 +315,10 @@ def search(
             window_s=comparison.window_s,
             parity=False,
             seed=seed,
-            enough=lambda trials: enough(comparison, procedure, seen_in(comparison, trials)),
-            after_round=lambda _, __, trials: progress.status(_told(comparison, trials, until_s - session.spent_s)),
+            enough=need_no_more,
         )
         if not ran:
             return
-
-
-def _told(comparison: Comparison, trials: Sequence[TrialRecord], left_s: float) -> str:
-    """How the configurations stand, and how long it may still take."""
-    seen = seen_in(comparison, trials)
-    ahead = state_of(comparison, seen).ahead
-    said = f"{seen.rounds} {'round' if seen.rounds == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
-    left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{max(left_s, 0.0):.0f} s"
-    return f"{said}; {len(ahead)} may still win, at most {left} left" if ahead else said
 
 
 def _fits(scenario: Scenario, comparison: Comparison) -> None:
