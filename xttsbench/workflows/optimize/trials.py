@@ -64,20 +64,20 @@ def verify(work: Verification) -> Patch | None:
     Returns:
         The patch of what is proposed in the end, where there is one.
     """
-    worth = [one.name for one in work.proposed if one.worth and work.is_filled_in_time(one.name)]
+    worth = [one.name for one in work.proposed if one.worth and work.filling(one.name).ends_within(work.left_s)]
     if not worth or work.left_s <= 0:
         return None
     # Filling may take most of what is left once the data are compared: such caches come after what takes none.
-    worth.sort(key=lambda name: not work.is_filled_in_time(name, of_s=work.left_s / 2))
+    worth.sort(key=lambda name: not work.filling(name).ends_within(work.left_s / 2))
     waiting = worth
     while waiting:
         # Where the runs of the original show that its sources cannot be cut, a cache is filled with all they yield.
-        sound = [name for name in _sound(work, waiting) if work.is_filled_in_time(name)]
+        sound = [name for name in _sound(work, waiting) if work.filling(name).ends_within(work.left_s)]
         if not sound or work.over:
             break
         left_s = work.left_s
         for of_part in (False, True):
-            alone = [work.arm(name) for name in sound if work.is_of_part(name) is of_part]
+            alone = [work.arm(name) for name in sound if work.filling(name).of_part is of_part]
             _compare(work, ALONE, alone, planned_s=_ALONE_SHARE * left_s * len(alone) / len(sound))
         waiting = _worth_more(work, worth)
     if work.over or not any(trial.spec.group == ALONE for trial in work.trials):
@@ -270,11 +270,12 @@ def _compare(
     session, most_s = work.session, work.left_s
     until_s = session.spent_s + planned_s
     names = [ORIGINAL, *timed_as(arms, patched_as)]
+    fillings = [work.filling(name) for name in names]
     # What is compared side by side reads the same data.
-    source_limit = work.source_limit if any(work.is_of_part(name) for name in names) else None
+    source_limit = work.source_limit if any(one.of_part for one in fillings) else None
     window_s = max(work.window_s(names, planned_s), LEAST_WINDOW_S)
     block_s = session.import_s + (1 + len(names)) * window_s + work.around_s([ORIGINAL, *names])
-    if block_s > most_s and any(work.filling_s(name) for name in names):
+    if block_s > most_s and any(one.trial_s for one in fillings):
         return  # with caches to be filled not even one block would be over in time
     first_s = session.spent_s + min(max(planned_s, LEAST_BLOCKS * block_s), most_s)
     for processes in range(_MOST_PROCESSES):
@@ -285,7 +286,7 @@ def _compare(
             left = [arm for arm in left if (found.more_s(arm.id) or 0.0) <= _HOPE * (due_s - session.spent_s)]
         if not left or work.over:
             return
-        pass_s = max(work.pass_s(name) for name in timed_as(left, patched_as))
+        pass_s = max(work.filling(name).pass_s for name in timed_as(left, patched_as))
         ran = compare_arms(
             comparison(
                 work.job,

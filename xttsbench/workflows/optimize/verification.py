@@ -39,6 +39,24 @@ class Timed(Trials, Protocol):
 
 
 @dataclass(frozen=True)
+class Filling:
+    """The cache of a configuration, as its trials fill it; one on disk is full the second time."""
+
+    pass_s: float  # until it is full, at the pace of the original; 0 where there is none, or nobody knows
+    of_part: bool  # it is measured on a part of the data
+    anew: bool  # each trial fills it
+
+    @property
+    def trial_s(self) -> float:
+        """Of a trial, for filling it; none where an earlier trial has left it full."""
+        return self.pass_s if self.anew else 0.0
+
+    def ends_within(self, left_s: float) -> bool:
+        """Whether it can be filled as often as trials that decide something need it."""
+        return (2 * LEAST_BLOCKS if self.anew else 1) * self.pass_s <= _FILLING_SHARE * left_s
+
+
+@dataclass(frozen=True)
 class Verification:
     """What is verified, in what time, and what its trials say so far.
 
@@ -120,33 +138,27 @@ class Verification:
     def around_s(self, names: Sequence[str]) -> float:
         """Of trials of these configurations, outside their windows: what the last took or an estimate, and caches."""
         seen = [
-            trial.duration_s - _measured_s(trial) - self.filling_s(trial.spec.arm or "")
+            trial.duration_s - _measured_s(trial) - self.filling(trial.spec.arm or "").trial_s
             for trial in self.trials
             if trial.spec.kind == "arm" and trial.status == "ok"
         ]
         each_s = max([*seen[-6:], self.setup_s]) if seen else self.setup_s + _AROUND_S
-        return sum(each_s + self.filling_s(name) for name in names)
+        return sum(each_s + self.filling(name).trial_s for name in names)
 
-    def first_pass_s(self, arm: str) -> float | None:
-        """Seconds until the cache of a configuration is full, at the pace of the original; ``None`` where unknown.
-
-        It is 0 where there is no cache.
-        """
-        passes = {one.name: one.first_pass_s for one in self.proposed}
-        if (whole := passes.get(arm)) is not None:
-            return whole
-        caches = [passes.get(str(fix)) for fix in FixSet.parse(arm) if fix.kind == CACHE.name]
-        return None if None in caches else max((pass_s or 0.0 for pass_s in caches), default=0.0)
-
-    def is_of_part(self, arm: str) -> bool:
-        """Whether a configuration is measured on a part of the data, since its cache would take long to fill.
+    def filling(self, arm: str) -> Filling:
+        """What it takes to fill the cache of a configuration, with a part of the data where all would take long.
 
         Where nothing is built anew in each trial, or by a script, the data are what they are.
         """
-        if self.job.again is not None or not self.session.fills_anew or CACHE.name not in FixSet.parse(arm):
-            return False
-        whole_s = self.first_pass_s(arm)
-        return (whole_s is None or whole_s > WHOLE_S) and self.source_limit is not None
+        fixes, passes = FixSet.parse(arm), {one.name: one.first_pass_s for one in self.proposed}
+        whole_s = passes.get(arm)
+        if whole_s is None:
+            caches = [passes.get(str(fix)) for fix in fixes if fix.kind == CACHE.name]
+            whole_s = None if None in caches else max((pass_s or 0.0 for pass_s in caches), default=0.0)
+        begins_anew = self.session.fills_anew
+        can_be_cut = self.job.again is None and begins_anew and CACHE.name in fixes
+        of_part = can_be_cut and (whole_s is None or whole_s > WHOLE_S) and self.source_limit is not None
+        return Filling(PART_S if of_part else whole_s or 0.0, of_part, begins_anew and not fixes.keeps_files)
 
     @property
     def source_limit(self) -> int | None:
@@ -154,25 +166,6 @@ class Verification:
         part = guard_size(self.evidence).part
         cut = [one.elements.source_limit for one in self.trials if one.spec.arm == ORIGINAL and one.elements]
         return part if not cut else max(cut[0], part) if cut[0] else None
-
-    def pass_s(self, arm: str) -> float:
-        """Seconds until the cache of a configuration is full; 0 where it has none, or nobody knows."""
-        return PART_S if self.is_of_part(arm) else self.first_pass_s(arm) or 0.0
-
-    def filling_s(self, arm: str) -> float:
-        """Of a trial of a configuration, for filling its cache; none where an earlier trial has left it full."""
-        return self.pass_s(arm) if self._fills_anew(arm) else 0.0
-
-    def is_filled_in_time(self, arm: str, *, of_s: float | None = None) -> bool:
-        """Whether the cache of a configuration can be filled as often as trials that decide something need it.
-
-        ``of_s`` are the seconds that are left then; those that are left now, where none are given.
-        """
-        times = 2 * LEAST_BLOCKS if self._fills_anew(arm) else 1
-        return times * self.pass_s(arm) <= _FILLING_SHARE * (self.left_s if of_s is None else of_s)
-
-    def _fills_anew(self, arm: str) -> bool:
-        return self.session.fills_anew and not FixSet.parse(arm).keeps_files  # a cache on disk is full the second time
 
 
 def _measured_s(trial: TrialRecord) -> float:
