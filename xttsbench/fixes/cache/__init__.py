@@ -8,7 +8,8 @@ one; which of them is best depends on the rest of the pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -24,6 +25,7 @@ _SMALLER: Final = 0.95  # a place holds less than another where it holds this sh
 _MOST: Final = 4  # places that are looked at
 _NO_PLACE: Final = ("Prefetch", "Repeat", "ForeverRepeat", "Cache", "Options", "Model", "Shuffle", "CopyToDevice")
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
+_REPEATS: Final = ("Repeat", "ForeverRepeat")
 _IN_MEMORY: Final = ("Range", "Tensor")  # sources that are counted or lie in memory: a cache would hold them once more
 TRAINING_EPOCHS: Final = 10
 """Epochs that a training is taken to have, of which the first one fills a cache: few speech models have fewer."""
@@ -122,7 +124,7 @@ def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
             )
             if cuts and reader.cardinality is not None and 0 <= reader.cardinality < whole:
                 return False
-            if reader.op.startswith(("Repeat", "ForeverRepeat", "Skip", "Shard", "Concatenate")):
+            if reader.op.startswith((*_REPEATS, "Skip", "Shard", "Concatenate")):
                 continue  # it may well be read to its end once
             if reader.cardinality is None or reader.cardinality < -1:
                 continue
@@ -142,7 +144,7 @@ def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
     moved: dict[str, bool] = {}
     for op in pipeline.ops:
         inputs = [same.get(name, False) for name in inputs_of(op, pipeline)]
-        endless = op.op.startswith(("Repeat", "ForeverRepeat")) or op.cardinality == -1
+        endless = op.op.startswith(_REPEATS) or op.cardinality == -1
         same[op.name] = not _is_random(op) and not endless and all(inputs)
         chain = chain_before(op, pipeline)
         if chain.orderings:
@@ -166,6 +168,23 @@ def _is_kept_later(op: PipelineOp, pipeline: Pipeline) -> bool:
     """Whether a cache after the op is filled already, or would be."""
     later = [one for one in pipeline.ops if one.op.startswith(("Cache", "Snapshot")) and one.name != op.name]
     return any(op.name in with_upstream(one, pipeline) and is_read_to_its_end(one, pipeline) for one in later)
+
+
+def useless(
+    op: str, types: Mapping[str, str], inputs: Mapping[str, Sequence[str]], in_memory: Collection[str]
+) -> list[str]:
+    """Of the caches in memory above an op those that serve nothing once what comes behind it is kept.
+
+    Each of their elements passes the new cache once; before a repeat, a cache serves the passes after the first. Ops
+    are given by name, with their types and what they read.
+    """
+    read = Counter(one for names in inputs.values() for one in names)
+    found: list[str] = []
+    while op in types and not types[op].startswith(_REPEATS) and len(inputs[op]) == 1 and read[inputs[op][0]] == 1:
+        op = inputs[op][0]
+        if op in in_memory:
+            found.append(op)
+    return found
 
 
 def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:

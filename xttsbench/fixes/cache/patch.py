@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xttsbench.records.pipeline import PipelineOp
+from xttsbench.fixes.cache import useless
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.edits import Change, Found, appended, removed
-from xttsbench.throughput.threads import Chain, chain_before, consumers, inputs_of
+from xttsbench.throughput.threads import chain_before, inputs_of
 
 
 def cache(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
@@ -31,6 +31,9 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
         return Found(why_not=f"the pipeline has no op {name}; write {text} behind the op that is to be kept")
     op = ops[name]
     chain = chain_before(op, calls.pipeline)
+    # Those that are moved behind the cache do not read what comes before it any more.
+    inputs = {one.name: inputs_of(one, calls.pipeline) for one in calls.pipeline.ops if one.name not in chain.orderings}
+    inputs[name] = (chain.source,) if chain.orderings else inputs[name]
 
     def edit() -> Sequence[Change]:
         between = [one for one in calls.pipeline.ops if one.name in (*chain.orderings, *chain.between)]
@@ -38,30 +41,12 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
             first = rearranged(calls, between, chain.orderings, text)
         else:
             first = appended(*calls.maker(op), text)
-        above = _redundant(calls, op, chain)
-        return [first, *(removed(*calls.call(one, {other.name for other in above})) for one in above)]
+        in_memory = [one.name for one in calls.pipeline.ops if kind(one) == "cache" and not one.filename]
+        above = useless(name, {one.name: one.op for one in calls.pipeline.ops}, inputs, in_memory)
+        return [first, *(removed(*calls.call(ops[one], set(above))) for one in above)]
 
     by_hand = f"write {text} behind what is made at {place(op)}"
     if chain.orderings:
         moved = " and ".join(f"{kind(ops[one])} at {place(ops[one])}" for one in chain.orderings)
         by_hand += f", and what is done by {moved} behind that"
     return attempt(edit, by_hand)
-
-
-def _redundant(calls: Calls, op: PipelineOp, chain: Chain) -> list[PipelineOp]:
-    """Caches in memory above an op that serve nothing once what comes behind it is kept: those that the fix takes out.
-
-    What is cached on disk stays, and before a repeat that is not moved a cache serves the passes after the first.
-    """
-    by_name = {one.name: one for one in calls.pipeline.ops}
-    readers = consumers(calls.pipeline)
-    found: list[PipelineOp] = []
-    here, names = op, (chain.source,) if chain.orderings else inputs_of(op, calls.pipeline)
-    while kind(here) != "repeat" and len(names) == 1:
-        above = by_name.get(names[0])
-        if above is None or len(readers[above.name]) != 1:
-            break
-        here, names = above, inputs_of(above, calls.pipeline)
-        if kind(here) == "cache" and not here.filename:
-            found.append(here)
-    return found

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.cache import useless
 from xttsbench.fixes.graph.edit import (
     does_not_apply,
     ending_at,
@@ -22,7 +23,6 @@ from xttsbench.fixes.graph.edit import (
     readers,
     redirect,
     set_spec,
-    source_of,
 )
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.identity import digest, identity
@@ -78,7 +78,9 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     orderings = _orderings_taken_out(edited, op)
     if is_endless(edited, op):
         raise does_not_apply(fix, f"{op} never ends, so that the cache would never be full")
-    for name in _redundant(edited, op):
+    cached_already = [node for node in edited.node if node.op.startswith("CacheDataset")]
+    in_memory = [node.name for node in cached_already if text_inputs(node, "filename", by_name) == ("",)]
+    for name in useless(op, *_shape(edited), in_memory):
         redirect(edited, name, node_inputs(by_name[name])[0])
     filename = "" if directory is None else _file(Path(directory), ending_at(edited, op), fix)
     node = edited.node.add(name=free_name(edited, f"{op}/cache"), op="CacheDatasetV2")
@@ -114,7 +116,7 @@ def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
     """What differs from pass to pass before the cache, or would no longer happen, in words."""
     op = fix.op or ""
     # A filter that is moved before the map stands between it and what orders its elements.
-    moved = () if "filter-first" in every else _orderings_before(reader.graph, op)
+    moved = () if "filter-first" in every else chain_of(op, *_shape(reader.graph)).orderings
     for name in reader.above(op) if op in reader.nodes else list(reader.nodes):
         if name in moved:
             continue
@@ -127,35 +129,20 @@ def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
             yield f"a cache would keep what {name} read of a variable in the first pass"
 
 
-def _orderings_before(graph: Any, op: str) -> tuple[str, ...]:
-    """Names of the shuffles and repeats that a cache after an op moves behind it, sources first."""
+def _shape(graph: Any) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Type of each dataset's op, and what it reads, by its name."""
     by_name = {node.name: node for node in graph.node}
     nodes = dataset_nodes(graph)
-    inputs = {node.name: dataset_inputs(node, by_name) for node in nodes}
-    return chain_of(op, {node.name: node.op for node in nodes}, inputs).orderings
+    return {node.name: node.op for node in nodes}, {node.name: dataset_inputs(node, by_name) for node in nodes}
 
 
 def _orderings_taken_out(graph: Any, op: str) -> list[Any]:
     """Take the shuffles and repeats before a map out of a graph, in place; they are read by nobody then."""
     by_name = {node.name: node for node in graph.node}
-    taken = [by_name[name] for name in _orderings_before(graph, op)]
+    taken = [by_name[name] for name in chain_of(op, *_shape(graph)).orderings]
     for node in taken:
         redirect(graph, node.name, node_inputs(node)[0])
     return taken
-
-
-def _redundant(graph: Any, op: str) -> list[str]:
-    """Caches in memory straight above an op. Before a ``repeat``, a cache still serves the passes after the first."""
-    by_name = {node.name: node for node in graph.node}
-    found: list[str] = []
-    node = by_name[op]
-    while node is not None and node.op != "RepeatDataset" and len(dataset_inputs(node, by_name)) == 1:
-        node = source_of(node, by_name)
-        if node is None or len(readers(graph, node.name)) != 1:
-            break
-        if node.op.startswith("CacheDataset") and text_inputs(node, "filename", by_name) == ("",):
-            found.append(node.name)
-    return found
 
 
 def _file(directory: Path, graph: Any, fix: str) -> str:
