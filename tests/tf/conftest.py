@@ -1,4 +1,4 @@
-"""What every test with TensorFlow leaves as it found it, since tests of several files share a process."""
+"""What tests with TensorFlow leave as they found it, since those of several files share a process; and its forks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 from tensorflow.python.eager import context
+
+from tests.tf.forks import Forks
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Starts scripts that find TensorFlow imported."""
+    with Forks() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

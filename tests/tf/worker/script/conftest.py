@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests.tf.forks import Forks
 from xttsbench.execution.child import SharedRows
 from xttsbench.records.rows import Rows
 from xttsbench.records.trial import TrialSpec
+from xttsbench.worker.script import __main__
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
+NOT_AFTERWARDS = Path(__file__).with_name("not_afterwards.py")
 
 
 @dataclass
@@ -46,48 +46,44 @@ class Ran:
 
 
 @pytest.fixture
-def watched() -> Callable[..., Ran]:
-    """Run one of the scripts under the watch."""
+def watched(forks: Forks) -> Callable[..., Ran]:
+    """Run one of the scripts under the watch, without what is measured once it is over where a test asks for none."""
 
-    def run(script: str, *arguments: str, **settings: Any) -> Ran:
+    def run(script: str, *arguments: str, afterwards: bool = True, **settings: Any) -> Ran:
         ours, theirs = socket.socketpair()
         target = str(SCRIPTS / script)
         fields = {"window_s": 30.0} | settings
         spec = TrialSpec(trial_id="t", kind="script", target=target, arguments=arguments, **fields)
-        with ours, SharedRows() as shared:
-            descriptors = [theirs.fileno(), shared.fileno()]
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "xttsbench.worker.script", *map(str, descriptors)],
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,
-            )
-            theirs.close()
+        with ours, SharedRows() as shared, open(os.devnull, "w") as nothing:
+            with theirs:
+                descriptors = theirs.fileno(), shared.fileno()
+                process = forks.start(
+                    Path(__main__.__file__ if afterwards else NOT_AFTERWARDS),
+                    errors=nothing.fileno(),
+                    descriptors=descriptors,
+                )
             ours.settimeout(240)
             ours.sendall(spec.model_dump_json().encode() + b"\n")
-            try:
-                with ours.makefile("r", encoding="utf-8") as lines:
-                    messages = [json.loads(line) for line in lines]
-                output, _ = process.communicate(timeout=60)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+            with process, ours.makefile("r", encoding="utf-8") as lines:
+                messages = [json.loads(line) for line in lines]
+                output = process.finish(60.0)
         segments = {one.name: one for one in shared.memory.read()}
-        return Ran(messages, segments, process.returncode, output)
+        return Ran(messages, segments, process.wait(), output)
 
     return run
 
 
 @pytest.fixture
-def bare() -> Callable[..., str]:
+def bare(forks: Forks) -> Callable[..., str]:
     """Run one of the scripts under Python alone: what it printed."""
 
     def run(script: str, *arguments: str) -> str:
-        command = [sys.executable, str(SCRIPTS / script), *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-        return ended.stdout
+        with (
+            open(os.devnull, "w") as nothing,
+            forks.start(SCRIPTS / script, *arguments, errors=nothing.fileno()) as ran,
+        ):
+            output = ran.finish()
+        assert ran.wait() == 0
+        return output
 
     return run

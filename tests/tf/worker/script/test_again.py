@@ -20,7 +20,8 @@ from xttsbench.worker.script.effects import why_not
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
 LIMITS = Limits(60.0, 60.0)
-PARALLEL = "parallel-map:8"
+PARALLEL = "parallel-map:8 + thread-pool:8"
+"""On two cores a map alone runs two calls at a time; eight make a starved loop eight times as fast."""
 redirects = pytest.mark.skipif(why_not() is not None, reason="no namespaces are to be had here")
 
 
@@ -101,7 +102,7 @@ def test_a_loop_takes_turns_and_is_faster_with_the_fix(
     same = compare_timed({0: [original.contents]}, {0: [fixed.contents]}, bits=True)
     assert same.same is True, same.sentence
     assert same.compared >= 24
-    assert slow_s > 1.5 * fast_s
+    assert slow_s > 2 * fast_s
 
 
 LATE = """import sys
@@ -161,7 +162,7 @@ def test_a_loop_within_one_call_is_measured_in_one_stretch(
     ]
     steps = [record.segment("as_is") for record in records]
     slow, fast = (sum(one.columns["wall_ns"]) / one.steps for one in steps if one is not None)
-    assert slow > 1.5 * fast
+    assert slow > 2 * fast
 
 
 def elements(trial: TrialSpec, helper: Helper) -> Elements:

@@ -7,6 +7,7 @@ wide, for a busy machine only ever adds time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,21 +50,48 @@ def test_fit_is_measured_batch_by_batch(watched: Callable[..., Any], arguments: 
 
 
 @pytest.mark.parametrize("how", ["next", pytest.param("for", marks=SLOW), pytest.param("once", marks=SLOW)])
-def test_loops_inside_a_function_are_measured(watched: Callable[..., Any], how: str) -> None:
-    ran = watched("in_function.py", how, "60")
+def test_loops_inside_a_function_are_measured_and_have_no_profile(
+    watched: Callable[..., Any], tmp_path: Path, how: str
+) -> None:
+    ran = watched("in_function.py", how, "60", profile_dir=str(tmp_path / "profile"))
     _known(ran)
     assert len(ran.column("as_is", "wall_ns")) + len(ran.column("warm_up", "wall_ns")) == 120
+    assert "inside a tf.function" in ran.part("profile")["unmeasured"]["profile"]
+    assert not (tmp_path / "profile").exists()
 
 
-@pytest.mark.parametrize("how", ["python", pytest.param("function", marks=SLOW), pytest.param("fit", marks=SLOW)])
-def test_a_distributed_dataset_counts_the_clips_of_all_replicas(watched: Callable[..., Any], how: str) -> None:
-    ran = watched("mirrored.py", how)
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [pytest.param("fit.py", ("3", "60", "1", "compiled"), marks=SLOW), ("mirrored.py", ("python",))],
+)
+def test_steps_of_the_script_are_profiled_and_not_timed(
+    watched: Callable[..., Any], tmp_path: Path, script: str, arguments: tuple[str, ...]
+) -> None:
+    ran = watched(script, *arguments, profile_dir=str(tmp_path / "profile"), steps=21, window_s=0.4)
+    profile = ran.part("profile")
+    assert list(tmp_path.glob("profile/plugins/profile/*/*.xplane.pb"))
+    assert 5 <= profile["steps"] <= 20
+    gpu = profile["gpu"]
+    assert sum(gpu["host_s"].values()) == pytest.approx(gpu["step_s"])
+    assert gpu["host_s"]["input"] > 0.001  # the pipeline sleeps 8 ms for each batch, beside a step of 5 at most
+    began_ns, ended_ns = gpu["step_starts_ns"][0], gpu["step_ends_ns"][-1]
+    assert not [start for start in ran.column("as_is", "start_ns") if began_ns < start < ended_ns]
+    _counts_the_clips_of_all_replicas(ran)
+
+
+def _counts_the_clips_of_all_replicas(ran: Any) -> None:
     assert set(ran.column("as_is", "batch_size")) == {4}
     assert len(ran.column("as_is", "wall_ns")) > 20
 
 
+@SLOW
+@pytest.mark.parametrize("how", ["function", "fit"])
+def test_a_distributed_dataset_counts_the_clips_of_all_replicas(watched: Callable[..., Any], how: str) -> None:
+    _counts_the_clips_of_all_replicas(watched("mirrored.py", how))
+
+
 def test_what_comes_behind_the_last_step_is_no_part_of_one(watched: Callable[..., Any]) -> None:
-    ran = watched("spins_afterwards.py", "90")
+    ran = watched("spins_afterwards.py", "90", afterwards=False)
     profile = ran.part("anatomy")
     assert all(line["function"] != "evaluate" for line in profile["lines"])
     assert profile["step_s"] < 0.5
@@ -72,7 +100,7 @@ def test_what_comes_behind_the_last_step_is_no_part_of_one(watched: Callable[...
 def test_seeded_losses_are_the_same_to_the_last_bit(watched: Callable[..., Any], bare: Callable[..., str]) -> None:
     losses = bare("plain.py", "losses", "60")
     assert len(losses.split()) == 60
-    assert watched("plain.py", "losses", "60").output == losses
+    assert watched("plain.py", "losses", "60", afterwards=False).output == losses
 
 
 @SLOW
@@ -102,7 +130,7 @@ def test_the_seeded_loss_of_fit_is_the_same_to_the_last_bit(
 def test_whatever_a_script_does_it_ends_as_it_would(
     watched: Callable[..., Any], what: str, code: int, ended: str, printed: str
 ) -> None:
-    ran = watched("plain.py", what, "30")
+    ran = watched("plain.py", what, "30", afterwards=what != "fork")
     assert (ran.code, ran.part("script")["ended"], ran.output) == (code, ended, printed)
     assert ran.messages[-1] == {"done": True}
     assert ran.column("as_is", "wall_ns")
