@@ -63,6 +63,12 @@ class Forked:
             limit.cancel()
         return said
 
+    def succeed(self) -> str:
+        """What it printed until its end, whose exit code is 0."""
+        said = self.finish()
+        assert self.returncode == 0, said[-4000:]
+        return said
+
 
 class Forks:
     """The process that has imported TensorFlow; a context manager."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 
 import pytest
@@ -69,6 +68,7 @@ print("IDENTITY", found.model_dump_json())
 def target(tmp_path_factory):
     folder = tmp_path_factory.mktemp("identity")
     (folder / "identity_target.py").write_text(TARGET)
+    (folder / "say.py").write_text(SAY)
     return folder
 
 
@@ -87,17 +87,11 @@ def of(dataset):
 
 
 @pytest.mark.parametrize("seed", [7, pytest.param(None, marks=pytest.mark.slow)])
-def test_the_same_in_other_processes_whatever_their_seed(target, make, seed):
+def test_the_same_in_other_processes_whatever_their_seed(forks, target, make, seed):
     tf.keras.utils.set_random_seed(1)
     here = of(make()).model_dump()
-    ran = subprocess.run(
-        [sys.executable, "-c", SAY, str(target), json.dumps(seed)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    (line,) = [one for one in ran.stdout.splitlines() if one.startswith("IDENTITY")] or [ran.stderr[-2000:]]
+    with forks.start(target / "say.py", str(target), json.dumps(seed)) as other:
+        (line,) = [one for one in other.succeed().splitlines() if one.startswith("IDENTITY")]
     assert json.loads(line.removeprefix("IDENTITY ")) == here
 
 

@@ -1,16 +1,11 @@
-"""Sessions of training, each in a process of its own that may be killed: ``python resumed_run.py DATA``.
+"""A session of training, in a process of its own that may be killed: ``resumed_run.py DATA DIRECTORY REPLICAS MODE``.
 
-Each line of standard input is a session, ``[directory, replicas, mode]`` as JSON. Lines on standard output: its process
-id, the loss of each step that ended, what the loop returned, and ``over`` when its process is gone. The processes are
-forked from this one, which has imported TensorFlow for all of them, and used nothing of it.
+Lines on standard output: the loss of each step that ended, and what the loop returned.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -86,19 +81,5 @@ def session(data_directory: str, directory: str, replicas: int, mode: str) -> No
     print(ended.model_dump_json(), flush=True)
 
 
-def main(data_directory: str) -> None:
-    for line in sys.stdin:
-        pid = os.fork()
-        if not pid:
-            print(os.getpid(), flush=True)
-            try:
-                session(data_directory, *json.loads(line))
-            except BaseException:
-                traceback.print_exc()
-            os._exit(0)  # the interpreter's end and a thread of tf.data that is in Python do not get along
-        os.waitpid(pid, 0)
-        print("over", flush=True)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    session(*sys.argv[1:3], int(sys.argv[3]), sys.argv[4])

@@ -9,16 +9,16 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.tf.forks import Forks
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.step import Workers
 from xttsbench.xtts.data.make import make_data
@@ -28,33 +28,28 @@ STEPS = 14
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[str]]]:
+def session(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
     """Trains in a process of its own until the end, or until it is killed after so many steps; returns its lines."""
     data = tmp_path_factory.mktemp("data") / "set"
     make_data(data, 14, seed=2, min_s=0.3, max_s=0.6)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     rng = random.Random(9)
-    # Errors into a file: TensorFlow's log would fill a pipe that nobody reads.
-    with (tmp_path_factory.mktemp("log") / "errors").open("w+") as errors:
-        pipes["stderr"] = errors.fileno()
-        with subprocess.Popen([sys.executable, str(SCRIPT), str(data)], text=True, **pipes) as server:  # type: ignore[call-overload]
 
-            def run(directory: Path, replicas: int, *, kill_after: int | None = None) -> list[str]:
-                server.stdin.write(json.dumps([str(directory), replicas, "graph"]) + "\n")
-                server.stdin.flush()
-                pid, lines = int(server.stdout.readline()), []
-                while (line := server.stdout.readline().strip()) != "over":
-                    assert line, "the server is gone"
-                    lines.append(line)
-                    if len(lines) == kill_after:
-                        time.sleep(rng.uniform(0, 0.01))  # within a step, or within the writing of a checkpoint
-                        os.kill(pid, signal.SIGKILL)
-                errors.seek(0)
-                assert "Traceback" not in (log := errors.read()), log
-                return lines
+    def run(directory: Path, replicas: int, *, kill_after: int | None = None) -> list[str]:
+        lines = []
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            forks.start(SCRIPT, str(data), str(directory), str(replicas), "graph", errors=errors.fileno()) as server,
+        ):
+            for line in server.stdout:
+                lines.append(line.strip())
+                if len(lines) == kill_after:
+                    time.sleep(rng.uniform(0, 0.01))  # within a step, or within the writing of a checkpoint
+                    server.kill()
+            errors.seek(0)
+            assert server.wait() == (-signal.SIGKILL if kill_after else 0), errors.read()
+        return lines
 
-            yield run
-            server.stdin.close()
+    return run
 
 
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -91,17 +86,13 @@ os._exit(0)
 """
 
 
-def test_two_processes_see_the_values_of_both(loopback_tasks: list[str]) -> None:
-    processes = []
-    for config in loopback_tasks:
-        command = [sys.executable, "-c", WORKER]
-        environment = {**os.environ, "TF_CONFIG": config}
-        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    told = []
-    for process in processes:
-        output, errors = process.communicate(timeout=120)
-        assert output, errors.decode()
-        told.append(json.loads(output))
+def test_two_processes_see_the_values_of_both(forks: Forks, loopback_tasks: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    environments = [os.environ | {"TF_CONFIG": task} for task in loopback_tasks]
+    processes = [forks.start(script, environment=own) for own in environments]
+    with processes[0], processes[1]:
+        told = [json.loads(process.succeed().splitlines()[-1]) for process in processes]
     both: list[Any] = [[0.1, 1.1], [-1, float("inf")], [0, 1]]
     assert told == [[True, True, both], [False, True, both]]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.tf.forks import Forks
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import SharedRows
 from xttsbench.probes.procfs import CpuAllowance
@@ -104,7 +104,7 @@ def job(**wishes: Any) -> TrainJob:
     return TrainJob(**{"directory": "run", "recipe": {}, "config": {}, "data": "data", **wishes})
 
 
-def test_what_is_asked_for_is_what_the_runtime_has() -> None:
+def test_what_is_asked_for_is_what_the_runtime_has(forks: Forks, tmp_path: Path) -> None:
     asked = job(
         strategy="mirrored",
         logical_cpus=3,
@@ -113,15 +113,10 @@ def test_what_is_asked_for_is_what_the_runtime_has() -> None:
         device_memory_mb=100,
         config={"precision": "mixed_float16"},
     )
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, asked.model_dump_json()],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    (tmp_path / "configures.py").write_text(SCRIPT)
+    with forks.start(tmp_path / "configures.py", asked.model_dump_json()) as process:
+        (line,) = [one for one in process.succeed().splitlines() if one.startswith("{")]
+    found = json.loads(line)
     assert (found["cpus"], found["intra"], found["inter"], found["works"]) == (3, 1, 3000, 3.0)
     threads, *others = (note for note in found["notes"] if "stay idle" not in note)
     assert threads.startswith("3000 inter-op threads are more than the ")

@@ -4,9 +4,6 @@ import itertools
 import os
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 
 import keras
@@ -196,36 +193,33 @@ def test_it_works_on_while_nobody_asks_and_no_further_than_it_may(tmp_path):
     assert 20 <= made.stat().st_size <= 34  # 10 in its process, 10 on their way, 10 here
 
 
-def test_the_process_ends_with_its_parent_however_that_dies(tmp_path):
+LIVES_ON = """
+import time
+import tensorflow as tf
+from xttsbench.fixes.graph import apply
+
+def numbers():
+    number = 0
+    while True:
+        number = number + 1
+        yield number
+
+dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
+iterator = iter(apply(dataset, "run-ahead"))
+next(iterator)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_process_ends_with_its_parent_however_that_dies(forks, tmp_path):
     script = tmp_path / "reads.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import time
-            import tensorflow as tf
-            from xttsbench.fixes.graph import apply
-
-            def numbers():
-                number = 0
-                while True:
-                    number = number + 1
-                    yield number
-
-            dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
-            iterator = iter(apply(dataset, "run-ahead"))
-            next(iterator)
-            print("ready", flush=True)
-            time.sleep(60)
-            """
-        )
-    )
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            assert process.poll() is None
+    script.write_text(LIVES_ON)
+    with open(os.devnull, "w") as nothing, forks.start(script, errors=nothing.fileno()) as process:
+        assert process.stdout.readline() == "ready\n"
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
-        process.kill()
+        os.kill(process.pid, signal.SIGKILL)
         process.wait()
         gone, alive = psutil.wait_procs(children, timeout=2)
         assert not alive

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.tf.forks import Forks
 from xttsbench.errors import InvalidInputError
 from xttsbench.training.step import Replicas, make_strategy
 
@@ -18,40 +17,25 @@ CHILD = Path(__file__).with_name("child.py")
 Numbers = dict[str, np.ndarray]
 
 
-def start(directory: Path, kind: str, cpus: int, *options: str, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(CHILD), str(directory), kind, str(cpus), *options]
-    return subprocess.Popen(
-        command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def wait_for(*children: subprocess.Popen[str]) -> None:
-    try:
-        said = [child.communicate(timeout=300)[0] for child in children]
-    finally:
-        for child in children:
-            child.kill()
-    for child, output in zip(children, said, strict=True):
-        assert child.returncode == 0, output[-4000:]
-
-
 def saved(path: Path) -> Numbers:
     with np.load(path) as arrays:
         return dict(arrays)
 
 
-@pytest.fixture(scope="module")
-def two_devices(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Numbers]:
-    directory = tmp_path_factory.mktemp("two_devices")
-    wait_for(start(directory, "mirrored", 2))
+def two_devices_of(forks: Forks, directory: Path, *options: str) -> Callable[[str], Numbers]:
+    with forks.start(CHILD, str(directory), "mirrored", "2", *options) as child:
+        child.succeed()
     return lambda name: saved(directory / f"{name}.npz")
 
 
 @pytest.fixture(scope="module")
-def two_compiled_devices(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Numbers]:
-    directory = tmp_path_factory.mktemp("two_compiled_devices")
-    wait_for(start(directory, "mirrored", 2, "xla"))
-    return lambda name: saved(directory / f"{name}.npz")
+def two_devices(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Numbers]:
+    return two_devices_of(forks, tmp_path_factory.mktemp("two_devices"))
+
+
+@pytest.fixture(scope="module")
+def two_compiled_devices(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Numbers]:
+    return two_devices_of(forks, tmp_path_factory.mktemp("two_compiled_devices"), "xla")
 
 
 @pytest.mark.parametrize(
@@ -96,12 +80,17 @@ def test_two_restored_devices_go_on_bit_for_bit(
 
 
 def test_two_processes_do_what_one_does(
+    forks: Forks,
     tmp_path: Path,
     one_replica: tuple[np.ndarray, Numbers],
     assert_same: Callable[..., None],
     loopback_tasks: list[str],
 ) -> None:
-    wait_for(*(start(tmp_path, "multi_worker", 1, TF_CONFIG=task) for task in loopback_tasks))
+    environments = [os.environ | {"TF_CONFIG": task} for task in loopback_tasks]
+    children = [forks.start(CHILD, str(tmp_path), "multi_worker", "1", environment=own) for own in environments]
+    with children[0] as one, children[1] as other:
+        one.succeed()
+        other.succeed()
     said, weights = one_replica
     for place in range(2):
         found = saved(tmp_path / str(place) / "done.npz")

@@ -82,8 +82,6 @@ def bare(forks: Forks) -> Callable[..., str]:
             open(os.devnull, "w") as nothing,
             forks.start(SCRIPTS / script, *arguments, errors=nothing.fileno()) as ran,
         ):
-            output = ran.finish()
-        assert ran.wait() == 0
-        return output
+            return ran.succeed()
 
     return run
