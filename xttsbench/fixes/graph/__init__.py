@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.at_exit import end_iterators_at_exit
 from xttsbench.fixes.graph.edit import first_sentence, from_graph, graph_of
 from xttsbench.fixes.registry import SPECS, checked
 from xttsbench.fixes.spec import Spec
@@ -37,6 +38,7 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
         InvalidInputError: there is no such fix; what follows its name is missing or wrong; it would change nothing in
             this dataset; the graph cannot be read; or TensorFlow refuses the edited one.
     """
+    end_iterators_at_exit()
     name = str(fixes)
     if not isinstance(dataset, tf.data.Dataset):
         raise InvalidInputError(

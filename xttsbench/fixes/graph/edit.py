@@ -16,6 +16,7 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops import options as options_lib
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.graph.at_exit import end_iterators_at_exit
 from xttsbench.pipeline.nodes import (
     add_constant,
     copied,
@@ -41,6 +42,7 @@ def from_graph(graph: Any, element_spec: Any, *, source: Any = None) -> Any:
     caches that the graph only refers to; the options in the graph are set again, for Python code that reads
     ``options()``.
     """
+    end_iterators_at_exit()
     variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
     dataset = dataset_ops._VariantDataset(variant, element_spec)
     if source is not None:

@@ -133,7 +133,7 @@ class WorkerPool:
         self.close = weakref.finalize(self, self._state.close)
         """Ends all processes, whatever they do; calls under way raise."""
         self.close.atexit = False  # calls may be under way as the program ends; the processes end right after it
-        threading.Thread(target=self._state.keep, args=(count,), name="process-pool", daemon=True).start()
+        threading.Thread(target=self._state.keep, args=(count,), name="xttsbench-pool", daemon=True).start()
         try:
             first = [self._state.taken() for _ in range(count)]
         except BaseException:
