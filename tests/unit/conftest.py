@@ -44,7 +44,7 @@ def segment(name: str = "as_is", *, steps: int | None = None, warmup: int = 0, g
     made["start_ns"] = 1_000_000_000 + np.cumsum(made["wall_ns"]) - made["wall_ns"]
     return Segment(
         name=name,
-        columns={column: tuple(int(value) for value in values) for column, values in made.items()},
+        columns={column: tuple(values.tolist()) for column, values in made.items()},
         warmup_steps=warmup,
     )
 

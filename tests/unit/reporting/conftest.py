@@ -58,7 +58,7 @@ def estimate(value: float, spread: float = 0.03) -> Estimate:
     return Estimate(estimate=value, low=value * (1 - spread), high=value * (1 + spread))
 
 
-def segment(
+def make_segment(
     wait_s: Sequence[float], step_s: Sequence[float], *, emulated_s: float = 0.0, busy: float = 0.5, warmup: int = 0
 ) -> Segment:
     """Steps back to back; ``busy`` is the processor time over the wall time."""
@@ -76,12 +76,12 @@ def segment(
     }
     return Segment(
         name="as_is",
-        columns={name: tuple(int(value) for value in values) for name, values in columns.items()},
+        columns={name: tuple(values.tolist()) for name, values in columns.items()},
         warmup_steps=warmup,
     )
 
 
-def trial(name: str, *segments: Segment, **fields: Any) -> TrialRecord:
+def make_trial(name: str, *segments: Segment, **fields: Any) -> TrialRecord:
     given = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 14.2, **fields}
     return TrialRecord(spec=TrialSpec(trial_id=name, kind="ladder", target="data.py:make"), segments=segments, **given)
 
@@ -94,7 +94,7 @@ def starving_trial(name: str = "b0-ladder", *, seed: int = 1, steps: int = 400) 
     wait[0] += 0.9
     step = 0.0152 + 0.0002 * rng.gamma(2.0, size=steps)
     step[0] += 1.4
-    return trial(name, segment(wait, step, emulated_s=0.015, warmup=3), devices=Devices(cpus=2))
+    return make_trial(name, make_segment(wait, step, emulated_s=0.015, warmup=3), devices=Devices(cpus=2))
 
 
 def starving_run() -> Run:
@@ -254,7 +254,7 @@ def eager_run(*, gpu: bool = True) -> Run:
     noise = np.zeros(300)
     for i in range(1, noise.size):
         noise[i] = 0.6 * noise[i - 1] + rng.standard_normal()
-    made = segment(0.0004 + 0.0001 * rng.random(300), 0.24 * np.exp(0.04 * noise), busy=1.04, warmup=2)
+    made = make_segment(0.0004 + 0.0001 * rng.random(300), 0.24 * np.exp(0.04 * noise), busy=1.04, warmup=2)
     times = 5_000_000_000 + np.arange(0, 70_000_000_000, 200_000_000)
     device = GpuReadings(
         index=0,
@@ -311,7 +311,7 @@ def eager_run(*, gpu: bool = True) -> Run:
         accelerator={"kind": "real", "label": "NVIDIA RTX 4090"} if gpu else {},
         warm_up=WarmUp(first_step_s=1.2, steps_cut=2, steady_state=True, steps_measured=298, certified=True),
     )
-    return Run(report, (trial("b0-ladder", made, readings=readings, devices=Devices(cpus=2)),))
+    return Run(report, (make_trial("b0-ladder", made, readings=readings, devices=Devices(cpus=2)),))
 
 
 def empty_run() -> Run:
@@ -334,7 +334,7 @@ def empty_run() -> Run:
         unmeasured={f"verdict.{field}": reason for field in (*fields, "attribution_s")},
     )
     error = TrialError(type="ValueError", message="bad batch")
-    return Run(report, (trial("b0-ladder", status="raised", error=error),))
+    return Run(report, (make_trial("b0-ladder", status="raised", error=error),))
 
 
 def hostile_run() -> Run:
@@ -369,7 +369,9 @@ REAL = "real device"
 PROCESSOR = "processor: share of the wall time inside the step"
 
 
-def arm_trial(arm: str, block: int, made: Segment, *, group: str = "loaders", emulated_ms: float = 0.0) -> TrialRecord:
+def make_arm_trial(
+    arm: str, block: int, made: Segment, *, group: str = "loaders", emulated_ms: float = 0.0
+) -> TrialRecord:
     """One process of one arm."""
     spec = TrialSpec(
         trial_id=f"{block}-{arm}",
@@ -383,7 +385,7 @@ def arm_trial(arm: str, block: int, made: Segment, *, group: str = "loaders", em
     return TrialRecord(spec=spec, status="ok", started_utc="2026-01-02T03:04:05Z", duration_s=9.0, segments=(made,))
 
 
-def arm(name: str, step_s: float, **fields: Any) -> Variant:
+def make_arm(name: str, step_s: float, **fields: Any) -> Variant:
     """An arm of batches of 8 with 600 valid frames each, on the emulated accelerator."""
     measured = {
         "role": "candidate",
@@ -413,12 +415,12 @@ def comparing_run() -> Run:
     starved_s = np.tile([0.001, 0.001, 0.001, 0.197], 40)
     wait_s = {"numpy_wav": starved_s, "packed": np.full(200, 0.0004), "numpy_wav:again": starved_s}
     trials = [
-        arm_trial(name, block, segment(wait, np.full(wait.size, 0.0101), emulated_s=0.01), emulated_ms=10.0)
+        make_arm_trial(name, block, make_segment(wait, np.full(wait.size, 0.0101), emulated_s=0.01), emulated_ms=10.0)
         for block in range(2)
         for name, wait in wait_s.items()
     ]
     trials += [
-        arm_trial(name, 0, segment(np.full(90, 0.001), step_s + 0.001 * rng.random(90)), group="modes")
+        make_arm_trial(name, 0, make_segment(np.full(90, 0.001), step_s + 0.001 * rng.random(90)), group="modes")
         for name, step_s in (("eager", 0.3), ("xla", 0.02))
     ]
     on_device = {
@@ -446,9 +448,9 @@ def comparing_run() -> Run:
             attribution_s=None,
         ),
         arms=(
-            arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, evidence=None),
-            arm("packed", 0.0106, effect=estimate(5.71), decision="faster"),
-            arm("tf_wav", 0.0619, effect=estimate(0.977, 0.01), decision="slower"),
+            make_arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, evidence=None),
+            make_arm("packed", 0.0106, effect=estimate(5.71), decision="faster"),
+            make_arm("tf_wav", 0.0619, effect=estimate(0.977, 0.01), decision="slower"),
             Variant(
                 id="tf_fast",
                 role="candidate",
@@ -467,9 +469,11 @@ def comparing_run() -> Run:
                 accelerator=EMULATED,
                 decision="ended",
             ),
-            arm("numpy_wav:again", 0.0604, role="aa", effect=estimate(1.002, 0.011), std_over_mean=1.36, evidence=None),
-            arm("eager", 0.3, role="baseline", valid_frames_per_s=None, padding_efficiency=None, **on_device),
-            arm(
+            make_arm(
+                "numpy_wav:again", 0.0604, role="aa", effect=estimate(1.002, 0.011), std_over_mean=1.36, evidence=None
+            ),
+            make_arm("eager", 0.3, role="baseline", valid_frames_per_s=None, padding_efficiency=None, **on_device),
+            make_arm(
                 "xla",
                 0.02,
                 effect=estimate(15.0),
@@ -530,26 +534,22 @@ def hostile_comparison() -> Run:
     return Run(changed(report, arms=arms, parity=parity, comparison=(HOSTILE, HOSTILE)), renamed)
 
 
-starving = pytest.fixture(starving_run)
-eager = pytest.fixture(eager_run)
-empty = pytest.fixture(empty_run)
-hostile = pytest.fixture(hostile_run)
-comparing = pytest.fixture(comparing_run)
-hostile_arms = pytest.fixture(hostile_comparison)
-make_arm = pytest.fixture(lambda: arm)
-make_arm_trial = pytest.fixture(lambda: arm_trial)
-make_segment = pytest.fixture(lambda: segment)
-make_trial = pytest.fixture(lambda: trial)
+starving = pytest.fixture(starving_run, scope="session")
+eager = pytest.fixture(eager_run, scope="session")
+empty = pytest.fixture(empty_run, scope="session")
+hostile = pytest.fixture(hostile_run, scope="session")
+comparing = pytest.fixture(comparing_run, scope="session")
+hostile_arms = pytest.fixture(hostile_comparison, scope="session")
 
 
-@pytest.fixture
-def every_run() -> dict[str, Run]:
+@pytest.fixture(scope="session")
+def every_run(starving, eager, empty, hostile, comparing, hostile_arms) -> dict[str, Run]:
     return {
-        "starving": starving_run(),
-        "eager": eager_run(),
+        "starving": starving,
+        "eager": eager,
         "eager without a GPU": eager_run(gpu=False),
-        "empty": empty_run(),
-        "hostile": hostile_run(),
-        "comparing": comparing_run(),
-        "hostile arms": hostile_comparison(),
+        "empty": empty,
+        "hostile": hostile,
+        "comparing": comparing,
+        "hostile arms": hostile_arms,
     }

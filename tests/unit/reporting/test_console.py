@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import changed
+from tests.unit.reporting.conftest import changed, make_arm
 from xttsbench.records.report import Report
 from xttsbench.reporting import console
 from xttsbench.reporting.document import NOT_MEASURED, Cell, Column, Document, Row, Table, View
@@ -152,7 +152,7 @@ def test_emulated_and_real_stand_in_the_titles(comparing) -> None:
     assert "modes: REAL device" in found
 
 
-def test_long_names_break_after_their_separators(comparing, make_arm) -> None:
+def test_long_names_break_after_their_separators(comparing) -> None:
     names = ("loader=numpy_wav,prefetch=2,workers=4", "loader=packed,prefetch=2,workers=4")
     effect = comparing.report.arms[1].effect
     arms = tuple(make_arm(name, 0.02, effect=effect, decision="undecided") for name in names)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.reporting.conftest import HOSTILE, changed
+from tests.unit.reporting.conftest import HOSTILE, changed, make_arm, make_arm_trial
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import (
@@ -116,7 +116,7 @@ def test_a_group_is_what_was_measured_together_on_one_accelerator(comparing) -> 
     assert loaders.baseline.id == "numpy_wav"
 
 
-def test_the_fastest_is_one_that_was_decided_to_be_faster(comparing, make_arm) -> None:
+def test_the_fastest_is_one_that_was_decided_to_be_faster(comparing) -> None:
     report = comparing.report
     assert groups(report)[0].fastest.id == "packed"
     quick = changed(comparing.report.arms[1], decision="undecided")
@@ -129,7 +129,7 @@ def test_arms_without_a_group_belong_to_none(starving) -> None:
     assert groups(starving.report) == ()
 
 
-def test_names_that_are_alike_in_a_file_name_are_told_apart(comparing, make_arm) -> None:
+def test_names_that_are_alike_in_a_file_name_are_told_apart(comparing) -> None:
     arms = (make_arm(str(index), 0.1, group=name) for index, name in enumerate(("a b", "a/b", "a-b")))
     found = of(comparing.report, *arms)
     assert len({group.slug for group in found}) == 3
@@ -146,7 +146,7 @@ def test_a_slug_is_a_file_name_whatever_the_group_is_called(name: str, accelerat
 
 
 @pytest.mark.parametrize(("label", "found"), [("emulated, 10 ms a step", 10.0), ("emulated, 110 ms a step", 110.0)])
-def test_trials_of_two_emulated_accelerators_are_told_apart(comparing, make_arm, make_arm_trial, label, found) -> None:
+def test_trials_of_two_emulated_accelerators_are_told_apart(comparing, label, found) -> None:
     made = Segment(name="as_is", columns={"start_ns": (1,), "wall_ns": (1,)})
     trials = [make_arm_trial("x", block, made, emulated_ms=wait) for block in (1, 0) for wait in (10.0, 110.0)]
     labels = ("emulated, 10 ms a step", "emulated, 110 ms a step")
@@ -156,7 +156,7 @@ def test_trials_of_two_emulated_accelerators_are_told_apart(comparing, make_arm,
     assert [(trial.spec.block, trial.spec.emulated_ms) for trial in picked] == [(0, (found,)), (1, (found,))]
 
 
-def test_trials_that_are_emulated_are_never_those_of_a_device(comparing, make_arm, make_arm_trial) -> None:
+def test_trials_that_are_emulated_are_never_those_of_a_device(comparing) -> None:
     made = Segment(name="as_is", columns={"start_ns": (1,), "wall_ns": (1,)})
     trials = [make_arm_trial("x", 0, made), make_arm_trial("x", 0, made, emulated_ms=10.0)]
     dead = changed(make_arm_trial("x", 1, made), status="killed")

@@ -16,12 +16,13 @@ from tests.unit.reporting.conftest import Run, changed, estimate, one, sections
 from xttsbench.findings import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
-from xttsbench.reporting import page, plots
+from xttsbench.reporting import markdown, page, plots
 from xttsbench.reporting.document import Code, Fact, Facts, Figure, Finding, Fold, Section, Table
 from xttsbench.reporting.page import Tiles, inline, machine, page_document, render_page
 from xttsbench.reporting.plots import target
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections import CAPTIONS, unmeasured
+from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.words import INK, plain
 
 
@@ -122,6 +123,17 @@ def test_findings_without_a_loss_and_checks_that_found_nothing_are_folded(starvi
     assert {row.cells[0].value for row in table.rows} == set(rules()) - fired
 
 
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def written(starving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    directory = tmp_path_factory.mktemp("written")
+    assert page.write_run(directory, *starving) == ()
+    return files(directory)
+
+
 DRAWN = (
     b'<?xml version="1.0"?>\n<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN"\n "http://www.w3.org/x.dtd">\n'
     b'<svg xmlns:xlink="http://www.w3.org/1999/xlink" width="648pt" viewBox="0 0 648 72" version="1.1">\n'
@@ -139,8 +151,8 @@ def test_what_only_a_file_needs_is_gone_and_identifiers_are_its_own() -> None:
     )
 
 
-def test_a_real_plot_has_every_identifier_that_it_names_and_no_ink_of_one_theme(starving) -> None:
-    drawn = inline("distribution", plots.draw_one("distribution", stage(*starving)).svg, "Distribution")
+def test_a_real_plot_has_every_identifier_that_it_names_and_no_ink_of_one_theme(written) -> None:
+    drawn = inline("distribution", written["plots/distribution.svg"], "Distribution")
     identifiers = set(re.findall(r'id="([^"]+)"', drawn))
     named = set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawn))
     assert named
@@ -282,20 +294,12 @@ def test_the_rows_of_a_comparison_are_told_apart_and_dead_arms_have_no_bar(compa
     assert len(meters) == 6
 
 
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
-def test_everything_is_written_and_the_same_record_gives_the_same_bytes(tmp_path: Path, starving) -> None:
-    assert page.write_run(tmp_path / "a", *starving) == ()
-    assert page.write_run(tmp_path / "b", *starving) == ()
-    first, second = files(tmp_path / "a"), files(tmp_path / "b")
+def test_everything_is_written(written: dict[str, bytes]) -> None:
     expected = {f"plots/{name}.{suffix}" for name in CAPTIONS for suffix in ("png", "svg")}
-    assert set(first) == expected | {"report.json", "report.md", "report.html"}
-    assert first == second
+    assert set(written) == expected | {"report.json", "report.md", "report.html"}
     for name in CAPTIONS:
-        assert first[f"plots/{name}.png"].startswith(b"\x89PNG")
-        assert b"</svg>" in first[f"plots/{name}.svg"]
+        assert written[f"plots/{name}.png"].startswith(b"\x89PNG")
+        assert b"</svg>" in written[f"plots/{name}.svg"]
 
 
 def test_a_comparison_writes_its_plots_and_the_same_bytes_again(tmp_path: Path, comparing) -> None:
@@ -335,17 +339,26 @@ def test_the_json_is_the_record_again(tmp_path: Path, hostile, monkeypatch: pyte
     assert Report.model_validate_json(text).verdict == hostile.report.verdict
 
 
-def test_a_plot_that_fails_costs_a_warning_only(tmp_path: Path, starving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_that_fails_costs_a_warning_and_the_other_files_are_the_same_again(
+    tmp_path: Path, starving, written: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(scene: object) -> None:
         raise RuntimeError("no font")
 
     monkeypatch.setitem(target.DRAWERS, "timeline", fail)
     warnings = page.write_run(tmp_path, *starving)
     assert warnings == ("plots/timeline was not drawn: RuntimeError: no font",)
-    written = files(tmp_path)
-    assert "plots/timeline.png" not in written
-    assert {"report.json", "report.html", "plots/distribution.svg"} <= set(written)
-    assert b"timeline.png" not in written["report.md"]
+    found = files(tmp_path)
+    assert written.keys() - found.keys() == {"plots/timeline.png", "plots/timeline.svg"}
+    assert {name for name in found if found[name] != written[name]} == {"report.md"}
+    assert b"timeline.png" not in found["report.md"]
+
+
+def test_what_the_failing_plot_left_out_is_the_same_again(starving, written: dict[str, bytes]) -> None:
+    again = plots.draw_one("timeline", stage(*starving))
+    assert (written["plots/timeline.png"], written["plots/timeline.svg"]) == (again.png, again.svg)
+    text = markdown.render(report_document(starving.report), plots=tuple(CAPTIONS))
+    assert text.encode() == written["report.md"]
 
 
 def test_a_page_that_fails_costs_a_warning_only(tmp_path: Path, empty, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.unit.reporting.conftest import Run, changed, eager_run, sections, segment, starving_run, trial, words
+from tests.unit.reporting.conftest import (
+    Run,
+    changed,
+    eager_run,
+    make_segment,
+    make_trial,
+    sections,
+    starving_run,
+    words,
+)
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import Figure, Table
 from xttsbench.reporting.page import page_document, render_page
@@ -78,14 +87,14 @@ def embedded(page: str) -> dict[str, list[float]]:
 
 
 def with_steps(made: Segment) -> Run:
-    return Run(starving_run().report, (trial("b0-ladder", made),))
+    return Run(starving_run().report, (make_trial("b0-ladder", made),))
 
 
 def many(steps: int) -> Run:
     rng = np.random.default_rng(3)
     wait = 0.001 + 0.002 * rng.random(steps)
     wait[steps // 2] = 0.5
-    return with_steps(segment(wait, np.full(steps, 0.01)))
+    return with_steps(make_segment(wait, np.full(steps, 0.01)))
 
 
 def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
@@ -100,7 +109,7 @@ def test_every_step_and_its_parts_are_in_the_page(starving) -> None:
 
 
 def test_warm_up_ends_where_its_last_step_does() -> None:
-    made = segment([0.001] * 40, [0.01] * 40)
+    made = make_segment([0.001] * 40, [0.01] * 40)
     data = drawn(with_steps(changed(made, warmup_steps=3))).data
     times = data["t"]
     assert isinstance(times, list)
@@ -109,7 +118,7 @@ def test_warm_up_ends_where_its_last_step_does() -> None:
 
 
 def test_steps_that_compile_are_marked_and_charged() -> None:
-    made = segment([0.001] * 40, [*[0.01] * 20, 0.31, *[0.01] * 19])
+    made = make_segment([0.001] * 40, [*[0.01] * 20, 0.31, *[0.01] * 19])
     columns = dict(made.columns)
     columns["traces"] = tuple(int(index == 20) for index in range(40))
     columns["trace_ns"] = tuple(200_000_000 * int(index == 20) for index in range(40))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reporting.conftest import changed
+from tests.unit.reporting.conftest import changed, make_trial
 from tests.unit.reporting.trace_format import problems
 from xttsbench.execution.run_directory import TRIALS, read_trials
 from xttsbench.records.code import OpLine, StepOps
@@ -25,7 +25,7 @@ REFERENCE = Path(__file__).parents[3] / "reports" / "reference"
 MS = 1_000_000
 
 
-def made(make_trial: Any, **fields: Any) -> TrialRecord:
+def made(**fields: Any) -> TrialRecord:
     """Two steps of 10 ms after waits of 5, the second 3 ms after the first and compiled."""
     columns = {
         "start_ns": (100 * MS, 118 * MS),
@@ -45,8 +45,8 @@ def slices(trials: list[TrialRecord]) -> list[tuple[str, int, float, float]]:
     return [(one["name"], one["tid"], one["ts"], one["dur"]) for one in events if one["ph"] == "X"]
 
 
-def test_steps_waits_gaps_and_compilations_stand_where_they_were(make_trial) -> None:
-    assert slices([made(make_trial)]) == [
+def test_steps_waits_gaps_and_compilations_stand_where_they_were() -> None:
+    assert slices([made()]) == [
         ("wait for input", 1, 0.0, 5_000.0),
         ("step", 1, 5_000.0, 10_000.0),
         ("between steps", 1, 15_000.0, 3_000.0),
@@ -58,7 +58,7 @@ def test_steps_waits_gaps_and_compilations_stand_where_they_were(make_trial) -> 
     ]
 
 
-def test_threads_that_compile_side_by_side_take_no_longer_than_their_step(make_trial) -> None:
+def test_threads_that_compile_side_by_side_take_no_longer_than_their_step() -> None:
     columns = {"start_ns": (0, 10 * MS), "wall_ns": (10 * MS,) * 2, "step_ns": (10 * MS,) * 2, "xla_ns": (25 * MS,) * 2}
     trial = make_trial("000-ladder", Segment(name="as_is", columns=columns))
     text = traces.perfetto([trial])
@@ -70,7 +70,7 @@ def test_threads_that_compile_side_by_side_take_no_longer_than_their_step(make_t
     assert problems(text) == []
 
 
-def test_waits_for_the_device_stand_at_the_end_of_their_step(make_trial) -> None:
+def test_waits_for_the_device_stand_at_the_end_of_their_step() -> None:
     columns = {"start_ns": (0,), "wall_ns": (10 * MS,), "step_ns": (10 * MS,)}
     columns |= {"device_ns": (3 * MS,), "emulated_ns": (2 * MS,)}
     trial = make_trial("000-ladder", Segment(name="as_is", columns=columns))
@@ -81,14 +81,14 @@ def test_waits_for_the_device_stand_at_the_end_of_their_step(make_trial) -> None
     ]
 
 
-def test_operations_stand_below_one_another_with_their_shares(make_trial) -> None:
+def test_operations_stand_below_one_another_with_their_shares() -> None:
     lines = tuple(
         OpLine(file="train.py", line=line, function="step", phase="forward", ops=3, share=share)
         for line, share in ((5, 0.2), (7, 0.4))
     )
     ops = StepOps(phases={"backward": 0.4, "forward": 0.6}, op_time_s=0.01, lines=lines)
     pipeline = Pipeline(ops=(PipelineOp(name="Map:1", op="MapDataset", cost_s=0.004), PipelineOp(name="B:2", op="B")))
-    trial = made(make_trial, step_ops=ops, pipeline=pipeline)
+    trial = made(step_ops=ops, pipeline=pipeline)
     assert [one for one in slices([trial]) if one[1] > 3] == [
         ("forward", 5, 18_000.0, 6_000.0),
         ("train.py:7", 5, 18_000.0, 4_000.0),
@@ -99,7 +99,7 @@ def test_operations_stand_below_one_another_with_their_shares(make_trial) -> Non
     assert problems(traces.perfetto([trial])) == []
 
 
-def test_streams_of_a_profiled_gpu_stand_beside_the_steps(make_trial) -> None:
+def test_streams_of_a_profiled_gpu_stand_beside_the_steps() -> None:
     times = dict.fromkeys(("kernel_s", "collective_s", "copy_s", "collective_alone_s", "copy_alone_s", "idle_s"), 0.001)
     slices_of_gpu = GpuSlices(
         lanes=("Stream #14(Compute)", "Stream #15(MemcpyH2D)"),
@@ -118,7 +118,7 @@ def test_streams_of_a_profiled_gpu_stand_beside_the_steps(make_trial) -> None:
         step_ends_ns=(110 * MS,),
         devices=(GpuDevice(index=3, slices=slices_of_gpu, longest_gaps=(gap,), **times),),
     )
-    trial = made(make_trial, profile=ProfileSummary(directory="profile", steps=1, gpu=gpu))
+    trial = made(profile=ProfileSummary(directory="profile", steps=1, gpu=gpu))
     text = traces.perfetto([trial])
     found = [one for one in slices([trial]) if one[1] > 6]
     begun = next(one[2] for one in slices([trial]) if one[0] == "profiled step")
@@ -133,7 +133,7 @@ def test_streams_of_a_profiled_gpu_stand_beside_the_steps(make_trial) -> None:
     assert problems(text) == []
 
 
-def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
+def test_counters_of_host_and_gpu_have_their_units() -> None:
     seconds = (100 * MS, 1_100 * MS)
     host = HostReadings(t_ns=seconds, rss_bytes=(2_000_000_000,) * 2, read_bytes=(0, 30_000_000), cpu_s=(1.0, 2.5))
     gpu = GpuReadings(
@@ -147,7 +147,7 @@ def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
         utilization_t_ns=(200 * MS,),
         utilization=(0.5,),
     )
-    text = traces.perfetto([made(make_trial, readings=Readings(host=host, gpus=(gpu,)))])
+    text = traces.perfetto([made(readings=Readings(host=host, gpus=(gpu,)))])
     values = {(one["name"], one["args"]["value"]) for one in json.loads(text)["traceEvents"] if one["ph"] == "C"}
     assert values == {
         ("processors in use", 1.5),
@@ -162,19 +162,17 @@ def test_counters_of_host_and_gpu_have_their_units(make_trial) -> None:
     assert problems(text) == []
 
 
-def test_turns_and_processors_are_on_the_same_clock(make_trial) -> None:
+def test_turns_and_processors_are_on_the_same_clock() -> None:
     host = HostReadings(t_ns=(100 * MS, 110 * MS, 120 * MS), cpu_s=(1.0, 1.02, 1.025))
-    trial = made(
-        make_trial, rounds=(RoundMark(round=2, start_ns=99 * MS, end_ns=140 * MS),), readings=Readings(host=host)
-    )
+    trial = made(rounds=(RoundMark(round=2, start_ns=99 * MS, end_ns=140 * MS),), readings=Readings(host=host))
     events = json.loads(traces.perfetto([trial]))["traceEvents"]
     assert ("round 2", 4, 0.0, 41_000.0) in slices([trial])
     used = [(one["ts"], one["args"]["value"]) for one in events if one["ph"] == "C"]
     assert used == [(1_000.0, 2.0), (11_000.0, 0.5)]
 
 
-def test_a_row_of_the_table_is_a_step(make_trial) -> None:
-    rows = list(csv.DictReader(io.StringIO(traces.table([made(make_trial)]))))
+def test_a_row_of_the_table_is_a_step() -> None:
+    rows = list(csv.DictReader(io.StringIO(traces.table([made()]))))
     assert [(row["trial"], row["kind"], row["segment"], row["step"], row["warm_up"]) for row in rows] == [
         ("000-ladder", "ladder", "as_is", "0", "1"),
         ("000-ladder", "ladder", "as_is", "1", "0"),
@@ -185,8 +183,8 @@ def test_a_row_of_the_table_is_a_step(make_trial) -> None:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "a\nb", "\x1b[31mred", "\u202eabc"])
-def test_hostile_names_stay_text(make_trial, name) -> None:
-    trial = made(make_trial)
+def test_hostile_names_stay_text(name) -> None:
+    trial = made()
     hostile = changed(trial, spec=changed(trial.spec, trial_id=name, arm=name))
     row = next(csv.DictReader(io.StringIO(traces.table([hostile]))))
     for shown in (row["trial"], row["configuration"], traces.perfetto([hostile]).rstrip("\n")):

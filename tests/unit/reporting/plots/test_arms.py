@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from tests.unit.reporting.conftest import changed
+from tests.unit.reporting.conftest import changed, make_arm, make_arm_trial, make_segment
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.reporting import plots
 from xttsbench.reporting.plots import figure_of, style
@@ -117,7 +117,7 @@ def test_the_effect_is_the_colour_and_what_is_open_is_hatched(comparing) -> None
         assert ("hatched: not decided" in words(figure)) == bool(hatched)
 
 
-def test_the_dead_are_in_the_plot_with_how_they_ended(comparing, make_arm) -> None:
+def test_the_dead_are_in_the_plot_with_how_they_ended(comparing) -> None:
     text = words(drawn(ARMS, *comparing))
     assert "refused" in text
     assert "ended: out of memory" in text
@@ -160,7 +160,7 @@ def test_the_time_axis_leaves_the_quick_arm_more_than_a_sliver(comparing) -> Non
     assert drawn(TRACES, *comparing).axes[1].get_xlim()[1] == pytest.approx(4 * 200 * 0.01054, rel=0.01)
 
 
-def test_few_arms_are_all_drawn_and_of_many_the_best(comparing, make_arm) -> None:
+def test_few_arms_are_all_drawn_and_of_many_the_best(comparing) -> None:
     with_slower = drawn(TRACES, *comparing)
     assert len(with_slower.axes[1].lines) == 2  # the slower one has no trial here
     report = comparing.report
@@ -186,7 +186,7 @@ def test_on_a_processor_it_is_the_share_inside_the_step(comparing) -> None:
     assert "MLPerf" not in text
 
 
-def test_on_a_gpu_it_is_what_the_driver_sampled(comparing, make_arm, make_segment, make_arm_trial) -> None:
+def test_on_a_gpu_it_is_what_the_driver_sampled(comparing) -> None:
     times = tuple(range(5_000_000_000, 8_000_000_000, 50_000_000))
     gpu = GpuReadings(index=0, name="X", uuid="u", utilization_t_ns=times, utilization=(0.37,) * len(times))
     made = make_arm_trial("x", 0, make_segment([0.001] * 200, [0.0101] * 200))
@@ -213,7 +213,7 @@ def test_arms_without_steps_give_the_reason_in_words(comparing) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7])
-def test_short_trials_give_a_plot(comparing, make_segment, make_arm_trial, steps: int) -> None:
+def test_short_trials_give_a_plot(comparing, steps: int) -> None:
     made = make_segment([0.001] * steps, [0.0101] * steps, emulated_s=0.01)
     trials = [make_arm_trial(name, 0, made, emulated_ms=10.0) for name in ("numpy_wav", "packed")]
     with style():

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.text import Text
 
-from tests.unit.reporting.conftest import changed
+from tests.unit.reporting.conftest import changed, make_segment, make_trial
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.records.trial import Segment
 from xttsbench.reporting import plots
@@ -39,7 +39,7 @@ def test_each_plot_has_a_caption_in_the_same_order() -> None:
 
 @pytest.mark.parametrize("name", CAPTIONS)
 @pytest.mark.parametrize(("steps", "noise"), [(1, 0.0), (2, 0.2), (3, 0.0), (5, 0.2), (25, 0.0)])
-def test_short_and_constant_series_give_a_plot(name, steps, noise, empty, make_segment, make_trial) -> None:
+def test_short_and_constant_series_give_a_plot(name, steps, noise, empty) -> None:
     rng = np.random.default_rng(steps)
     wait, step = (0.01 * (1 + noise * rng.random(steps)) for _ in range(2))
     record = make_trial("t", make_segment(wait, step, warmup=min(steps, 3)))
@@ -55,7 +55,7 @@ def test_without_steps_the_reason_is_in_the_plot(name, empty) -> None:
 
 
 @pytest.mark.parametrize("name", CAPTIONS)
-def test_missing_columns_are_said_and_do_not_fail(name, empty, make_trial) -> None:
+def test_missing_columns_are_said_and_do_not_fail(name, empty) -> None:
     walls = tuple(10_000_000 + 1000 * i for i in range(60))
     columns = {"start_ns": tuple(np.cumsum((0, *walls[:-1])).tolist()), "wall_ns": walls}
     text = words(drawn(name, empty.report, (make_trial("t", Segment(name="as_is", columns=columns)),)))
@@ -68,7 +68,7 @@ def test_all_plots_survive_hostile_names(hostile) -> None:
     assert all(plot.svg for plot in every_plot(hostile))
 
 
-def test_the_run_is_the_target_as_it_is_and_its_longest_process(starving, make_segment, make_trial) -> None:
+def test_the_run_is_the_target_as_it_is_and_its_longest_process(starving) -> None:
     report, trials = starving
     long = make_trial("long", make_segment([0.001] * 900, [0.01] * 900))
     fix = changed(long, spec=changed(long.spec, kind="fix"))
@@ -125,7 +125,7 @@ def test_the_distribution_overlays_processes_and_marks_the_reports_numbers(starv
     assert "1.89 times the median" in title(figure)
 
 
-def test_of_few_steps_each_is_a_dot(empty, make_segment, make_trial) -> None:
+def test_of_few_steps_each_is_a_dot(empty) -> None:
     rng = np.random.default_rng(2)
     few = make_trial("few", make_segment([0.001] * 30, 0.01 + 0.002 * rng.random(30)))
     above, below = drawn("distribution", empty.report, (few,)).axes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.reporting.conftest import changed, one, section, words
+from tests.unit.reporting.conftest import changed, make_arm, one, section, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
 from xttsbench.records.report import Disturbance, Verdict
@@ -217,11 +217,11 @@ def test_the_dead_and_the_refused_say_why_and_have_no_numbers(comparing) -> None
         (":", "ended", "ended: unknown"),
     ],
 )
-def test_a_decision_is_never_better_than_its_arm(make_arm, status, decided, said) -> None:
+def test_a_decision_is_never_better_than_its_arm(status, decided, said) -> None:
     assert result(make_arm("x", 0.1, status=status, decision=decided)) == said
 
 
-def test_an_arm_of_which_a_gain_is_ruled_out_is_not_called_undecided(make_arm) -> None:
+def test_an_arm_of_which_a_gain_is_ruled_out_is_not_called_undecided() -> None:
     assert result(changed(make_arm("x", 0.1, decision="undecided"), gain_ruled_out=True)) == "not faster"
 
 
@@ -261,7 +261,7 @@ def test_what_no_arm_has_is_a_note_and_not_a_column(comparing) -> None:
     )
 
 
-def test_an_arm_that_ended_later_keeps_what_was_measured(comparing, make_arm) -> None:
+def test_an_arm_that_ended_later_keeps_what_was_measured(comparing) -> None:
     late = make_arm("late", 0.02, status="killed: signal 9", decision="ended", blocks=3, steps=700)
     report = changed(comparing.report, arms=(comparing.report.arms[0], late))
     (table,) = comparisons(report)

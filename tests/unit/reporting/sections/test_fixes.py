@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import HOSTILE, changed, estimate, one, starving_run, words
+from tests.unit.reporting.conftest import HOSTILE, changed, estimate, make_arm, one, starving_run, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.report import Report, Variant
+from xttsbench.records.report import Report
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.document import Code, Facts, Fold, Paragraph, Section, Table, View
 from xttsbench.reporting.page import page_document, render_page
@@ -330,7 +329,7 @@ def test_colour_is_the_effect_and_hatching_the_doubt() -> None:
     assert {gain.one for gain in gains.values() if gain} == {gains["sure"].one if gains["sure"] else None}
 
 
-def test_what_one_trial_measured_is_worth_more_than_a_model(make_arm: Callable[..., Variant]) -> None:
+def test_what_one_trial_measured_is_worth_more_than_a_model() -> None:
     report = changed(
         starving_run().report,
         fixes=(

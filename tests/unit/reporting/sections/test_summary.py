@@ -194,7 +194,7 @@ def stored(path: Path) -> Report:
     return Report.model_validate_json(path.read_text())
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def every_report(every_run: dict[str, Run]) -> dict[str, Report]:
     made = {"optimized": optimized(), "undecided": undecided(), "noisy": noisy(), "overflowing": overflowing()}
     return {name: run.report for name, run in every_run.items()} | made | {str(path): stored(path) for path in STORED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -106,12 +107,13 @@ class Fake:
         return [trial.spec.arm for trial in self.trials if trial.spec.group == group]
 
 
-@pytest.fixture
-def verifying(build, tmp_path):
-    """``verifying("a", "b", walls={...}, budget_s=...)``: the session and the patch of a verification of these."""
+@pytest.fixture(scope="module")
+def verification(build):
+    """``verification("a", "b", walls={...}, folder=...)``: the session and the patch of a verification of these."""
 
     def run(
         *names: str,
+        folder: Path,
         walls: Mapping[str, float] | None = None,
         guards: Mapping[str, dict[str, Any]] | None = None,
         dies: Mapping[tuple[str, str, int], dict[str, Any]] | None = None,
@@ -120,7 +122,6 @@ def verifying(build, tmp_path):
         noise: float = 0.004,
         passes: Mapping[str, float] | None = None,
         fills_anew: bool = True,
-        folder: Path = tmp_path,
     ) -> tuple[Fake, Patch | None]:
         walls = {ORIGINAL: 0.04, **dict.fromkeys(names, 0.02), **(walls or {})}
         session = Fake(build, walls, dict(guards or {}), dict(dies or {}), noise, dict(passes or {}))
@@ -151,6 +152,11 @@ def verifying(build, tmp_path):
         return session, verify(wanted)
 
     return run
+
+
+@pytest.fixture
+def verifying(verification, tmp_path):
+    return functools.partial(verification, folder=tmp_path)
 
 
 def patch_of(fixes: str, folder: Path) -> Patch:
@@ -387,25 +393,31 @@ def test_ones_that_fall_are_replaced_only_while_there_is_time_to_measure(verifyi
     assert session.spent_s < 20.0 + 80.0 - LEAST_BLOCKS * (IMPORT_S + 2 * AROUND_S)
 
 
-@pytest.mark.parametrize("budget_s", [25.0, 62.0, 90.0, 140.0, 300.0])
-def test_the_budget_is_kept(verifying, budget_s) -> None:
-    session, _ = verifying("parallel-map", "prefetch", "buffer:8", "thread-pool:8", budget_s=budget_s, patches=True)
-    # The last guard, of the patch, may begin before the end; a block is begun only where it is expected to end.
-    assert session.spent_s <= 20.0 + budget_s + GUARD_S
-    blocks: dict[int, list[str]] = {}
-    for trial in session.trials:
-        if trial.spec.group in (ALONE, TOGETHER):
-            blocks.setdefault(trial.spec.block, []).append(trial.spec.arm)
-    assert all(len(arms) == len(set(arms)) > 1 and ORIGINAL in arms for arms in blocks.values())
-
-
-def test_more_time_means_more_fixes_and_longer_windows(verifying) -> None:
+@pytest.fixture(scope="module")
+def by_budget(verification, tmp_path_factory: pytest.TempPathFactory) -> dict[float, Fake]:
+    """The session of a verification of the same four fixes, by the seconds that it may take."""
     names = ("parallel-map", "prefetch", "buffer:8", "thread-pool:8")
-    tried, windows = [], []
-    for budget_s in (62.0, 120.0, 240.0, 600.0):
-        session, _ = verifying(*names, budget_s=budget_s)
-        tried.append(len(set(session.of(ALONE))))
-        windows.append(next(t.spec.window_s for t in session.trials if t.spec.group == ALONE))
+    return {
+        budget_s: verification(*names, budget_s=budget_s, patches=True, folder=tmp_path_factory.mktemp("run"))[0]
+        for budget_s in (25.0, 62.0, 90.0, 140.0, 300.0, 600.0)
+    }
+
+
+def test_the_budget_is_kept(by_budget) -> None:
+    for budget_s, session in by_budget.items():
+        # The last guard, of the patch, may begin before the end; a block is begun only where it is expected to end.
+        assert session.spent_s <= 20.0 + budget_s + GUARD_S
+        blocks: dict[int, list[str]] = {}
+        for trial in session.trials:
+            if trial.spec.group in (ALONE, TOGETHER):
+                blocks.setdefault(trial.spec.block, []).append(trial.spec.arm)
+        assert all(len(arms) == len(set(arms)) > 1 and ORIGINAL in arms for arms in blocks.values())
+
+
+def test_more_time_means_more_fixes_and_longer_windows(by_budget) -> None:
+    sessions = [session for budget_s, session in by_budget.items() if budget_s >= 62.0]
+    tried = [len(set(session.of(ALONE))) for session in sessions]
+    windows = [next(t.spec.window_s for t in session.trials if t.spec.group == ALONE) for session in sessions]
     assert tried == sorted(tried)
     assert (tried[0], tried[-1]) == (3, 6)
     assert all(0.8 <= window_s <= 2.0 for window_s in windows)

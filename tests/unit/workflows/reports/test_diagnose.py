@@ -43,20 +43,27 @@ NAMES = [
 every_run = pytest.mark.parametrize("name", NAMES)
 
 
+@pytest.fixture(scope="module")
+def reports(runs) -> dict[str, Report]:
+    return {name: assemble(*run) for name, run in runs.items()}
+
+
 def test_all_runs_are_tested(runs) -> None:
     assert set(NAMES) == set(runs)
 
 
 @every_run
-def test_the_files_give_the_same_report_as_the_memory(build, runs, tmp_path: Path, name: str, monkeypatch) -> None:
+def test_the_files_give_the_same_report_as_the_memory(
+    build, runs, reports, tmp_path: Path, name: str, monkeypatch
+) -> None:
     monkeypatch.setattr("xttsbench.reporting.page.write_run", lambda *_: ())
     build.run_directory(tmp_path, *runs[name])
-    assert rebuild(tmp_path).report.model_dump_json() == assemble(*runs[name]).model_dump_json()
+    assert rebuild(tmp_path).report.model_dump_json() == reports[name].model_dump_json()
 
 
 @every_run
-def test_the_report_is_of_its_schema_and_survives_json(runs, name: str) -> None:
-    report = assemble(*runs[name])
+def test_the_report_is_of_its_schema_and_survives_json(reports, name: str) -> None:
+    report = reports[name]
     assert Report.model_validate_json(report.model_dump_json()) == report
 
     def refuse(constant: str) -> None:
@@ -86,16 +93,16 @@ def nulls(value: Any, path: str = "") -> set[str]:
 
 
 @every_run
-def test_every_null_that_could_have_been_a_number_has_a_reason(runs, name: str) -> None:
-    report = assemble(*runs[name])
+def test_every_null_that_could_have_been_a_number_has_a_reason(reports, name: str) -> None:
+    report = reports[name]
     without_meaning = {f"arms.{index}.effect" for index, arm in enumerate(report.arms) if arm.role == "baseline"}
     assert nulls(report) - set(report.unmeasured) - without_meaning == set()
     assert all(reason.strip() for reason in report.unmeasured.values())
 
 
 @every_run
-def test_no_reason_is_given_for_a_number_that_is_there(runs, name: str) -> None:
-    report = assemble(*runs[name])
+def test_no_reason_is_given_for_a_number_that_is_there(reports, name: str) -> None:
+    report = reports[name]
     record = json.loads(report.model_dump_json())
     for path in report.unmeasured:
         head, *rest = path.split(".")
@@ -108,8 +115,8 @@ def test_no_reason_is_given_for_a_number_that_is_there(runs, name: str) -> None:
 
 
 @every_run
-def test_the_parts_add_up_to_the_step(runs, name: str) -> None:
-    verdict = assemble(*runs[name]).verdict
+def test_the_parts_add_up_to_the_step(reports, name: str) -> None:
+    verdict = reports[name].verdict
     if verdict.attribution_s is None:
         assert verdict.step_time_s is None
         return
@@ -132,16 +139,16 @@ def test_the_parts_add_up_to_the_step(runs, name: str) -> None:
         ("raised", "inconclusive", None),
     ],
 )
-def test_the_verdict_and_its_first_finding(runs, name: str, bottleneck: str, finding: str | None) -> None:
-    report = assemble(*runs[name])
+def test_the_verdict_and_its_first_finding(reports, name: str, bottleneck: str, finding: str | None) -> None:
+    report = reports[name]
     assert report.verdict.bottleneck == bottleneck
     limiting = [found.rule for found in report.findings if found.limiting]
     assert limiting[:1] == ([finding] if finding else [])
     assert [found.limiting for found in report.findings] == sorted((f.limiting for f in report.findings), reverse=True)
 
 
-def test_what_a_reader_looks_for_in_a_starving_run(runs) -> None:
-    report = assemble(*runs["starving"])
+def test_what_a_reader_looks_for_in_a_starving_run(reports) -> None:
+    report = reports["starving"]
     assert report.target == {
         "name": "data.py:make",
         "kwargs": {"lr": 1e-4, "sizes": [1, 2], "name": "ä"},
@@ -178,8 +185,8 @@ def test_what_a_reader_looks_for_in_a_starving_run(runs) -> None:
     assert [trial["id"] for trial in report.trials][:2] == ["000-ladder", "001-input"]
 
 
-def test_the_warm_up_is_kept_apart(runs) -> None:
-    warm = assemble(*runs["starving"]).warm_up
+def test_the_warm_up_is_kept_apart(reports) -> None:
+    warm = reports["starving"].warm_up
     assert (warm.first_step_s, warm.traces, warm.trace_s) == (pytest.approx(0.41), 1, pytest.approx(0.3))
     assert (warm.xla_compiles, warm.xla_compile_s) == (0, 0.0)
     assert warm.steps_measured + warm.steps_cut == 260
@@ -242,25 +249,25 @@ def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_it
     assert assemble(asked, environment, trials).unmeasured["profile"].startswith("the trial ended before")
 
 
-def test_an_emulated_accelerator_is_always_labelled(runs) -> None:
-    report = assemble(*runs["emulated"])
+def test_an_emulated_accelerator_is_always_labelled(reports) -> None:
+    report = reports["emulated"]
     assert report.accelerator["kind"] == "emulated"
     assert "emulated" in report.accelerator["label"]
     assert report.accelerator["passes"] is True
     assert report.verdict.accelerator_utilization.estimate == pytest.approx(20 / 21.52, rel=0.01)
-    assert assemble(*runs["computing"]).accelerator == {"kind": "real", "label": "real device"}
-    assert "emulated:MS" in assemble(*runs["bare"]).unmeasured["verdict.accelerator_utilization"]
+    assert reports["computing"].accelerator == {"kind": "real", "label": "real device"}
+    assert "emulated:MS" in reports["bare"].unmeasured["verdict.accelerator_utilization"]
 
 
-def test_a_short_dataset_and_an_unsteady_run_are_warned_about(build, runs) -> None:
-    assert any("the dataset is short (about 10 batches)" in warning for warning in assemble(*runs["bare"]).warnings)
+def test_a_short_dataset_and_an_unsteady_run_are_warned_about(build, runs, reports) -> None:
+    assert any("the dataset is short (about 10 batches)" in warning for warning in reports["bare"].warnings)
     plan, environment, _ = runs["computing"]
     drifting = build.ladder(steps=200, step_columns={"step_s": [0.01 + 1e-4 * n for n in range(200)]})
     assert any(warning.startswith("no steady state: ") for warning in assemble(plan, environment, [drifting]).warnings)
 
 
-def test_the_error_of_a_target_is_in_the_report(runs) -> None:
-    report = assemble(*runs["raised"])
+def test_the_error_of_a_target_is_in_the_report(reports) -> None:
+    report = reports["raised"]
     assert report.target["status"] == "raised"
     assert report.target["error"]["message"] == "bad batch"
     assert report.verdict.summary == "Nothing could be concluded: ValueError: bad batch (data.py:3)."
