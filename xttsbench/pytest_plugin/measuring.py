@@ -15,7 +15,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -118,7 +118,7 @@ def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Meas
     block = None if helper is None else 0
     with Session(directory, helper=helper, block=block, budget_s=left_s) as session:
         trials = compare_arms(comparison, session, budget_s=left_s, seed=plan.seed)
-    report = assemble_run(plan, run.environment, trials)
+    report = assemble_run(replace(run, trials=trials))
     write_json(directory / "report.json", report.model_dump(mode="json"))
     if not trials:
         raise UsageError(

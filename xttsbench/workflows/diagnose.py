@@ -29,9 +29,9 @@ from xttsbench.records.report import Kind
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import compare_arms
-from xttsbench.workflows.measure.session import Progress, Session, Silent
+from xttsbench.workflows.measure.session import Progress, Recorded, Session, Silent
 from xttsbench.workflows.optimize import verify_fixes
-from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
+from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
 
 VERDICT_S: Final = 60.0
 STEPS: Final = 400
@@ -152,7 +152,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
             isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
         if plan.verified and not interrupted(session.trials):
             until_s = plan.budget_s - _FIXES_REPORT_S
-            verify_fixes(plan, run.environment, job, session, run.directory, until_s=until_s)
+            verify_fixes(run, job, session, until_s=until_s)
         return session.trials
 
 

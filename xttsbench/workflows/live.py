@@ -29,9 +29,10 @@ from xttsbench.records.readings import Readings
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose import VERDICT_S, Request, plan_of, window_s
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.optimize.trials import verify
 from xttsbench.workflows.optimize.verification import Verification
-from xttsbench.workflows.runs import REPORT_S, Outcome, Recorded, finish, open_run
+from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
 
 Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], None]
 """Runs one trial and hands over its messages and its rows."""

@@ -1,19 +1,17 @@
 """A run from its directory to its end: opened, measured by a session, reported, and judged by an exit code.
 
-:class:`Recorded` is the one value that stages of a run hand on: it is opened, a session adds trials, a report is made
-of it. All of the end follows from the run's files, so that ``xttsbench report DIR`` does it again, without TensorFlow.
+All of the end follows from the run's files, so that ``xttsbench report DIR`` does it again, without TensorFlow.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
@@ -30,7 +28,7 @@ from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord, interrupted
-from xttsbench.workflows.measure.session import Progress, Session
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.optimize import read_patch
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep
@@ -39,48 +37,6 @@ from xttsbench.workflows.saved import write_best, write_plan
 
 REPORT_S: Final = 5.0
 """Of a budget, kept for the report and its plots."""
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A run that has a directory.
-
-    Attributes:
-        directory: of the run.
-        plan: as it is in ``plan.json``.
-        environment: as it is in ``environment.json``.
-        trials: those of the journal.
-        began: ``time.monotonic()`` at its start; what earlier trials took is counted as if it had just passed.
-    """
-
-    directory: Path
-    plan: RunPlan
-    environment: Mapping[str, Any]
-    trials: Sequence[TrialRecord] = ()
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def comparison(self) -> Comparison:
-        """What the run compares.
-
-        Raises:
-            JournalError: its plan names nothing.
-        """
-        if self.plan.comparison is None:
-            raise JournalError(f"{self.directory}: the plan names no comparison; run the command again.")
-        return self.plan.comparison
-
-    def session(self, progress: Progress | None, *, print_to_stderr: bool = False, scripts: bool = False) -> Session:
-        """What runs its trials; those that it has had are not run again."""
-        return Session(
-            self.directory,
-            earlier=self.trials,
-            print_to_stderr=print_to_stderr,
-            progress=progress,
-            budget_s=self.plan.budget_s,
-            began=self.began,
-            scripts=scripts,
-        )
 
 
 def open_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None = None) -> Recorded:
@@ -299,7 +255,13 @@ def rebuild(directory: Path) -> Outcome:
 
 def finish(run: Recorded) -> Outcome:
     """Write the report of a run of any kind, with what else it leaves, and say how it ended."""
-    report = report_of(run)
+    assembled, judged = _KINDS[run.plan.kind]
+    report = assembled(run)
+    return written(run, report, judged(report, run))
+
+
+def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Outcome:
+    """Write a report into its run's directory, with what else it leaves."""
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.page import write_run
 
@@ -308,31 +270,29 @@ def finish(run: Recorded) -> Outcome:
         write_best(run.directory, report.best)
     if report.optimized is not None:
         write_plan(run.directory, report.optimized)
-    return Outcome(report, run.directory, *_judged(run, report), tuple(warnings or ()))
+    return Outcome(report, run.directory, *judged, tuple(warnings or ()))
 
 
 def report_of(run: Recorded) -> Report:
     """The report of a run of any kind, from its files."""
-    files = run.plan, run.environment, run.trials
-    match run.plan.kind:
-        case "train":
-            return assembled_train(*files, run.directory)
-        case "sweep":
-            return assemble_sweep(*files, run.directory)
-        case "run":
-            return assemble_run(*files)
-    return assemble(*files, read_patch(run.directory), directory=run.directory)
+    return _KINDS[run.plan.kind][0](run)
 
 
-def _judged(run: Recorded, report: Report) -> tuple[int, str | None]:
-    match run.plan.kind:
-        case "train":
-            return judge_trained(report)
-        case "sweep":
-            return judge_sweep(report, run.trials, run.comparison)
-        case "run":
-            return judge_run(report, run.trials, run.comparison)
+def _diagnosed(run: Recorded) -> Report:
+    return assemble(run, read_patch(run.directory))
+
+
+def _judge_optimized(report: Report, run: Recorded) -> tuple[int, str | None]:
     code, message = judge(report, run.trials)
-    if run.plan.kind == "optimize" and code in (DONE, INCONCLUSIVE):
-        return judge_fixes(report)
-    return code, message
+    return judge_fixes(report) if code in (DONE, INCONCLUSIVE) else (code, message)
+
+
+_Judged = Callable[[Report, Recorded], tuple[int, str | None]]
+_KINDS: Final[Mapping[str, tuple[Callable[[Recorded], Report], _Judged]]] = {
+    "diagnose": (_diagnosed, lambda report, run: judge(report, run.trials)),
+    "optimize": (_diagnosed, _judge_optimized),
+    "run": (assemble_run, lambda report, run: judge_run(report, run.trials, run.comparison)),
+    "sweep": (assemble_sweep, lambda report, run: judge_sweep(report, run.trials, run.comparison)),
+    "train": (assembled_train, lambda report, _: judge_trained(report)),
+}
+"""Kind of a run -> what its report is made by, and its exit code."""

@@ -56,8 +56,9 @@ from xttsbench.records.training import (
 from xttsbench.records.trial import TrialSpec
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.bundled import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, read_setup
-from xttsbench.workflows.runs import Outcome, judge_training
+from xttsbench.workflows.runs import Outcome, judge_training, written
 from xttsbench.workflows.saved import code_identity, data_identity
 from xttsbench.xtts.data.metadata import SYMBOLS, encoded_length
 from xttsbench.xtts.data.pool import Progress as DataProgress
@@ -300,14 +301,9 @@ def _session(
         if gpus[0] is not None:
             gpus[0].close()
     append_trial(directory, trained.record)
-    trials, lines = [*earlier, trained.record], [*before, *session.lines]
-    report = assemble_train(plan, machine, trials, lines, setup)
-    # Here and not above: plots are drawn when no training runs any more, so that the parent stays small until then.
-    from xttsbench.reporting.page import write_run
-
-    return Outcome(
-        report, directory, *judge_training(trained, report), warnings=tuple(write_run(directory, report, trials))
-    )
+    run = Recorded(directory, plan, machine, [*earlier, trained.record])
+    report = assemble_train(run, [*before, *session.lines], setup)
+    return written(run, report, judge_training(trained, report))
 
 
 def _spec(job: TrainJob, plan: RunPlan, number: int) -> TrialSpec:

@@ -29,6 +29,7 @@ from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.reporting.page import to_json
 from xttsbench.reporting.sections.summary import MOST_LINES
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run
 
@@ -118,7 +119,7 @@ def written(directory: Path, plan: RunPlan, trials: list[Any], environment: Any 
     environment = MACHINE if environment is None else environment
     run_directory(directory, plan, environment, trials)
     if report:
-        made = (assemble_run if plan.kind == "run" else assemble)(plan, environment, trials)
+        made = (assemble_run if plan.kind == "run" else assemble)(Recorded(directory, plan, environment, trials))
         (directory / "report.json").write_text(to_json(made))
     return directory
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.evidence.made import make_evidence
 from xttsbench.diagnosis import Diagnosis
 from xttsbench.planning import IMPORT_S, Job
+from xttsbench.records.report import Report
 from xttsbench.workflows.diagnose import Isolation, isolate
-from xttsbench.workflows.measure.session import Silent
+from xttsbench.workflows.measure.session import Recorded, Silent
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.runs import judge, judge_fixes
 
 JOB = Job(target="m:f", kwargs={}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=0)
+
+
+def assembled(*files: Any) -> Report:
+    return assemble(Recorded(Path(), *files))
 
 
 class Fake:
@@ -97,7 +104,7 @@ def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(
 )
 def test_exit_code_and_sentence(runs, name: str, code: int, message: str | None) -> None:
     run = runs[name]
-    found, said = judge(assemble(*run), run.trials)
+    found, said = judge(assembled(*run), run.trials)
     assert found == code
     assert said is None if message is None else said is not None and said.startswith(message)
     assert "\n" not in (said or "")
@@ -106,7 +113,7 @@ def test_exit_code_and_sentence(runs, name: str, code: int, message: str | None)
 def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
     run = runs["bare"]
     unread = [trial for trial in run.trials if trial.spec.kind != "pipeline"]
-    report = assemble(run.plan, run.environment, unread)
+    report = assembled(run.plan, run.environment, unread)
     assert report.verdict.bottleneck == "input"
     code, said = judge_fixes(report.model_copy(update={"fixes": ()}))
     assert code == 3
@@ -130,7 +137,7 @@ def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
     ],
 )
 def test_where_nothing_was_tried_the_sentence_says_why_and_what_to_do(runs, why: str, code: int, said: str) -> None:
-    report = assemble(*runs["eager"])
+    report = assembled(*runs["eager"])
     (fix,) = [one for one in report.fixes if one.name == "step:graph"]
     held = fix.model_copy(update={"outcome": "not verified", "why": why, "semantics": None, "decision": None})
     found, sentence = judge_fixes(report.model_copy(update={"fixes": (held,)}))
@@ -149,7 +156,7 @@ def changed(runs, index: int, **fields):
 
 def judged(runs, trials) -> int:
     plan, environment, _ = runs["starving"]
-    return judge(assemble(plan, environment, trials), trials)[0]
+    return judge(assembled(plan, environment, trials), trials)[0]
 
 
 def test_a_target_that_raises_in_a_later_process_is_invalid_all_the_same(runs) -> None:

@@ -19,9 +19,9 @@ from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows import runs
 from xttsbench.workflows import scenario as module
-from xttsbench.workflows.measure.session import Session, Silent
+from xttsbench.workflows.measure.session import Recorded, Session, Silent
 from xttsbench.workflows.reports.scenario import assemble_sweep
-from xttsbench.workflows.runs import Recorded, judge_sweep
+from xttsbench.workflows.runs import judge_sweep
 from xttsbench.workflows.saved import read_best, write_best
 from xttsbench.workflows.scenario import Request, begin, search, sweep
 
@@ -246,7 +246,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
                 procedure=procedure,
                 code="c",
             )
-            return assemble_sweep(plan, ENVIRONMENT, trials, tmp_path / "20260102-mine")
+            return assemble_sweep(Recorded(tmp_path / "20260102-mine", plan, ENVIRONMENT, trials))
 
     made = World()
     monkeypatch.setattr(Session, "side_by_side", "simulated")

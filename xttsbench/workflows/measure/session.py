@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.procfs import cpu_allowance, memory_available_bytes
 from xttsbench.records.fix import FixSet
+from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
 
 _GLANCE_S: Final = 0.5  # how long is looked at a time whether others still compute
@@ -322,6 +324,50 @@ class Session:
         if self._helper is not None and self._helper is not self._borrowed:
             self._helper.__exit__(None, None, None)
         self._helper = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run that has a directory: the one value that its stages hand on.
+
+    It is opened, a session adds trials, a report is made of it.
+
+    Attributes:
+        directory: of the run.
+        plan: as it is in ``plan.json``.
+        environment: as it is in ``environment.json``.
+        trials: those of the journal.
+        began: ``time.monotonic()`` at its start; what earlier trials took is counted as if it had just passed.
+    """
+
+    directory: Path
+    plan: RunPlan
+    environment: Mapping[str, Any]
+    trials: Sequence[TrialRecord] = ()
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def comparison(self) -> Comparison:
+        """What the run compares.
+
+        Raises:
+            JournalError: its plan names nothing.
+        """
+        if self.plan.comparison is None:
+            raise JournalError(f"{self.directory}: the plan names no comparison; run the command again.")
+        return self.plan.comparison
+
+    def session(self, progress: Progress | None, *, print_to_stderr: bool = False, scripts: bool = False) -> Session:
+        """What runs its trials; those that it has had are not run again."""
+        return Session(
+            self.directory,
+            earlier=self.trials,
+            print_to_stderr=print_to_stderr,
+            progress=progress,
+            budget_s=self.plan.budget_s,
+            began=self.began,
+            scripts=scripts,
+        )
 
 
 def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from xttsbench import __version__
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
@@ -30,8 +30,8 @@ from xttsbench.records.code import ScriptAgain, ScriptRun
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.trial import Trace, TrialRecord
-from xttsbench.workflows.measure.session import Session
+from xttsbench.records.trial import Trace
+from xttsbench.workflows.measure.session import Recorded, Session
 from xttsbench.workflows.optimize.trials import copies, verify
 from xttsbench.workflows.optimize.verification import Verification
 
@@ -40,18 +40,16 @@ DIFF: Final = "patch.diff"
 _FEWEST_S: Final = 30.0  # less than this is not worth beginning with
 
 
-def verify_fixes(
-    plan: RunPlan, environment: Mapping[str, Any], job: Job, session: Session, directory: Path, *, until_s: float
-) -> Patch | None:
+def verify_fixes(run: Recorded, job: Job, session: Session, *, until_s: float) -> None:
     """Verify what the trials so far suggest, and write the patch of what is proposed in the end.
 
     The session has the trials of the isolation experiments, whose job is given, and gets those of fixes. Everything has
     to be over after ``until_s`` of its seconds.
     """
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
-        return None
-    script = session.trials[0].script
-    evidence = build_diagnosis(session.trials, environment, seed=plan.seed).evidence
+        return
+    plan, directory, script = run.plan, run.directory, session.trials[0].script
+    evidence = build_diagnosis(session.trials, run.environment, seed=plan.seed).evidence
     place = next((trial.step_place for trial in session.trials if trial.step_place is not None), None)
     if script is not None:
         place = step_place(script, session.trials[0].spec.target)
@@ -66,7 +64,7 @@ def verify_fixes(
         step = patched(step_fix) if place is not None else None
         known = again(script, directory, step.unpatched.get(step_fix) if step is not None else None)
         if known is None or why_not_again(plan, script) is not None:
-            return None
+            return
         job = replace(job, again=known)
         session.runs_scripts_again(script.imports, IN_GRAPH if known.in_graph else None, said_again(script))
 
@@ -99,7 +97,6 @@ def verify_fixes(
         write_json(directory / PATCH, patch.model_dump(mode="json"))
         if patch.diff:
             atomic_write(directory / DIFF, patch.diff.encode())
-    return patch
 
 
 def _clear(directory: Path, chosen: str | None) -> None:
@@ -121,18 +118,14 @@ def read_patch(directory: Path) -> Patch | None:
 
 
 def fix_section(
-    plan: RunPlan,
-    diagnosis: Diagnosis,
-    trials: Sequence[TrialRecord],
-    environment: Mapping[str, Any],
-    patch: Patch | None,
-    directory: Path | None,
+    run: Recorded, diagnosis: Diagnosis, patch: Patch | None
 ) -> tuple[tuple[FixResult, ...], Optimized | None]:
     """The report's results of fixes, and what is applied again later. Pure."""
+    plan = run.plan
     if plan.kind not in ("diagnose", "optimize"):
         return (), None
     proposed = proposals(diagnosis.evidence, asked=plan.asked)
-    found = verified(trials, plan.accelerator)
+    found = verified(run.trials, plan.accelerator)
     why = None if plan.verified else "no verification was asked for"
     if plan.verified and (script := diagnosis.evidence.script) is not None:
         why = why_not_again(plan, script)
@@ -143,7 +136,7 @@ def fix_section(
         predicted=lambda fixes: predict_speedup(diagnosis.evidence, fixes),
         why_stopped=why,
     )
-    return rows, _optimized(plan, proposed, found, rows, environment, directory)
+    return rows, _optimized(run, proposed, found, rows)
 
 
 def _measured(patch: Patch | None, found: Verified) -> Patch | None:
@@ -166,20 +159,14 @@ def _measured(patch: Patch | None, found: Verified) -> Patch | None:
 
 
 def _optimized(
-    plan: RunPlan,
-    proposed: Sequence[Proposal],
-    found: Verified,
-    rows: Sequence[FixResult],
-    environment: Mapping[str, Any],
-    directory: Path | None,
+    run: Recorded, proposed: Sequence[Proposal], found: Verified, rows: Sequence[FixResult]
 ) -> Optimized | None:
     if not any(one.worth for one in proposed) or (not found.semantics and found.unreadable is None):
         return None  # nothing was to be verified, or nothing was
     chosen = next((row for row in rows if row.chosen), None)
-    fixes = chosen.fixes if chosen else ()
-    keeps_files = FixSet.of(fixes).keeps_files
+    plan, fixes = run.plan, chosen.fixes if chosen else ()
     return Optimized(
-        run=str(directory) if directory else "",
+        run=str(run.directory),
         target=plan.target,
         kwargs=plan.kwargs,
         fixes=fixes,
@@ -190,8 +177,8 @@ def _optimized(
         proven=chosen is not None,
         blocks=chosen.blocks if chosen else 0,
         accelerator=plan.accelerator.label,
-        cache_directory=str(directory / "cache") if keeps_files and directory else None,
-        fingerprint=str(environment.get("fingerprint") or ""),
+        cache_directory=str(run.directory / "cache") if FixSet.of(fixes).keeps_files else None,
+        fingerprint=str(run.environment.get("fingerprint") or ""),
         xttsbench_version=__version__,
     )
 

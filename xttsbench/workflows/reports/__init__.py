@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,26 +12,22 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Disturbance, WarmUp
 from xttsbench.records.trial import TrialRecord
+from xttsbench.workflows.measure.session import Recorded
 
 CERTIFIED_STEPS: Final = 240
 PASS_MARK: Final = 0.90
 
 
-def shared(
-    plan: RunPlan,
-    environment: Mapping[str, Any],
-    trials: Sequence[TrialRecord],
-    *,
-    timed: Sequence[TrialRecord] | None = None,
-) -> dict[str, Any]:
+def shared(run: Recorded, *, timed: Sequence[TrialRecord] | None = None) -> dict[str, Any]:
     """Fields of every report that the run's files give as they are; ``timed`` are the trials before the verdict."""
+    plan = run.plan
     return {
         "kind": plan.kind,
         "command": plan.command,
         "created_utc": plan.created_utc,
-        "environment": dict(environment),
-        "verdict_after_s": _verdict_after_s(plan, trials if timed is None else timed),
-        "trials": _rows_of(trials),
+        "environment": dict(run.environment),
+        "verdict_after_s": _verdict_after_s(plan, run.trials if timed is None else timed),
+        "trials": _rows_of(run.trials),
     }
 
 

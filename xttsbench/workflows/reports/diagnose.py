@@ -10,7 +10,6 @@ that ratio: other processes, on other batches, would contradict it. Half a batch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +34,7 @@ from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.optimize import fix_section
 from xttsbench.workflows.reports import (
     accelerator,
@@ -49,15 +49,9 @@ from xttsbench.workflows.reports import (
 _OVERHEAD_S: Final = 50e-6
 
 
-def assemble(
-    plan: RunPlan,
-    environment: Mapping[str, Any],
-    trials: Sequence[TrialRecord],
-    patch: Patch | None = None,
-    *,
-    directory: Path | None = None,
-) -> Report:
+def assemble(run: Recorded, patch: Patch | None = None) -> Report:
     """Everything that the run's files say, as the report record. Pure."""
+    plan, environment, trials = run.plan, run.environment, run.trials
     diagnosis = build_diagnosis(trials, environment, seed=plan.seed)
     said = verdict(diagnosis)
     arms = _arms(diagnosis)
@@ -65,9 +59,9 @@ def assemble(
     evidence = diagnosis.evidence
     modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
     ladder = [trial for trial in trials if trial.spec.group is None]
-    fixes, optimized = fix_section(plan, diagnosis, trials, environment, patch, directory)
+    fixes, optimized = fix_section(run, diagnosis, patch)
     record = Report(
-        **shared(plan, environment, trials, timed=ladder),
+        **shared(run, timed=ladder),
         target=target(plan, trials),
         verdict=said,
         findings=with_fixes(find(diagnosis.evidence), fixes),

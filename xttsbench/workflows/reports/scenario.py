@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from xttsbench.records.base import DECIDED, Estimate, nulls
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Attribution, Best, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports import (
     accelerator,
     endings,
@@ -47,29 +47,23 @@ from xttsbench.workflows.saved import fingerprint_of
 _DIAGNOSED = "a trial of a configuration costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
 
 
-def assemble_run(plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord]) -> Report:
+def assemble_run(run: Recorded) -> Report:
     """Everything that the run's files say, as the report record.
 
     Raises:
         JournalError: the plan holds no comparison, so it is not that of a scenario.
     """
-    comparison = plan.comparison
+    comparison = run.plan.comparison
     if comparison is None:
         raise JournalError(
             "plan.json is of a run that compares configurations, and names none; run the scenario again."
         )
-    return assemble_compared(plan, environment, trials, comparison=comparison, compared=compare(comparison, trials))
+    return assemble_compared(run, comparison, compare(comparison, run.trials))
 
 
-def assemble_compared(
-    plan: RunPlan,
-    environment: Mapping[str, Any],
-    trials: Sequence[TrialRecord],
-    *,
-    comparison: Comparison,
-    compared: ComparedVariants,
-) -> Report:
+def assemble_compared(run: Recorded, comparison: Comparison, compared: ComparedVariants) -> Report:
     """The report of configurations that have been compared; its verdict is that on their baseline."""
+    plan, trials = run.plan, run.trials
     told = baseline_verdict(compared)
     used = comparison.accelerators[told.group]
     warm = WarmUp(reason=told.verdict.summary)
@@ -77,7 +71,7 @@ def assemble_compared(
         warm = warm_up(told.trial, told.steps, told.steady)
     own = [trial for trial in trials if trial.spec.arm == comparison.baseline.id]
     record = Report(
-        **shared(plan, environment, trials),
+        **shared(run),
         target=target(plan, own) | {"scenario": comparison.name, "description": comparison.description},
         verdict=told.verdict,
         oscillation=told.oscillation,
@@ -280,9 +274,7 @@ def _quantile(runs: VariantRuns, share: float, noise_scale: float) -> Estimate:
     return Estimate(estimate=value, low=value * found.low / found.estimate, high=value * found.high / found.estimate)
 
 
-def assemble_sweep(
-    plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path
-) -> Report:
+def assemble_sweep(run: Recorded) -> Report:
     """Everything that the run's files say, as the report record.
 
     All configurations are one group, whatever they were measured in; the verdict is on the baseline.
@@ -290,6 +282,7 @@ def assemble_sweep(
     Raises:
         JournalError: the plan holds no comparison or no procedure, so it is not that of a sweep.
     """
+    plan, trials = run.plan, run.trials
     comparison, procedure = plan.comparison, plan.procedure
     if comparison is None or procedure is None:
         raise JournalError("plan.json is of a sweep, and names no configurations or no procedure; run the sweep again.")
@@ -299,13 +292,13 @@ def assemble_sweep(
     seen = seen_in(comparison, trials)
     choice = choose(comparison, procedure, seen)
     compared = replace(compare(comparison, trials), sentences=(choice.why,))
-    report = assemble_compared(plan, environment, trials, comparison=comparison, compared=compared)
+    report = assemble_compared(run, comparison, compared)
     waiting = any(arm.role == "candidate" and arm.id not in seen.gone for arm in comparison.arms)
     begun = any(trial.spec.kind == "arm" for trial in trials)
     if (not any(seen.processes.values()) and (waiting or not begun)) or baseline_gone(comparison, seen) is not None:
         why = "the sweep ended before anything could be chosen"
         return report.model_copy(update={"unmeasured": report.unmeasured | {"best": why}})
-    return report.model_copy(update={"best": _best(plan, comparison, choice, environment, directory)})
+    return report.model_copy(update={"best": _best(run, comparison, choice)})
 
 
 def _with_again(comparison: Comparison) -> tuple[PlannedVariant, ...]:
@@ -313,17 +306,11 @@ def _with_again(comparison: Comparison) -> tuple[PlannedVariant, ...]:
     return arms if any(arm.role == "aa" for arm in arms) else (*arms, again(comparison))
 
 
-def _best(
-    plan: RunPlan,
-    comparison: Comparison,
-    choice: Choice,
-    environment: Mapping[str, Any],
-    directory: Path,
-) -> Best:
+def _best(run: Recorded, comparison: Comparison, choice: Choice) -> Best:
     arm = next(arm for arm in comparison.arms if arm.id == choice.winner)
     used = comparison.accelerators[0]
     return Best(
-        run=directory.name,
+        run=run.directory.name,
         target=None if comparison.bundled else comparison.target,
         workload="xtts" if comparison.bundled else None,
         arm=arm.id,
@@ -340,6 +327,6 @@ def _best(
         steps_per_trial=comparison.steps,
         tied_with=choice.tied_with,
         smallest_visible_effect=choice.smallest_visible_effect,
-        fingerprint=fingerprint_of(environment, code=plan.code, data=plan.data),
+        fingerprint=fingerprint_of(run.environment, code=run.plan.code, data=run.plan.data),
         xttsbench_version=__version__,
     )

@@ -12,10 +12,10 @@ from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import read_history, read_record
 from xttsbench.records.base import nulls
-from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports import (
     CERTIFIED_STEPS,
     accelerator,
@@ -31,18 +31,13 @@ SETUP: Final = "train.json"
 _DIAGNOSED: Final = "training measures itself alone; 'xttsbench diagnose' takes it apart"
 
 
-def assemble_train(
-    plan: RunPlan,
-    environment: Mapping[str, Any],
-    trials: Sequence[TrialRecord],
-    lines: Sequence[HistoryLine],
-    setup: TrainSetup,
-) -> Report:
+def assemble_train(run: Recorded, lines: Sequence[HistoryLine], setup: TrainSetup) -> Report:
     """Everything that the run's files say, as the report record.
 
     Raises:
         JournalError: the plan is not that of training.
     """
+    plan, trials = run.plan, run.trials
     if plan.comparison is None:
         raise JournalError("plan.json is of a training run without a configuration; train again in another directory.")
     # A session that failed and was resumed says nothing of the run.
@@ -52,7 +47,7 @@ def assemble_train(
     result = train_verdict(trials, arm, mode=str(job.config.get("mode")))
     training = training_of(lines, plan.target, setup.taken_over)
     record = Report(
-        **shared(plan, environment, trials),
+        **shared(run),
         target=target(plan, trials),
         verdict=result.verdict,
         findings=_findings(result, setup),
@@ -77,11 +72,9 @@ def read_setup(directory: Path) -> TrainSetup:
     return read_record(directory / SETUP, TrainSetup, "that of a training run", name="a training run")
 
 
-def assembled_train(
-    plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord], directory: Path
-) -> Report:
-    """The report of the run in a directory, with its history and setup read from there."""
-    return assemble_train(plan, environment, trials, read_history(directory), read_setup(directory))
+def assembled_train(run: Recorded) -> Report:
+    """The report of a run, with its history and setup read from its directory."""
+    return assemble_train(run, read_history(run.directory), read_setup(run.directory))
 
 
 def _findings(result: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:

@@ -33,6 +33,7 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.runs import (
     DONE,
     GATE,
@@ -40,7 +41,6 @@ from xttsbench.workflows.runs import (
     INTERRUPTED,
     INVALID,
     NOTHING,
-    Recorded,
     make_run,
     open_run,
     report_of,

@@ -21,6 +21,7 @@ from xttsbench.records.readings import GpuActivity, GpuDevice, GpuSlices, XProfV
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports import endings
 from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
 from xttsbench.workflows.runs import rebuild
@@ -43,9 +44,13 @@ NAMES = [
 every_run = pytest.mark.parametrize("name", NAMES)
 
 
+def assembled(*files: Any) -> Report:
+    return assemble(Recorded(Path(), *files))
+
+
 @pytest.fixture(scope="module")
 def reports(runs) -> dict[str, Report]:
-    return {name: assemble(*run) for name, run in runs.items()}
+    return {name: assembled(*run) for name, run in runs.items()}
 
 
 def test_all_runs_are_tested(runs) -> None:
@@ -205,18 +210,18 @@ def test_plots_cut_the_process_that_the_report_tells_of_and_where_the_report_cut
         build.ladder(steps=160, step_columns={"step_s": slow_at_first, "calls_s": slow_at_first}, block=2, number=2),
     ]
     for some in (trials, trials[:1], trials[2:], trials[::2]):
-        report = assemble(plan, environment, some)
+        report = assembled(plan, environment, some)
         scene = stage(report, some)
         assert scene.main.steady_from == report.warm_up.steps_cut
         assert scene.main.steady_wall_s.size == report.warm_up.steps_measured
     assert report.warm_up.steps_cut == 30
-    assert assemble(plan, environment, trials).warm_up.steps_measured > 160  # compilation is no warm-up
+    assert assembled(plan, environment, trials).warm_up.steps_measured > 160  # compilation is no warm-up
 
 
 def test_a_run_of_240_steady_steps_is_certified_and_a_shorter_one_is_not(build, runs) -> None:
     plan, environment, _ = runs["computing"]
-    long = assemble(plan, environment, [build.ladder(steps=600)]).warm_up
-    short = assemble(plan, environment, [build.ladder(steps=120)]).warm_up
+    long = assembled(plan, environment, [build.ladder(steps=600)]).warm_up
+    short = assembled(plan, environment, [build.ladder(steps=120)]).warm_up
     assert long.certified
     assert long.reason is None
     assert not short.certified
@@ -234,7 +239,7 @@ def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_it
     xprof = XProfVerdict(says="not input", statement="NOT input-bound", input_share=0.0)
     profile = ProfileSummary(directory="profile", steps=20, wait_s=0.03, gpu=gpu, xprof=xprof)
     found = [trials[0].model_copy(update={"profile": profile}), *trials[1:]]
-    report = assemble(plan, environment, found)
+    report = assembled(plan, environment, found)
     assert report.profile["gpu"]["devices"][0]["kernel_s"] == 0.02
     assert "slices" not in report.profile["gpu"]["devices"][0]
     assert report.profile["nvml"][0]["unmeasured"]
@@ -246,7 +251,7 @@ def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_it
     assert "profile" not in report.unmeasured
     assert Report.model_validate_json(report.model_dump_json()) == report
     asked = plan.model_copy(update={"profile": True})
-    assert assemble(asked, environment, trials).unmeasured["profile"].startswith("the trial ended before")
+    assert assembled(asked, environment, trials).unmeasured["profile"].startswith("the trial ended before")
 
 
 def test_an_emulated_accelerator_is_always_labelled(reports) -> None:
@@ -263,7 +268,7 @@ def test_a_short_dataset_and_an_unsteady_run_are_warned_about(build, runs, repor
     assert any("the dataset is short (about 10 batches)" in warning for warning in reports["bare"].warnings)
     plan, environment, _ = runs["computing"]
     drifting = build.ladder(steps=200, step_columns={"step_s": [0.01 + 1e-4 * n for n in range(200)]})
-    assert any(warning.startswith("no steady state: ") for warning in assemble(plan, environment, [drifting]).warnings)
+    assert any(warning.startswith("no steady state: ") for warning in assembled(plan, environment, [drifting]).warnings)
 
 
 def test_the_error_of_a_target_is_in_the_report(reports) -> None:

@@ -18,6 +18,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import Parity, TrialError
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports.scenario import assemble_run, baseline_verdict
 from xttsbench.workflows.runs import judge_run, rebuild
 
@@ -41,6 +42,10 @@ KINDS = [
     "out_of_budget",
 ]
 every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def assembled(*files: Any) -> Report:
+    return assemble_run(Recorded(Path(), *files))
 
 
 def plan(comparison) -> RunPlan:
@@ -121,7 +126,7 @@ def reports(build) -> dict[str, Report]:
     found = {}
     for kind in KINDS:
         comparison, trials = made(build, kind)
-        found[kind] = assemble_run(plan(comparison), ENVIRONMENT_READ, trials)
+        found[kind] = assembled(plan(comparison), ENVIRONMENT_READ, trials)
     return found
 
 
@@ -242,7 +247,7 @@ def test_what_a_reader_looks_for(reports) -> None:
 def test_what_cut_the_run_short_is_a_warning(build, reports) -> None:
     open_, trials = made(build, "noisy")
     asked = open_.model_copy(update={"blocks": 8})
-    cut = assemble_run(plan(asked), ENVIRONMENT_READ, trials).warnings
+    cut = assembled(plan(asked), ENVIRONMENT_READ, trials).warnings
     assert any("6 of 8 rounds were measured" in warning for warning in cut)
     # What is decided needs no more.
     assert not any("rounds were measured" in warning for warning in reports["out_of_budget"].warnings)
@@ -250,7 +255,7 @@ def test_what_cut_the_run_short_is_a_warning(build, reports) -> None:
     assert not any("rounds were measured" in warning for warning in reports["interrupted"].warnings)
     comparison, trials = made(build, "decided")
     short = [t.model_copy(update={"spec": t.spec.model_copy(update={"window_s": 1.25})}) for t in trials]
-    warnings = assemble_run(plan(comparison), ENVIRONMENT_READ, short).warnings
+    warnings = assembled(plan(comparison), ENVIRONMENT_READ, short).warnings
     assert any("1.2 s at most in place of 5 s" in warning for warning in warnings)
 
 
@@ -266,7 +271,7 @@ def test_a_dead_candidate_leaves_the_baseline_s_status_alone(reports) -> None:
 
 def test_the_plan_of_a_diagnosis_is_no_scenario(build) -> None:
     with pytest.raises(JournalError, match="names none"):
-        assemble_run(plan(None), {}, [])
+        assembled(plan(None), {}, [])
 
 
 def verdict(build, wall: float, *, devices=None, blocks: int = 2, **options):

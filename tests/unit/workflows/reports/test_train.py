@@ -13,10 +13,12 @@ from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import append_history, write_json
 from xttsbench.execution.whole_run import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
+from xttsbench.records.report import Report
 from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Interval, TrainJob, TrainSetup, Watched
 from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
 from xttsbench.reporting.sections.report import report_document
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.reports.train import SETUP, assemble_train
 from xttsbench.workflows.runs import judge_training, rebuild
 
@@ -26,6 +28,10 @@ EMULATED = Accelerator(kind="emulated", label="emulated accelerator, 10 ms a ste
 
 
 REAL = Accelerator()
+
+
+def assembled(plan: RunPlan, environment: Any, trials: Any, *history: Any) -> Report:
+    return assemble_train(Recorded(Path(), plan, environment, trials), *history)
 
 
 def plan(accelerator: Accelerator = REAL) -> RunPlan:
@@ -80,14 +86,14 @@ def lines(session: int = 0, *, first: int = 1, last: int = 60, reason: Any = "st
 def test_a_session_that_failed_and_was_gone_on_with_does_not_end_the_run(build) -> None:
     failed = session(build).model_copy(update={"status": "raised", "cause": "the data were gone"})
     whole = session(build, block=1)
-    (arm,) = assemble_train(plan(), ENVIRONMENT_READ, [failed, whole], lines(1), setup()).arms
+    (arm,) = assembled(plan(), ENVIRONMENT_READ, [failed, whole], lines(1), setup()).arms
     assert (arm.status, arm.decision) == ("ok", None)
-    (arm,) = assemble_train(plan(), ENVIRONMENT_READ, [whole, failed], lines(1), setup()).arms
+    (arm,) = assembled(plan(), ENVIRONMENT_READ, [whole, failed], lines(1), setup()).arms
     assert arm.status.startswith("raised")
 
 
 def test_everything_is_told_or_has_a_reason(build) -> None:
-    report = assemble_train(plan(), ENVIRONMENT_READ, [session(build)], lines(), setup())
+    report = assembled(plan(), ENVIRONMENT_READ, [session(build)], lines(), setup())
     assert (report.kind, report.verdict.bottleneck, report.findings) == ("train", "compute", ())
     (arm,) = report.arms
     assert (arm.id, arm.blocks, arm.steps, arm.padding_efficiency) == ("train", 1, 59, pytest.approx(2 / 3))
@@ -106,28 +112,28 @@ def test_everything_is_told_or_has_a_reason(build) -> None:
 
 def test_waiting_is_explained_by_the_configuration(build) -> None:
     told = setup(config={"loader": "numpy_wav"})
-    report = assemble_train(plan(), ENVIRONMENT_READ, [session(build, wait=0.05)], lines(), told)
+    report = assembled(plan(), ENVIRONMENT_READ, [session(build, wait=0.05)], lines(), told)
     assert report.verdict.bottleneck == "input"
     (finding,) = report.findings
     assert (finding.rule, finding.limiting) == ("python-function", True)
 
 
 def test_an_eager_step_is_a_finding(build) -> None:
-    report = assemble_train(plan(), ENVIRONMENT_READ, [session(build)], lines(), setup(config={"mode": "eager"}))
+    report = assembled(plan(), ENVIRONMENT_READ, [session(build)], lines(), setup(config={"mode": "eager"}))
     assert [finding.rule for finding in report.findings] == ["eager-step"]
     assert report.verdict.bottleneck == "inconclusive"
 
 
 def test_an_emulated_accelerator_is_labelled_and_its_use_told(build) -> None:
     trial = session(build, emulated_ms=EMULATED.step_times_ms)
-    report = assemble_train(plan(EMULATED), ENVIRONMENT_READ, [trial], lines(), setup())
+    report = assembled(plan(EMULATED), ENVIRONMENT_READ, [trial], lines(), setup())
     assert report.accelerator["kind"] == "emulated"
     assert report.verdict.accelerator_utilization.estimate == pytest.approx(0.01 / 0.0511, rel=0.05)
 
 
 def test_without_a_step_the_report_says_why(build) -> None:
     dead = build.trial("arm", status="raised", cause="no such file", arm="train", group="train")
-    report = assemble_train(plan(), ENVIRONMENT_READ, [dead], [], setup())
+    report = assembled(plan(), ENVIRONMENT_READ, [dead], [], setup())
     assert (report.arms, report.verdict.step_time_s) == ((), None)
     assert "no such file" in report.verdict.summary
     assert markdown.render(report_document(report))
@@ -143,7 +149,7 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
     with patch("xttsbench.reporting.plots.draw_one", side_effect=ValueError("not drawn here")):
         outcome = rebuild(tmp_path)
     assert outcome.exit_code == 0
-    assert outcome.report == assemble_train(plan(), ENVIRONMENT_READ, trials, told, setup())
+    assert outcome.report == assembled(plan(), ENVIRONMENT_READ, trials, told, setup())
     page = (tmp_path / "report.md").read_text()
     assert "<summary>Losses over the steps</summary>" in page
     assert "| 61 to 80 |" in page
@@ -167,7 +173,7 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
 )
 def test_how_it_ended_is_the_exit_code(build, fields, reason: str, exit_code: int | None, code: int, said) -> None:
     trained = Trained(session(build, **fields), exit_code, "8 clips, 900 frames")
-    report = assemble_train(plan(), ENVIRONMENT_READ, [trained.record], lines(reason=reason), setup())
+    report = assembled(plan(), ENVIRONMENT_READ, [trained.record], lines(reason=reason), setup())
     found, message = judge_training(trained, report)
     assert found == code
     assert (message is None) if said is None else said in message
