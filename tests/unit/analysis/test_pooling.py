@@ -52,15 +52,13 @@ def test_intervals_cover_what_they_say(processes: int) -> None:
     """Processes differ by a spread drawn from the informed variance; steps within a process are autocorrelated."""
     chance = rng(processes)
     inside, runs = 0, 400
-    for _ in range(runs):
-        spread = _PROCESS_SPREAD * np.sqrt(3 / chance.chisquare(3))
-        columns = []
-        for _ in range(processes):
-            noise = chance.standard_normal(40)
-            for index in range(1, 40):
-                noise[index] += 0.3 * noise[index - 1]
-            columns.append({"wall_s": np.maximum(1 + spread * chance.standard_normal() + 0.1 * noise, 0.05)})
-        told = pool(columns, MEAN, chance)["mean"].estimate()
+    spreads = _PROCESS_SPREAD * np.sqrt(3 / chance.chisquare(3, runs))
+    noise = chance.standard_normal((runs, processes, 40))
+    for index in range(1, 40):
+        noise[..., index] += 0.3 * noise[..., index - 1]
+    paces = 1 + spreads[:, None] * chance.standard_normal((runs, processes))
+    for measured in np.maximum(paces[..., None] + 0.1 * noise, 0.05):
+        told = pool([{"wall_s": wall_s} for wall_s in measured], MEAN, chance)["mean"].estimate()
         inside += told.low <= 1.0 <= told.high
     assert 0.92 <= inside / runs <= 0.995
 

@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.processes import still_running
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.files import shipped
 from xttsbench.xtts.data.batches import plan, planned
@@ -24,7 +24,7 @@ from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.loaders import IN_PYTHON
 from xttsbench.xtts.loaders.numpy_loaders import Arrays, InputProcesses, Source, check_processes, in_this_process
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
-from xttsbench.xtts.wav import read_canonical_wav, write_wav
+from xttsbench.xtts.wav import read_canonical_wav
 
 FEATURES = load_recipe(shipped("training", "tiny")).features
 SETTINGS = BatchSettings(batch_size=2, frame_edges=(24, 40), text_edges=(16,), reference_frames=30)
@@ -56,15 +56,9 @@ def source_of(directory: Path, loader: str = "numpy_wav") -> Source:
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory, noise: Callable[[Path], Path]) -> Path:
     """Six clips of noise of 17 to 36 frames."""
-    directory = tmp_path_factory.mktemp("speech")
-    (directory / "wavs").mkdir()
-    rng = np.random.default_rng(0)
-    for number in range(6):
-        write_wav(directory / f"wavs/c{number}.wav", 0.1 * rng.normal(size=4500 + 977 * number), 22_050)
-    (directory / "metadata.csv").write_text("".join(f"c{number}|some words\n" for number in range(6)))
-    return directory
+    return noise(tmp_path_factory.mktemp("made") / "speech")
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +72,10 @@ def same(ours: Arrays, theirs: Arrays) -> bool:
     return all(np.array_equal(first, second) for first, second in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("loader", IN_PYTHON)
-def test_they_are_the_same_bits_as_without(directory: Path, loader: str) -> None:
+@pytest.mark.parametrize(("loader", "processes"), [*zip(IN_PYTHON, (2, 1, 1), strict=True)])
+def test_they_are_the_same_bits_as_without(directory: Path, loader: str, processes: int) -> None:
     source = source_of(directory, loader)
-    make = InputProcesses(source, 2)
+    make = InputProcesses(source, processes)
     alone = in_this_process(source.planned, source.fill())
     made = [make(number) for number in (2, 0, 1, 0)]
     assert all(same(batch, alone(number)) for batch, number in zip(made, (2, 0, 1, 0), strict=True))
@@ -143,41 +137,23 @@ def test_they_import_no_tensorflow_and_end_with_their_parent(directory: Path, tm
             assert "_pywrap_tensorflow" not in Path(f"/proc/{pid}/maps").read_text()
         process.send_signal(how)
         process.wait()
-        assert gone(pids)
-
-
-def gone(pids: list[int], within_s: float = 20.0) -> bool:
-    """Whether none of them runs, or will soon; patient, since the machine may be busy."""
-    deadline = time.monotonic() + within_s
-    while alive := [pid for pid in pids if is_running(pid)]:
-        if time.monotonic() > deadline:
-            return not alive
-        time.sleep(0.02)
-    return True
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+        assert still_running(pids, within_s=20.0) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("loader", "processes", "keep", "message"),
     [
-        (("tf_wav", 1), "the loader tf_wav is TensorFlow's own work.*take no process, or one of numpy_wav"),
-        (("tf_cache", 2), "the loader tf_cache"),
-        (("packed", -1), "must be 0 to 256, got -1"),
-        (("packed", 300), "must be 0 to 256, got 300"),
+        ("tf_wav", 1, False, "the loader tf_wav is TensorFlow's own work.*take no process, or one of numpy_wav"),
+        ("tf_cache", 2, False, "the loader tf_cache"),
+        ("packed", -1, False, "must be 0 to 256, got -1"),
+        ("packed", 300, False, "must be 0 to 256, got 300"),
+        ("numpy_wav", 2, True, "each of 2 would keep the features"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: tuple[str, int], message: str) -> None:
+def test_what_cannot_be_is_refused(loader: str, processes: int, keep: bool, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        check_processes(*arguments, keep=False)
+        check_processes(loader, processes, keep=keep)
 
 
-def test_features_are_not_kept_in_each_of_them() -> None:
-    with pytest.raises(InvalidInputError, match="each of 2 would keep the features"):
-        check_processes("numpy_wav", 2, keep=True)
+def test_features_are_kept_in_this_process() -> None:
     check_processes("numpy_wav", 0, keep=True)
