@@ -1,8 +1,10 @@
-"""Builders of hand-made records, shared by the tests of what is computed from them."""
+"""Builders of hand-made records, shared by the tests of what is computed from them; and a disk that is full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import resource
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -233,6 +235,22 @@ def build() -> SimpleNamespace:
     builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
     builders += (comparison, emulated, arm_trial, dead, parity, run_directory)
     return SimpleNamespace(**{builder.__name__: builder for builder in builders})
+
+
+@contextmanager
+def limited_files(size_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond a size: writing more fails as it does on a full disk, with an ``OSError``."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="session")
+def full_disk() -> Callable[[int], AbstractContextManager[None]]:
+    return limited_files
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,9 @@
-"""What the tests of the trainer's plain parts share: an origin, a whole run made of fakes, and a disk that is full."""
+"""What the tests of the trainer's plain parts share: an origin and a whole run made of fakes."""
 
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -149,22 +147,6 @@ class Trainee:
     def _evaluate(self) -> Any:
         loss = self.held_out(self._ended)
         return SimpleNamespace(loss=loss, mel=loss, stop=0.0, guided=0.0, clips=3, metrics={"error_rate": None})
-
-
-@contextmanager
-def limited_files(size_bytes: int) -> Iterator[None]:
-    """Let no file grow beyond a size: writing more fails as it does on a full disk, with an ``OSError``."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.fixture
-def full_disk() -> Callable[[int], AbstractContextManager[None]]:
-    return limited_files
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.cache_files import CacheFileError, read_index, read_npy
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
@@ -219,9 +219,8 @@ def test_a_cache_that_cannot_be_written_will_do_where_files_were_merely_touched(
 # Processes of their own. Each imports NumPy and SciPy, so they run side by side.
 
 PRELUDE = """
-import json, os, resource, sys, time
+import json, os, sys, time
 from pathlib import Path
-from xttsbench.errors import XttsbenchError
 from xttsbench.files import shipped
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.speech_data import read_speech_data
@@ -249,13 +248,6 @@ def fsync(descriptor):
     real(descriptor)
 os.fsync = fsync
 module.make_cache(data, features, root, workers=1)
-"""
-LIMITED = """
-resource.setrlimit(resource.RLIMIT_FSIZE, (argument, argument))
-try:
-    module.make_cache(data, features, root, workers=1)
-except XttsbenchError as error:
-    print(error)
 """
 
 
@@ -307,23 +299,23 @@ def test_a_process_killed_at_any_point_leaves_what_the_next_one_finishes(
         assert make_cache(data, features, root).made == 0
 
 
-def test_a_full_disk_is_one_sentence_and_nothing_half_made_counts(speech, read, features, tmp_path, make) -> None:
-    whole = contents(make().cache)
-    data = read(speech)
-    # The kernel's limit on the size of a file: what a full disk does to a write. A clip's features take 5 to 12 kB.
-    processes = {limit: start(LIMITED, speech, tmp_path / f"limit{limit}", limit) for limit in (4_000, 20_000)}
-    # The greater limit stops the packed file alone.
-    for limit, process in processes.items():
-        (line,) = process.communicate(timeout=60)[0].splitlines()
-        assert "the disk or a limit is full (File too large" in line
-        assert "what was made is kept; make room, or name another place (--out ROOT, or XTTSBENCH_CACHE)" in line
-        root = tmp_path / f"limit{limit}"
-        assert not [path for path in root.rglob("*") if path.name.startswith(".draft-")]
-        with pytest.raises(InvalidInputError, match="it was not finished"):
-            open_cache(data, features, root)
-        made = make_cache(data, features, root)
-        assert made.made == (6 if limit == 4_000 else 0)
-        assert contents(made.cache) == whole
+# A clip's features take 5 to 12 kB; the greater limit stops the packed file alone.
+@pytest.mark.parametrize(("limit", "left"), [(4_000, 6), (20_000, 0)])
+def test_a_full_disk_is_one_sentence_and_nothing_half_made_counts(
+    speech, read, features, tmp_path, make, full_disk, limit: int, left: int
+) -> None:
+    data, root = read(speech), tmp_path / "limited"
+    with full_disk(limit), pytest.raises(XttsbenchError) as caught:
+        make_cache(data, features, root, workers=1)
+    (line,) = str(caught.value).splitlines()
+    assert "the disk or a limit is full (File too large" in line
+    assert "what was made is kept; make room, or name another place (--out ROOT, or XTTSBENCH_CACHE)" in line
+    assert not [path for path in root.rglob("*") if path.name.startswith(".draft-")]
+    with pytest.raises(InvalidInputError, match="it was not finished"):
+        open_cache(data, features, root)
+    made = make_cache(data, features, root)
+    assert made.made == left
+    assert contents(made.cache) == contents(make().cache)
 
 
 def test_an_old_entry_never_vouches_for_a_new_file(make, speech: Path, monkeypatch: pytest.MonkeyPatch) -> None:
