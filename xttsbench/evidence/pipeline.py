@@ -14,8 +14,7 @@ from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.pace import Consumer, FloatArray, Machine, Pace, Thread, pace, period_s, production_times_s
-from xttsbench.throughput.stages import limiting_op, stages
-from xttsbench.throughput.threads import consumers, inputs_of, pool_size, threads
+from xttsbench.throughput.threads import consumers, inputs_of, limiting_op, pool_size, stages, threads
 
 INFINITE: Final = -1
 """Cardinality of what never ends."""

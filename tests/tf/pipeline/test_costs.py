@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.pipeline.costs import read_costs
-from xttsbench.throughput.stages import limiting_op
+from xttsbench.throughput.threads import limiting_op
 
 pytestmark = pytest.mark.measured
 

@@ -15,7 +15,7 @@ from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
-from xttsbench.throughput.stages import stages
+from xttsbench.throughput.threads import stages
 
 MS = 1_000_000
 

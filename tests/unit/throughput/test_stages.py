@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.throughput.pace import Consumer, Machine, pace
-from xttsbench.throughput.stages import in_order, limiting_op, stages
-from xttsbench.throughput.threads import demand, effective_parallelism, pool_size
+from xttsbench.throughput.threads import demand, effective_parallelism, in_order, limiting_op, pool_size, stages
 
 times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=40).map(tuple)
 
