@@ -162,12 +162,12 @@ def test_a_target_that_is_wrong_by_its_name_runs_nothing(diagnose, tmp_path, tar
     assert list(tmp_path.iterdir()) == []
 
 
-def test_raising_at_step_200_keeps_199_steps(diagnose):
-    result = diagnose(f"{BAD}:raises_later")
+def test_raising_at_step_40_keeps_39_steps(diagnose):
+    result = diagnose(f"{BAD}:raises_later", "--set", "number=40")
     assert result.code == 5
     assert "ValueError: label 17 is out of range" in result.sentence
     assert "bad.py:" in result.sentence
-    assert result.rows == 199
+    assert result.rows == 39
     assert result.report["target"]["error"]["type"] == "ValueError"
     assert result.report["verdict"]["summary"]
 

@@ -39,6 +39,11 @@ def summary(out: Path) -> dict[str, Any]:
     return found
 
 
+def takes_a_signal(task: Path, number: signal.Signals) -> bool:
+    held = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk:"))
+    return not int(held.split()[1], 16) >> (number - 1) & 1
+
+
 def until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not is_so():
@@ -111,6 +116,9 @@ def test_what_was_seen_until_a_kill_is_kept_and_shown_from_elsewhere(tmp_path: P
         [sys.executable, "-m", "xttsbench", "report", str(runs[1])], capture_output=True, text=True, check=True
     )
     assert "still running" in shown.stdout
+    threads = [task for task in Path(f"/proc/{processes[0].pid}/task").iterdir() if int(task.name) != processes[0].pid]
+    for number in (signal.SIGUSR1, signal.SIGTERM):  # by which the whole process would end
+        assert not [task for task in threads if takes_a_signal(task, number)]
     processes[0].send_signal(signal.SIGUSR1)
     time.sleep(1.5)
     os.killpg(processes[1].pid, signal.SIGKILL)

@@ -248,12 +248,15 @@ def watch(
 
     Example:  xttsbench watch train.py --fail-on "input>20%" -- --epochs 3
     """
-    from xttsbench.workflows.runs import DONE
-    from xttsbench.workflows.watch import Request
-    from xttsbench.workflows.watch import watch as run
+    from xttsbench.execution import held_back
 
-    request = asked(context, Request, arguments=tuple(arguments or ()), fail_on=tuple(fail_on or ()))
-    done = run(request, shown=lambda summary: _show(summary, ""))
+    with held_back():  # before what is imported here makes threads
+        from xttsbench.workflows.runs import DONE
+        from xttsbench.workflows.watch import Request
+        from xttsbench.workflows.watch import watch as run
+
+        request = asked(context, Request, arguments=tuple(arguments or ()), fail_on=tuple(fail_on or ()))
+        done = run(request, shown=lambda summary: _show(summary, ""))
     if as_json:
         sys.stdout.write(done.summary.model_dump_json(indent=2) + "\n")
         sys.stdout.flush()

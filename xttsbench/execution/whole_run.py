@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Protocol
 
+from xttsbench.execution import HELD_BACK, held_back
 from xttsbench.execution.child import (
     Collected,
     Follower,
@@ -39,15 +40,6 @@ from xttsbench.records.trial import TrialRecord, TrialSpec
 ROWS: Final = 8192
 """Steps whose rows are kept, the newest."""
 TICK_S: Final = 0.5
-_HELD_BACK: Final = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGCHLD,
-)
 _FROM_KERNEL: Final = 0x80  # ``si_code`` of a signal that a terminal sent, which has reached the script as well
 
 
@@ -82,17 +74,19 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
 
     Raises:
         HelperError: it could not be started.
+        KeyboardInterrupt: a signal asked for the end before.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
-    ours, theirs = socket.socketpair()
-    try:
+    with held_back():
+        if {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT} & signal.sigpending():
+            raise KeyboardInterrupt  # somebody asked for the end before there was a script to tell it to
+        ours, theirs = socket.socketpair()
         with ours:
             with theirs:
                 process = start(
                     "xttsbench.worker.script",
                     theirs.fileno(),
                     shared.fileno(),
-                    ",".join(str(int(number)) for number in _HELD_BACK),
+                    ",".join(str(int(number)) for number in HELD_BACK),
                     what="The script's process",
                     environment=child_environment(has_gpu=True, quiet=False),
                     print_to_stderr=print_to_stderr,
@@ -103,11 +97,6 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
                 ours.sendall(spec.model_dump_json().encode() + b"\n")
             ours.setblocking(False)
             return _Following(process, ours, listener).to_the_end()
-    finally:
-        # What is held back now was for the script, which has ended.
-        while signal.sigtimedwait(_HELD_BACK, 0) is not None:
-            pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Following:
@@ -122,7 +111,7 @@ class _Following:
     def to_the_end(self) -> Left:
         due = time.monotonic() + TICK_S
         while self._process.poll() is None:
-            received = signal.sigtimedwait(_HELD_BACK, max(due - time.monotonic(), 0.0))
+            received = signal.sigtimedwait(HELD_BACK, max(due - time.monotonic(), 0.0))
             if received is not None and received.si_signo != signal.SIGCHLD:
                 self._signalled(received)
             self._read()

@@ -1,15 +1,20 @@
-"""What the process that trains finds in its environment."""
+"""What the process that trains finds in its environment, and a script that is interrupted before it begins."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from xttsbench.execution import trial
-from xttsbench.execution.whole_run import training_environment
+from xttsbench.execution import held_back, trial
+from xttsbench.execution.child import SharedRows
+from xttsbench.execution.whole_run import run_whole, training_environment
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.training import TrainJob
+from xttsbench.records.trial import TrialSpec
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 OWN_THREADS = {"TF_GPU_THREAD_MODE": "gpu_private"}
@@ -49,3 +54,16 @@ def test_a_killed_trial_that_held_most_of_the_memory_ran_out_of_it(
 
 def test_without_readings_nothing_is_suspected() -> None:
     assert trial._out_of_memory(Readings()) is None
+
+
+def test_who_interrupts_before_there_is_a_script_gets_none() -> None:
+    spec = TrialSpec(trial_id="t", kind="script", target="train.py")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    listener = Mock()
+    with SharedRows(1) as shared, held_back():
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            run_whole(spec, listener, shared, print_to_stderr=True)
+    assert listener.mock_calls == []
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    assert not signal.sigpending()
