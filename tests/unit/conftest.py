@@ -217,6 +217,12 @@ def steps(**columns: Any) -> Steps:
     return steps_of(segment(**columns))
 
 
+def run_plan(**changes: Any) -> RunPlan:
+    """The plan of a run, by default of a diagnosis."""
+    fields = {"kind": "diagnose", "command": "xttsbench", "created_utc": "2026-01-02T03:04:05+00:00"}
+    return RunPlan(**{"target": "data.py:make", "steps": 240, "budget_s": 300.0} | fields | changes)
+
+
 def run_directory(
     directory: Path, plan: RunPlan, environment: Mapping[str, Any], trials: Sequence[TrialRecord]
 ) -> Path:
@@ -233,7 +239,7 @@ def run_directory(
 @pytest.fixture(scope="session")
 def build() -> SimpleNamespace:
     builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
-    builders += (comparison, emulated, arm_trial, dead, parity, run_directory)
+    builders += (comparison, emulated, arm_trial, dead, parity, run_plan, run_directory)
     return SimpleNamespace(**{builder.__name__: builder for builder in builders})
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from tests.unit.conftest import run_plan
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.plan import Accelerator, RunPlan
@@ -31,17 +32,8 @@ class Run(NamedTuple):
 
 
 def plan(**changes: Any) -> RunPlan:
-    fields = {
-        "kind": "diagnose",
-        "command": "xttsbench diagnose data.py:make",
-        "created_utc": "2026-01-02T03:04:05+00:00",
-        "target": "data.py:make",
-        "kwargs": {"lr": 1e-4, "sizes": [1, 2], "name": "ä"},
-        "steps": 400,
-        "budget_s": 300.0,
-        "seed": 7,
-    }
-    return RunPlan(**(fields | changes))
+    command, kwargs = "xttsbench diagnose data.py:make", {"lr": 1e-4, "sizes": [1, 2], "name": "ä"}
+    return run_plan(**{"command": command, "kwargs": kwargs, "steps": 400, "seed": 7} | changes)
 
 
 def pipeline() -> Pipeline:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.conftest import run_plan
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Best, Fingerprint
@@ -246,8 +247,7 @@ def test_a_size_that_was_fitted_is_no_other_run(prepare) -> None:
 
 def test_other_data_are_refused_before_anything_is_started() -> None:
     def plan(data: str | None) -> RunPlan:
-        given: dict[str, Any] = {"command": "", "created_utc": "", "target": "tiny", "steps": 1, "budget_s": 1}
-        return RunPlan(kind="train", kwargs={"data": f"set-{data}"}, data=data, **given)
+        return run_plan(kind="train", kwargs={"data": f"set-{data}"}, data=data)
 
     refuse_other_data(plan("a"), plan("a"), Path("run"))
     refuse_other_data(plan(None), plan("a"), Path("run"))

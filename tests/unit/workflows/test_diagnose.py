@@ -43,6 +43,17 @@ class Fake:
         return self.trials[-1]
 
 
+@pytest.fixture
+def concluding(monkeypatch: pytest.MonkeyPatch):
+    """``concluding(verdict)``: what every diagnosis comes to."""
+
+    def conclude(verdict: str) -> None:
+        said = Diagnosis(make_evidence(verdict), probability=0.88, figures={"wall_s": None})
+        monkeypatch.setattr("xttsbench.workflows.diagnose.build_diagnosis", lambda *_, **__: said)
+
+    return conclude
+
+
 @pytest.mark.parametrize(
     ("start_s", "budget_s", "read"), [(6.0, 200.0, True), (39.0, 200.0, True), (39.0, 46.0, False)]
 )
@@ -53,9 +64,8 @@ def test_the_pipeline_is_read_though_tensorflow_took_its_time_to_start(build, st
 
 
 @pytest.mark.parametrize(("verdict", "more"), [("inconclusive", ["ladder", "ladder"]), ("compute", [])])
-def test_what_is_left_of_the_budget_goes_to_a_verdict_where_there_is_none(build, monkeypatch, verdict, more) -> None:
-    said = Diagnosis(make_evidence(verdict), probability=0.88, figures={"wall_s": None})
-    monkeypatch.setattr("xttsbench.workflows.diagnose.build_diagnosis", lambda *_, **__: said)
+def test_what_is_left_of_the_budget_goes_to_a_verdict_where_there_is_none(build, concluding, verdict, more) -> None:
+    concluding(verdict)
     session = Fake(build, IMPORT_S)
     isolation = Isolation(JOB, {}, 200.0, 8.0)
     isolate(isolation, session, Silent())
@@ -66,9 +76,8 @@ def test_what_is_left_of_the_budget_goes_to_a_verdict_where_there_is_none(build,
 
 
 @pytest.mark.parametrize(("budget_s", "processes"), [(300.0, 3), (600.0, 6)])
-def test_more_time_lets_more_processes_decide(build, monkeypatch, budget_s: float, processes: int) -> None:
-    said = Diagnosis(make_evidence("inconclusive"), probability=0.88, figures={"wall_s": None})
-    monkeypatch.setattr("xttsbench.workflows.diagnose.build_diagnosis", lambda *_, **__: said)
+def test_more_time_lets_more_processes_decide(build, concluding, budget_s: float, processes: int) -> None:
+    concluding("inconclusive")
     session = Fake(build, IMPORT_S)
     isolation = Isolation(JOB, {}, budget_s, 3.0)
     isolate(isolation, session, Silent())
@@ -76,9 +85,8 @@ def test_more_time_lets_more_processes_decide(build, monkeypatch, budget_s: floa
     assert [trial.spec.kind for trial in session.trials].count("ladder") == processes
 
 
-def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(build, monkeypatch) -> None:
-    said = Diagnosis(make_evidence("inconclusive"), probability=0.88, figures={"wall_s": None})
-    monkeypatch.setattr("xttsbench.workflows.diagnose.build_diagnosis", lambda *_, **__: said)
+def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(build, concluding) -> None:
+    concluding("inconclusive")
     session = Fake(build, IMPORT_S)
     isolate(Isolation(JOB, {}, 75.0, 40.0, ("ladder", "pipeline", "graph", "xla")), session, Silent())
     assert [trial.spec.kind for trial in session.trials][:2] == ["ladder", "pipeline"]

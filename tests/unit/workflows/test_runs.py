@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import append_trial
-from xttsbench.records.plan import RunPlan
 from xttsbench.workflows.runs import open_run, read_run
 from xttsbench.workflows.saved import code_identity, data_identity
 
-PLAN = RunPlan(
-    kind="diagnose", command="c", created_utc="2026-01-02T03:04:05.678+00:00", target="m:f", steps=9, budget_s=60.0
-)
+PLAN = run_plan(created_utc="2026-01-02T03:04:05.678+00:00")
 
 
 @pytest.fixture(autouse=True)
@@ -63,36 +61,34 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_file_s_directory_is_its_code(project: Path) -> None:
-    before = code_identity("other.py:make", bundled=False)
+FILE, MODULE = "other.py:make", "mine.inner.data:make"
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "counts"),
+    [
+        (FILE, "mine/inner/data.py", True),  # a file's directory is its code
+        (MODULE, "other.py", False),
+        (MODULE, "mine/__init__.py", True),  # and a module's is its top-level package
+        (FILE, "notes.txt", False),
+        *((FILE, f"{folder}/written.py", False) for folder in ("reports", ".venv", "__pycache__", "venv")),
+    ],
+)
+def test_code_is_what_lies_beside_a_file_or_in_a_module_s_package(project: Path, target, file, counts) -> None:
+    before = code_identity(target, bundled=False)
     assert before is not None
     assert len(before) == 16
-    (project / "mine" / "inner" / "data.py").write_text("def make(): return 1\n")
-    assert code_identity("other.py:make", bundled=False) != before
+    (project / file).parent.mkdir(exist_ok=True)
+    (project / file).write_text("changed = 1\n")
+    assert (code_identity(target, bundled=False) != before) is counts
 
 
-def test_a_module_s_code_is_its_top_level_package(project: Path) -> None:
-    before = code_identity("mine.inner.data:make", bundled=False)
-    (project / "other.py").write_text("x = 2\n")
-    assert code_identity("mine.inner.data:make", bundled=False) == before
-    (project / "mine" / "__init__.py").write_text("y = 3\n")
-    assert code_identity("mine.inner.data:make", bundled=False) != before
-
-
-def test_what_is_not_code_does_not_count(project: Path) -> None:
-    before = code_identity("other.py:make", bundled=False)
-    for folder in ("reports", ".venv", "__pycache__", "venv"):
-        (project / folder).mkdir()
-        (project / folder / "written.py").write_text("z = 1\n")
-    (project / "notes.txt").write_text("changed")
-    os.utime(project / "other.py", (1, 1))
-    assert code_identity("other.py:make", bundled=False) == before
-
-
-def test_a_name_is_part_of_it(project: Path) -> None:
-    before = code_identity("mine.inner.data:make", bundled=False)
+def test_the_time_of_a_file_is_no_part_of_it_and_its_name_is(project: Path) -> None:
+    before = code_identity(MODULE, bundled=False)
+    os.utime(project / "mine" / "inner" / "data.py", (1, 1))
+    assert code_identity(MODULE, bundled=False) == before
     (project / "mine" / "inner" / "data.py").rename(project / "mine" / "inner" / "atad.py")
-    assert code_identity("mine.inner.data:make", bundled=False) != before
+    assert code_identity(MODULE, bundled=False) != before
 
 
 def test_an_installed_module_is_found_and_an_unknown_one_is_not(project: Path) -> None:

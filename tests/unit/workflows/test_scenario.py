@@ -5,17 +5,16 @@ The search of a sweep, with trials of known speed in place of real ones: what wi
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import TRIALS, append_trial, read_plan, read_trials
 from xttsbench.files import DRAFT_PREFIX
-from xttsbench.records.plan import Procedure, RunPlan
+from xttsbench.records.plan import Procedure
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows import runs
 from xttsbench.workflows import scenario as module
@@ -117,24 +116,23 @@ def test_another_question_does_not_go_on(start: Any, text: str, fields: dict[str
     assert (before.directory / "plan.json").read_bytes() == plan
 
 
-def test_other_code_does_not_go_on(start: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("code", "the target's code has changed"),
+        ("data", "the data set has changed"),
+        ("machine", "the machine or the version of TensorFlow"),
+    ],
+)
+def test_with_other_code_or_data_or_elsewhere_it_does_not_go_on(start, tmp_path, monkeypatch, what, said) -> None:
     start()
-    (tmp_path / "data.py").write_text("def make(): return 1\n")
-    with pytest.raises(UsageError, match="the target's code has changed"):
-        start(resume=True)
-
-
-def test_other_data_do_not_go_on(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    start()
-    monkeypatch.setattr(module, "data_identity", lambda _: "other")
-    with pytest.raises(UsageError, match="the data set has changed"):
-        start(resume=True)
-
-
-def test_another_machine_does_not_go_on(start: Any) -> None:
-    start()
-    start.machine["fingerprint"] = "g"
-    with pytest.raises(UsageError, match="the machine or the version of TensorFlow"):
+    if what == "code":
+        (tmp_path / "data.py").write_text("def make(): return 1\n")
+    elif what == "data":
+        monkeypatch.setattr(module, "data_identity", lambda _: "other")
+    else:
+        start.machine["fingerprint"] = "g"
+    with pytest.raises(UsageError, match=said):
         start(resume=True)
 
 
@@ -197,9 +195,18 @@ class Standings(Silent):
         self.told.append(sentence)
 
 
+class Swept(NamedTuple):
+    """What a sweep measured and reported, its exit code, and the sentence beside it."""
+
+    trials: list[TrialRecord]
+    report: Any
+    code: int
+    said: str | None
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
-    """``world.go(comparison)`` searches in a directory; ``world.cut_after`` trials it is killed."""
+    """``world.sweep("abc")`` searches among these in a directory; ``world.cut_after`` trials it is killed."""
 
     class World:
         directory = tmp_path
@@ -234,19 +241,15 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
             return session.trials
 
         def report(self, comparison: Any, trials: Any, procedure: Procedure = PROCEDURE) -> Any:
-            plan = RunPlan(
-                kind="sweep",
-                command="xttsbench sweep",
-                created_utc="2026-01-02T03:04:05+00:00",
-                target="data.py:make",
-                steps=30,
-                budget_s=600.0,
-                seed=3,
-                comparison=comparison,
-                procedure=procedure,
-                code="c",
-            )
+            planned = {"steps": 30, "seed": 3, "code": "c", "comparison": comparison, "procedure": procedure}
+            plan = build.run_plan(kind="sweep", **planned)
             return assemble_sweep(Recorded(tmp_path / "20260102-mine", plan, ENVIRONMENT, trials))
+
+        def sweep(self, names: str, procedure: Procedure = PROCEDURE, **fields: Any) -> Swept:
+            comparison = build.comparison(*names, **fields)
+            trials = self.go(comparison, procedure)
+            report = self.report(comparison, trials, procedure)
+            return Swept(trials, report, *judge_sweep(report, trials, comparison))
 
     made = World()
     monkeypatch.setattr(Session, "side_by_side", "simulated")
@@ -256,101 +259,82 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Any) -> Any:
     return made
 
 
-def test_the_fastest_arm_is_proven_and_written_down(world, build) -> None:
+def test_the_fastest_arm_is_proven_and_written_down(world) -> None:
     world.speeds = {"b": 1.2, "c": 1.5, "d": 0.8}
-    configs = {name: {"prefetch": index} for index, name in enumerate("abcd")}
-    comparison = build.comparison(*"abcd", configs=configs)
-    trials = world.go(comparison)
-    report = world.report(comparison, trials)
-    best = report.best
+    swept = world.sweep("abcd", configs={name: {"prefetch": index} for index, name in enumerate("abcd")})
+    best = swept.report.best
     assert (best.arm, best.proven, best.config) == ("c", True, {"prefetch": 2})
     assert best.effect.estimate == pytest.approx(1.5, rel=0.02)
     assert best.baseline == {"arm": "a", "config": {"prefetch": 0}}
     assert (best.accelerator["kind"], best.fingerprint.code) == ("real", "c")
     # Everything that was measured counts, and who cannot win is measured no further.
-    blocks = {arm.id: arm.blocks for arm in report.arms}
+    blocks = {arm.id: arm.blocks for arm in swept.report.arms}
     assert best.blocks == best.rounds == blocks["c"] == blocks["a"] <= 4
     assert best.evidence > 60
     assert blocks["d"] <= blocks["b"] <= blocks["c"]
-    assert {arm.group for arm in report.arms} == {comparison.name}
-    assert judge_sweep(report, trials, comparison) == (0, None)
+    assert {arm.group for arm in swept.report.arms} == {"loaders"}
+    assert (swept.code, swept.said) == (0, None)
     write_best(world.directory, best)
     assert read_best(world.directory) == best
 
 
-def test_the_data_are_compared_once(world, build) -> None:
-    trials = world.go(build.comparison(*"abc"))
-    assert [trial.spec.kind for trial in trials].count("parity") == 1
-    report = world.report(build.comparison(*"abc"), trials)
-    assert report.parity["same"]
-    assert "parity" not in report.unmeasured
+def test_the_data_are_compared_once(world) -> None:
+    swept = world.sweep("abc")
+    assert [trial.spec.kind for trial in swept.trials].count("parity") == 1
+    assert swept.report.parity["same"]
+    assert "parity" not in swept.report.unmeasured
 
 
-def test_equal_arms_leave_the_baseline(world, build) -> None:
-    comparison = build.comparison(*"abc")
-    many = Procedure(blocks=30)
-    best = world.report(comparison, world.go(comparison, many), many).best
+def test_equal_arms_leave_the_baseline(world) -> None:
+    best = world.sweep("abc", Procedure(blocks=30)).report.best
     assert (best.arm, best.proven, best.effect, best.decided) == ("a", False, None, True)
 
 
-def test_what_is_not_decided_is_said_to_be(world, build) -> None:
+def test_what_is_not_decided_is_said_to_be(world) -> None:
     world.speeds = {"b": 1.04}
-    comparison = build.comparison(*"ab")
-    few = Procedure(blocks=2)
-    trials = world.go(comparison, few)
-    report = world.report(comparison, trials, few)
-    assert (report.best.arm, report.best.decided) == ("a", False)
-    code, said = judge_sweep(report, trials, comparison)
-    assert (code, said[:23]) == (3, "Undecided: a is kept: b")
+    swept = world.sweep("ab", Procedure(blocks=2))
+    assert (swept.report.best.arm, swept.report.best.decided) == ("a", False)
+    assert (swept.code, swept.said[:23]) == (3, "Undecided: a is kept: b")
 
 
-def test_an_arm_that_dies_is_out_and_the_sweep_goes_on(world, build) -> None:
+def test_an_arm_that_dies_is_out_and_the_sweep_goes_on(world) -> None:
     world.speeds = {"b": 3.0, "c": 1.5}
     world.endings = {"b": {"status": "out_of_memory", "cause": "no memory is left"}}
-    comparison = build.comparison(*"abc")
-    trials = world.go(comparison)
-    assert [trial.spec.arm for trial in trials].count("b") == 1
-    report = world.report(comparison, trials)
-    assert report.best.arm == "c"
-    assert next(arm for arm in report.arms if arm.id == "b").status.startswith("out_of_memory")
-    assert judge_sweep(report, trials, comparison)[0] == 0
+    swept = world.sweep("abc")
+    assert [trial.spec.arm for trial in swept.trials].count("b") == 1
+    assert (swept.report.best.arm, swept.code) == ("c", 0)
+    assert next(arm for arm in swept.report.arms if arm.id == "b").status.startswith("out_of_memory")
 
 
-def test_a_baseline_that_dies_ends_it_without_a_best(world, build) -> None:
+def test_a_baseline_that_dies_ends_it_without_a_best(world) -> None:
     world.endings = {"a": {"status": "killed", "cause": "killed by SIGKILL"}}
-    comparison = build.comparison(*"abc")
-    trials = world.go(comparison)
-    report = world.report(comparison, trials)
-    assert report.best is None
-    assert judge_sweep(report, trials, comparison)[0] in (3, 4)
-    assert len([trial for trial in trials if trial.spec.arm.startswith("a")]) <= 3
+    swept = world.sweep("abc")
+    assert swept.report.best is None
+    assert swept.code in (3, 4)
+    assert len([trial for trial in swept.trials if trial.spec.arm.startswith("a")]) <= 3
 
 
-def test_all_candidates_that_die_leave_the_baseline(world, build) -> None:
+def test_all_candidates_that_die_leave_the_baseline(world) -> None:
     world.endings = {name: {"status": "stalled", "cause": "silent for 60 s"} for name in "bc"}
-    comparison = build.comparison(*"abc")
-    report = world.report(comparison, world.go(comparison))
-    assert (report.best.arm, report.best.proven, report.best.decided) == ("a", False, False)
-    assert "stalled" in report.best.why
+    best = world.sweep("abc").report.best
+    assert (best.arm, best.proven, best.decided) == ("a", False, False)
+    assert "stalled" in best.why
 
 
-def test_an_arm_with_other_data_or_unknown_data_is_not_measured(world, build) -> None:
+def test_an_arm_with_other_data_or_unknown_data_is_not_measured(world) -> None:
     world.parity = Parity(batches=4, tolerance=1e-4, same=("d",), differences={"b": "mel"}, failed={"c": "no file"})
     world.speeds = {"b": 9.0, "c": 8.0, "d": 1.5}
-    comparison = build.comparison(*"abcd")
-    trials = world.go(comparison)
-    assert {trial.spec.arm for trial in trials if trial.spec.kind == "arm"} == {"a", "a:again", "d"}
-    assert world.report(comparison, trials).best.arm == "d"
+    swept = world.sweep("abcd")
+    assert {trial.spec.arm for trial in swept.trials if trial.spec.kind == "arm"} == {"a", "a:again", "d"}
+    assert swept.report.best.arm == "d"
 
 
-def test_data_that_nobody_can_compare_end_it_before_anything_is_measured(world, build) -> None:
+def test_data_that_nobody_can_compare_end_it_before_anything_is_measured(world) -> None:
     world.parity = Parity(batches=4, tolerance=1e-4, reproducible=False, why_not="mel differs")
-    comparison = build.comparison(*"abc")
-    trials = world.go(comparison)
-    assert [trial.spec.kind for trial in trials] == ["parity"]
-    report = world.report(comparison, trials)
-    assert report.best is None
-    assert judge_sweep(report, trials, comparison)[0] != 0
+    swept = world.sweep("abc")
+    assert [trial.spec.kind for trial in swept.trials] == ["parity"]
+    assert swept.report.best is None
+    assert swept.code != 0
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
@@ -388,9 +372,9 @@ def test_a_torn_last_line_is_one_trial_to_run_again(world, build) -> None:
     ]
 
 
-def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
+def test_how_the_arms_stand_is_told_after_each_block(world) -> None:
     world.speeds = {"c": 1.2, "b": 1.1}
-    trials = world.go(build.comparison(*"abc"))
+    trials = world.sweep("abc").trials
     told = world.progress.told
     assert len(told) == len({trial.spec.block for trial in trials if trial.spec.kind == "arm"}) > 1
     assert told[0].startswith("1 round done: 3 of 3 configurations alive; c leads, 1.2")
@@ -398,16 +382,12 @@ def test_how_the_arms_stand_is_told_after_each_block(world, build) -> None:
     assert told[-1].startswith(f"{len(told)} rounds done")
 
 
-def test_the_order_of_the_trials_is_the_seed_s(world, build) -> None:
-    comparison = build.comparison(*"abcd")
+def test_the_order_of_the_trials_is_another_in_each_block(world) -> None:
     world.speeds = {"b": 1.02, "c": 1.03, "d": 1.03}
-    blocks = [
-        [trial.spec.arm for trial in trials]
-        for _, trials in itertools.groupby(
-            (trial for trial in world.go(comparison) if trial.spec.kind == "arm"), key=lambda trial: trial.spec.block
-        )
-    ]
-    assert len({tuple(block) for block in blocks[:2]}) == 2
+    arms = [trial.spec for trial in world.sweep("abcd").trials if trial.spec.kind == "arm"]
+    first, second = ([spec.arm for spec in arms if spec.block == block] for block in (0, 1))
+    assert sorted(first) == sorted(second) != []
+    assert first != second
 
 
 def test_two_minutes_are_enough_for_five_configurations_and_half_a_minute_is_refused(tmp_path: Path) -> None:

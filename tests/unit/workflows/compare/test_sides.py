@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Report, Variant, Verdict
 from xttsbench.reporting.page import to_json
 from xttsbench.workflows.compare.sides import Side, kwargs_of, pair_arms, read_side, trials_of
@@ -134,15 +133,7 @@ def test_of_the_rounds_of_a_sweep_the_last_one_counts(build) -> None:
         for block in blocks
         for name in arms
     )
-    plan = RunPlan(
-        kind="sweep",
-        command="c",
-        created_utc="2026",
-        target="t",
-        steps=9,
-        budget_s=9,
-        comparison=build.comparison("a", "b", accelerators=(Accelerator(),)),
-    )
+    plan = build.run_plan(kind="sweep", comparison=build.comparison("a", "b"))
     found = side("x", plan=plan, trials=(*trials, build.dead("a", group="loaders: confirmation", block=5)))
     assert [trial.spec.block for trial in trials_of(found, arm("a", group="loaders"))] == [2, 3, 4]
     assert [trial.spec.block for trial in trials_of(found, arm("b", group="loaders"))] == [0, 1]

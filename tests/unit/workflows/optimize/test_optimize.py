@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.conftest import run_plan
 from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.plan import RunPlan
 from xttsbench.workflows.optimize import again, step_place, why_not_again
@@ -16,7 +17,7 @@ SEEN = ScriptRun(
 
 
 def plan(kind: str = "optimize", *, repeat: bool = False) -> RunPlan:
-    return RunPlan(kind=kind, command="x", created_utc="now", target="t.py", steps=9, budget_s=60, repeat=repeat)
+    return run_plan(kind=kind, repeat=repeat)
 
 
 @pytest.mark.parametrize(

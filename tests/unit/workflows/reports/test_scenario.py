@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.unit.conftest import run_plan
 from xttsbench.comparison.arms import compare
 from xttsbench.errors import JournalError
 from xttsbench.records.base import Estimate
@@ -49,16 +50,7 @@ def assembled(*files: Any) -> Report:
 
 
 def plan(comparison) -> RunPlan:
-    return RunPlan(
-        kind="run",
-        command="xttsbench run mine.yaml",
-        created_utc="2026-01-02T03:04:05+00:00",
-        target="data.py:make",
-        steps=240,
-        budget_s=300.0,
-        seed=3,
-        comparison=comparison,
-    )
+    return run_plan(kind="run", seed=3, comparison=comparison)
 
 
 def made(build, kind: str):

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import append_history, write_json
 from xttsbench.execution.whole_run import Trained
@@ -40,17 +41,7 @@ def plan(accelerator: Accelerator = REAL) -> RunPlan:
     comparison = Comparison(
         name="train", target="tiny", arms=(arm,), accelerators=(accelerator,), blocks=1, steps=60, **limits
     )
-    return RunPlan(
-        kind="train",
-        command="xttsbench train",
-        created_utc="2026-01-02T03:04:05+00:00",
-        target="tiny",
-        kwargs=CONFIG,
-        accelerator=accelerator,
-        steps=60,
-        budget_s=1e9,
-        comparison=comparison,
-    )
+    return run_plan(kind="train", kwargs=CONFIG, accelerator=accelerator, steps=60, comparison=comparison)
 
 
 def setup(**changes: Any) -> TrainSetup:
