@@ -5,11 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable
@@ -19,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.forked import start
+from tests.unit.training.writing import no_warning, writes_on
 from xttsbench.errors import InvalidInputError
 from xttsbench.training.checkpoints import MANIFEST, Checkpoints, RunState, digest, read_manifest
 from xttsbench.training.course import Position
@@ -43,10 +41,6 @@ def save(checkpoints: Checkpoints, origin: Any) -> Callable[..., Any]:
         return checkpoints.save(run, {"w": np.full(100, step, np.float32)}, ARRAYS, best=best)
 
     return save
-
-
-def no_warning(sentence: str) -> None:
-    raise AssertionError(sentence)
 
 
 def test_what_is_read_is_what_was_written(checkpoints: Checkpoints, save: Any) -> None:
@@ -202,34 +196,15 @@ def test_on_a_full_disk_nothing_is_left_and_the_older_ones_stay(
     save(18)
 
 
-WRITER = """
-import sys
-from pathlib import Path
-import numpy as np
-from xttsbench.training.checkpoints import Checkpoints, RunState
-from xttsbench.training.course import Position
-
-checkpoints = Checkpoints(Path(sys.argv[1]), 2)
-found = checkpoints.newest(lambda sentence: sys.exit(sentence))
-run = found.run
-print(found.entry.step, flush=True)
-checkpoints.clear()
-for step in range(found.entry.step + 1, 10**6):
-    run = run.model_copy(update={"position": Position(step=step)})
-    checkpoints.save(run, {"w": np.full(20_000, step)}, {"m": np.full(40_000, -step)})
-"""
-
-
 def test_a_writer_that_is_killed_leaves_whole_ones(checkpoints: Checkpoints, save: Any) -> None:
     save(1)
     rng, begun = random.Random(5), []
     for _ in range(4):
-        command = [sys.executable, "-c", WRITER, str(checkpoints.directory)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            begun.append(int(process.stdout.readline()))
-            time.sleep(rng.uniform(0.01, 0.3))
-            os.kill(process.pid, signal.SIGKILL)
+        process, pipe = start(writes_on, checkpoints.directory)
+        begun.append(pipe.recv())
+        time.sleep(rng.uniform(0.01, 0.3))
+        process.kill()
+        process.join()
     found = checkpoints.newest(no_warning)
     assert found is not None
     assert begun == sorted(begun)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.forked import start
+from tests.unit.xtts.data.caching import hangs, one_of_two
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.cache_files import CacheFileError, read_index, read_npy
@@ -216,60 +214,16 @@ def test_a_cache_that_cannot_be_written_will_do_where_files_were_merely_touched(
     assert make().kept == 6
 
 
-# Processes of their own. Each imports NumPy and SciPy, so they run side by side.
-
-PRELUDE = """
-import json, os, sys, time
-from pathlib import Path
-from xttsbench.files import shipped
-from xttsbench.xtts.data import precompute as module
-from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.recipe import load_recipe
-
-data = read_speech_data(Path(sys.argv[1]), sample_rate_hz=22050, split="all")
-features = load_recipe(shipped("training", "tiny")).features
-root, argument = Path(sys.argv[2]), int(sys.argv[3])
-"""
-ONE_OF_TWO = """
-print("ready", flush=True)
-sys.stdin.readline()
-made = module.make_cache(data, features, root, workers=argument)
-print(json.dumps([made.made, made.kept]))
-"""
-HANGS = """
-module._NOTE_EVERY_S = 0.0
-calls, real = 0, os.fsync
-def fsync(descriptor):
-    global calls
-    calls += 1
-    if calls == argument:
-        print("now", flush=True)
-        time.sleep(60)
-    real(descriptor)
-os.fsync = fsync
-module.make_cache(data, features, root, workers=1)
-"""
-
-
-def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + script, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_two_processes_at_once_make_one_good_cache(speech, read, features, tmp_path, make) -> None:
     root = tmp_path / "shared"
-    pair = [start(ONE_OF_TWO, speech, root, 1) for _ in range(2)]
-    for process in pair:
-        assert process.stdout.readline() == "ready\n"
-    for process in pair:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    results = [json.loads(process.communicate(timeout=60)[0]) for process in pair]
-    assert sorted(results) == [[0, 6], [6, 0]]
+    pair = [start(one_of_two, speech, root) for _ in range(2)]
+    for _, pipe in pair:
+        assert pipe.recv() == "ready"
+    for _, pipe in pair:
+        pipe.send("go")
+    assert sorted(pipe.recv() for _, pipe in pair) == [(0, 6), (6, 0)]
+    for process, _ in pair:
+        process.join()
     assert contents(open_cache(read(speech), features, root)) == contents(make().cache)
 
 
@@ -283,11 +237,11 @@ def test_a_process_killed_at_any_point_leaves_what_the_next_one_finishes(
 ) -> None:
     whole = contents(make().cache)
     data = read(speech)
-    processes = {call: start(HANGS, speech, tmp_path / f"killed{call}", call) for call in KILLED}
-    for call, process in processes.items():
-        assert process.stdout.readline() == "now\n", KILLED[call]
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+    processes = {call: start(hangs, speech, tmp_path / f"killed{call}", call) for call in KILLED}
+    for call, (process, pipe) in processes.items():
+        assert pipe.recv() == "now", KILLED[call]
+        process.kill()
+        process.join()
         root = tmp_path / f"killed{call}"
         directory = cache_path(data, features, root)
         assert any(path.name.startswith(".draft-") for path in directory.rglob("*")), KILLED[call]

@@ -1,0 +1,46 @@
+"""Processes that make a cache."""
+
+from __future__ import annotations
+
+import os
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import scipy.fft
+import scipy.sparse  # noqa: F401 - features load them when they are made, which would be once in each process
+
+from xttsbench.files import shipped
+from xttsbench.xtts.data import precompute
+from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.recipe import load_recipe
+
+
+def make(speech: Path, root: Path) -> precompute.Made:
+    data = read_speech_data(speech, sample_rate_hz=22050, split="all")
+    return precompute.make_cache(data, load_recipe(shipped("training", "tiny")).features, root, workers=1)
+
+
+def one_of_two(pipe: Connection, speech: Path, root: Path) -> None:
+    """Begin when told to, and say what was made and what was kept."""
+    pipe.send("ready")
+    pipe.recv()
+    made = make(speech, root)
+    pipe.send((made.made, made.kept))
+
+
+def hangs(pipe: Connection, speech: Path, root: Path, call: int) -> None:
+    """Stand still in one of the calls of fsync, by its number from 1, and say so."""
+    calls, real = 0, os.fsync
+
+    def fsync(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            pipe.send("now")
+            time.sleep(60)
+        real(descriptor)
+
+    precompute._NOTE_EVERY_S = 0.0
+    os.fsync = fsync
+    make(speech, root)
