@@ -27,7 +27,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from xttsbench.records.base import DECIDED, Estimate, Word
 
@@ -200,6 +199,8 @@ def interval(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = 0.
     The posterior of the mean under a flat prior: ``3 + n - 1`` degrees of freedom about the mean, with the scale
     ``sqrt((3 s0^2 + sum (d - mean)^2) / (3 + n - 1) / n)``. Unlike the confidence sequence it is for one look.
     """
+    from scipy import special
+
     found = _sample(log_ratios)
     freedom = _NU + found.size - 1
     reach = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(found.variance(s0) / found.weight)
@@ -252,6 +253,8 @@ def smallest_visible(log_ratios: Sample | npt.ArrayLike, s0: float, *, candidate
 
     What the mean has to reach for ``20 m``, and 0.84 standard errors beyond; ``None`` where nothing would.
     """
+    from scipy import special
+
     found = _sample(log_ratios)
     low, high = confidence_sequence(found, s0, level=1 - 1 / (DECIDES * candidates))
     beyond = float(special.ndtri(0.8)) * math.sqrt(found.variance(s0) / found.weight)

@@ -24,7 +24,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from xttsbench.analysis.disturbance import Gate, gate
 from xttsbench.analysis.evidence import (
@@ -169,6 +168,8 @@ def reported(ours: Estimate, our_processes: int, theirs: Estimate, their_process
 
 def _error(rate: Estimate, processes: int) -> float:
     """Standard error of a logarithm, from the interval that :func:`xttsbench.analysis.evidence.interval` makes."""
+    from scipy import special
+
     return math.log(rate.high / rate.low) / (2 * float(special.stdtrit(3 + processes - 1, 0.975)))
 
 

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from scipy import special
 
 from xttsbench.samedata.runs import Codes, Floats, Run, aligned
 
@@ -185,6 +184,8 @@ def _looks(first: Floats, second: Floats) -> Iterator[tuple[Floats, Floats]]:
 
 def _smirnov(first: Floats, second: Floats, count: float, other_count: float) -> float:
     """The asymptotic p of Smirnov's two-sample test, for so many independent values of each; ties make it larger."""
+    from scipy import special
+
     places = np.concatenate([first, second])
     gap = np.abs(
         np.searchsorted(np.sort(first), places, side="right") / first.size

@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from xttsbench.samedata.runs import Pass, Run
 
@@ -263,6 +262,8 @@ _COUNTS: Final[tuple[tuple[Callable[[Run, int], Share | None], str], ...]] = (
 
 def _shares_differ(first: Share, second: Share) -> bool:
     """Two-sided z test of two proportions, with the pooled variance."""
+    from scipy import special
+
     rate = (first[0] + second[0]) / (first[1] + second[1])
     variance = rate * (1 - rate) * (1 / first[1] + 1 / second[1])
     gap = abs(first[0] / first[1] - second[0] / second[1])

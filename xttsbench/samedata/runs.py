@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import KDTree
 
 from xttsbench.records.pipeline import Elements
 
@@ -262,6 +261,8 @@ def rounded_in_place(reference: Run, other: Run) -> Rounded:
 
 def rounded_anywhere(references: Sequence[Run], other: Run) -> Rounded:
     """``other`` with the number of the nearest row of any reference, where that is equal but for rounding."""
+    from scipy.spatial import KDTree
+
     codes, touched = other.codes.copy(), np.zeros(other.codes.shape, dtype=bool)
     for column, tolerance, _, after in _columns(references[0], other):
         known = np.concatenate([run.codes[:, column] for run in references])

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from scipy import special
 
 from xttsbench import __version__
 from xttsbench.analysis.attribution import THRESHOLD, Means, StepFacts, attribute, verdicts
@@ -234,6 +233,8 @@ def _bottleneck(
 
 def _probability(loss: float, waits: Estimate | None) -> float:
     """That the share lost to the input is above the threshold, from the interval of the share of the waits."""
+    from scipy import special
+
     if waits is None:
         return 0.5
     reach = max(waits.high - waits.low, 1e-6) / 2
