@@ -34,7 +34,7 @@ def spec():
     return spec_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def trial(helper):
     """``trial(name, kind=..., time_s=..., stall_s=..., **spec fields)`` runs one and gives its record."""
 

@@ -1,4 +1,4 @@
-"""Whatever kills the parent, nothing of it is left: neither the helper, nor the trial, nor what the target started."""
+"""Whatever kills the parent, nothing of it is left: neither the helper, nor trials, nor what the target started."""
 
 from __future__ import annotations
 
@@ -13,23 +13,30 @@ PARENT = """
 import sys
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.child import Limits
-from xttsbench.execution.trial import run_trial
+from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.records.trial import TrialSpec
 
+standing, running = map(TrialSpec.model_validate_json, sys.argv[1:])
 with Helper() as helper:
     print(helper.pid, flush=True)
     helper.wait_ready()
-    spec = TrialSpec.model_validate_json(sys.argv[1])
-    run_trial(spec, helper, Limits(120.0, 60.0))
+    live = LiveTrial(standing, helper)
+    live.open(Limits(60.0, 30.0))
+    print(live.pid, flush=True)
+    run_trial(running, helper, Limits(120.0, 60.0))
 """
 
 
 @pytest.fixture
 def parent(spec, tmp_path):
-    """A parent in a process of its own with a trial under way: (process, helper's pid, file of the other pids)."""
+    """A parent in a process of its own, with a trial that stands still between its turns, and one under way.
+
+    The process, the helper's pid, and the file of the pids of the trial under way and of what it started.
+    """
     pids = tmp_path / "pids"
-    trial = spec("never_ends_with_a_child", kwargs={"pids": str(pids)}, window_s=100.0, steps=5000)
-    command = [sys.executable, "-c", PARENT, trial.model_dump_json()]
+    standing = spec("good", kind="arm", turns=True)
+    running = spec("never_ends_with_a_child", kwargs={"pids": str(pids)}, window_s=100.0, steps=5000)
+    command = [sys.executable, "-c", PARENT, standing.model_dump_json(), running.model_dump_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             yield process, int(process.stdout.readline()), pids
@@ -40,11 +47,13 @@ def parent(spec, tmp_path):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
 def test_nothing_outlives_the_parent(parent, wait_for, gone, how):
     process, helper, pids = parent
-    others = [int(pid) for pid in wait_for(pids).split()]
-    assert len(others) == 2
+    standing = int(process.stdout.readline())
+    running = [int(pid) for pid in wait_for(pids).split()]
+    assert len(running) == 2
+    assert "State:\tT" in wait_for(f"/proc/{standing}/status")
     os.kill(process.pid, how)
     process.wait()
-    assert gone(helper, *others) == []
+    assert gone(helper, standing, *running) == []
 
 
 def test_nothing_outlives_a_parent_that_dies_while_tensorflow_is_imported(parent, gone):

@@ -12,7 +12,7 @@ import pytest
 
 from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.trial import run_trial
+from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.probes.monitor import Monitor
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import TrialRecord
@@ -34,8 +34,20 @@ def assert_whole(record, steps):
         assert (columns["batch_size"] > 0).all()
 
 
-def test_a_good_trial_is_recorded_whole(trial):
-    record = trial("good", monitor=lambda pid: Monitor(pid, gpus=(None, "no GPU in this test"), interval_s=0.05))
+@pytest.fixture(scope="module")
+def good(trial):
+    """The record of a good target's trial, and its progress: phases with the steps so far."""
+    seen = []
+    record = trial(
+        "good",
+        monitor=lambda pid: Monitor(pid, gpus=(None, "no GPU in this test"), interval_s=0.05),
+        progress=lambda phase, steps: seen.append((phase, steps)),
+    )
+    return record, seen
+
+
+def test_a_good_trial_is_recorded_whole(good):
+    record, _ = good
     assert (record.status, record.cause, record.error) == ("ok", None, None)
     assert record.target_kind == "dataset+step"
     assert {segment.name for segment in record.segments} == {"warm_up", "as_is", "between", "input_only", "step_only"}
@@ -50,6 +62,7 @@ def test_a_good_trial_is_recorded_whole(trial):
     assert record.batches.shapes == ("[(8, 16)]",)
     assert record.devices.versions["tensorflow"]
     assert record.handoff_s > 0
+    assert record.handoff_after_pause_s is None  # no accelerator is emulated
     assert record.anatomy.steps >= 2
     assert record.overhead.pairs > 0
     assert record.readings.unmeasured == {"gpus": "no GPU in this test"}
@@ -63,14 +76,13 @@ def test_a_good_trial_is_recorded_whole(trial):
 
 
 def test_a_batch_is_handed_over_after_a_pause_too_where_an_accelerator_is_emulated(trial):
-    assert trial("good").handoff_after_pause_s is None
     record = trial("good", emulated_ms=(5.0,))
     assert (record.status, record.cause) == ("ok", None)
     assert 0 < record.handoff_after_pause_s < 0.1
 
 
-def test_the_step_alone_runs_on_the_batches_of_its_round(trial):
-    record = trial("good")
+def test_the_step_alone_runs_on_the_batches_of_its_round(good):
+    record, _ = good
     as_is, alone = record.segment("as_is").columns, record.segment("step_only").columns
     assert set(as_is["round"]) == set(alone["round"]) == {mark.round for mark in record.rounds} == {0, 1, 2}
     for number in range(3):
@@ -94,14 +106,13 @@ def test_a_dataset_alone_has_no_step_only(trial):
 
 
 def test_what_a_target_prints_cannot_corrupt_the_result(trial):
-    record = trial("prints")
+    record = trial("prints", kind="arm")
     assert record.status == "ok"
     assert record.segment("as_is").steps >= 20
 
 
-def test_progress_tells_phases_and_a_growing_count_of_steps(trial):
-    seen = []
-    record = trial("good", progress=lambda phase, steps: seen.append((phase, steps)))
+def test_progress_tells_phases_and_a_growing_count_of_steps(good):
+    record, seen = good
     assert {"as_is", "step_only"} <= {phase for phase, _ in seen}
     assert [steps for _, steps in seen] == sorted(steps for _, steps in seen)
     assert seen[-1][1] == rows(record)
@@ -182,10 +193,12 @@ def test_a_trial_killed_from_outside_keeps_its_samples(trial):
     assert record.readings.host.rss_bytes
 
 
-def test_a_trial_that_kills_itself_is_killed(trial):
+def test_a_trial_that_kills_itself_is_killed_and_the_helper_serves_on(helper, trial):
     record = trial("kills_itself", window_s=5.0, steps=500)
     assert record.status == "killed"
     assert_whole(record, 59)
+    assert trial("good_dataset", kind="pipeline").status == "ok"
+    assert os.path.exists(f"/proc/{helper.pid}")
 
 
 def test_a_fork_that_keeps_the_pipe_open_does_not_hide_the_end(trial):
@@ -289,16 +302,12 @@ def test_an_interruption_kills_the_trial_and_keeps_its_samples(trial, gone):
     assert gone(*pids) == []
 
 
-def test_the_helper_serves_on_after_every_bad_end(helper, trial):
-    first, second = trial("kills_itself", window_s=5.0, steps=500), trial("good_dataset", kind="pipeline")
-    assert (first.status, second.status) == ("killed", "ok")
-    assert os.path.exists(f"/proc/{helper.pid}")
-
-
-def test_a_helper_that_is_killed_takes_the_trial_with_it_and_nothing_hangs(spec, gone, wait_for, tmp_path):
+def test_a_helper_that_is_killed_takes_its_trials_with_it_and_nothing_hangs(spec, gone, wait_for, tmp_path):
     pids = tmp_path / "pids"
     with Helper() as mortal:
         mortal.wait_ready()
+        standing = LiveTrial(spec("good", kind="arm", turns=True), mortal)
+        assert standing.open(Limits(60.0, 30.0))
 
         def kill():
             wait_for(pids)
@@ -310,7 +319,8 @@ def test_a_helper_that_is_killed_takes_the_trial_with_it_and_nothing_hangs(spec,
         target = spec("never_ends_with_a_child", kwargs={"pids": str(pids)}, window_s=100.0, steps=5000)
         record = run_trial(target, mortal, Limits(60.0, 30.0))
         killer.join()
+        assert standing.end().status != "ok"
     assert record.status in ("exited", "killed")
     assert "helper" in record.cause
     assert record.duration_s < 20
-    assert gone(*map(int, pids.read_text(encoding="utf-8").split())) == []
+    assert gone(standing.pid, *map(int, pids.read_text(encoding="utf-8").split())) == []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -180,55 +178,6 @@ def test_one_that_is_awake_between_turns_is_told(live):
     one.turn(Turn(round=1, batches=2), 30.0)
     (note,) = one.end().notes
     assert note.startswith("while others had their turn, it used 0.")
-
-
-PARENT = """
-import sys, time
-from xttsbench.execution.helper import Helper
-from xttsbench.execution.child import Limits
-from xttsbench.execution.trial import LiveTrial
-from xttsbench.records.trial import TrialSpec, Turn
-
-with Helper() as helper:
-    helper.wait_ready()
-    spec = TrialSpec.model_validate_json(sys.argv[1])
-    both = [LiveTrial(spec, helper) for _ in range(2)]
-    for one in both:
-        one.open(Limits(60.0, 30.0))
-    print(helper.pid, *(one.pid for one in both), flush=True)
-    for number in range(1000):
-        for one in both:
-            one.turn(Turn(round=number, batches=100), 60.0)
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
-def test_those_that_stand_still_do_not_outlive_the_parent_either(gone, how):
-    command = [sys.executable, "-c", PARENT, spec_of(ms=5.0).model_dump_json()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        try:
-            pids = [int(pid) for pid in process.stdout.readline().split()]
-            assert len(pids) == 3
-            time.sleep(0.3)
-            assert "T" in {state(pid) for pid in pids[1:]}
-            os.kill(process.pid, how)
-            process.wait()
-            assert gone(*pids) == []
-        finally:
-            process.kill()
-
-
-def test_those_that_stand_still_do_not_outlive_their_helper(gone):
-    command = [sys.executable, "-c", PARENT, spec_of(ms=5.0).model_dump_json()]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-    ) as process:
-        try:
-            helper, *pids = [int(pid) for pid in process.stdout.readline().split()]
-            os.kill(helper, signal.SIGKILL)
-            assert gone(*pids) == []
-        finally:
-            process.kill()
 
 
 @pytest.mark.measured
