@@ -6,15 +6,16 @@ import time
 
 import pytest
 
+from xttsbench.step.watch import MANY_CALLS
 from xttsbench.worker.bench import measure_overhead, overhead_of
 
 
-@pytest.mark.parametrize("calls", [1, 50])
+@pytest.mark.parametrize("calls", [1, MANY_CALLS])
 def test_measuring_costs_something_and_is_nobody_s_measurement(bench, calls):
     bench.watch.__exit__()  # as the ladder leaves it before
     found = measure_overhead(bench, calls)
     assert 0 <= found.overhead_s < 1e-2
-    assert found.overhead_s > 0 or calls == 50  # whose own noise may be more
+    assert found.overhead_s > 0 or calls == MANY_CALLS  # whose own noise may be more
     assert found.pairs == 20
     assert f"20 pairs of {50 if calls == 1 else 10} steps ({calls} small compiled call" in found.method
     # None of its steps are anybody's measurement.
@@ -25,7 +26,7 @@ def test_measuring_costs_something_and_is_nobody_s_measurement(bench, calls):
 @pytest.mark.parametrize("calls", [1, pytest.param(50, marks=pytest.mark.slow)])
 def test_it_is_at_most_twenty_microseconds(bench, calls):
     bench.watch.__exit__()
-    assert min(measure_overhead(bench, calls).overhead_s for _ in range(5)) <= 20e-6
+    assert any(measure_overhead(bench, calls).overhead_s <= 20e-6 for _ in range(5))
 
 
 def spin(seconds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,10 @@ RECIPE = TINY.model_copy(
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run's directory with checkpoints of the steps 5 and 9, whose averages speak for a second."""
+    directory = tmp_path_factory.mktemp("saved")
     state = TrainingState(RECIPE, make_strategy("one"), "float32", 0)
     origin = Origin(
         **{name: getattr(RECIPE, name) for name in ("features", "model", "loss", "batches", "optimizer")},
@@ -44,15 +46,20 @@ def run(tmp_path: Path) -> Path:
         seed=0,
         data_sha256="",
     )
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", keep=2)
+    checkpoints = Checkpoints(directory / "checkpoints", keep=2)
     for step in (5, 9):
         optimizer = state.optimizer()
         optimizer["average/heads/stop_bias"] = np.float32([100.0 if step == 9 else -100.0])
         checkpoints.save(RunState(origin=origin, position=Position(step=step)), state.weights(), optimizer)
     rng = np.random.default_rng(0)
     references = {name: rng.normal(-5, 2, (128, 80)).astype(np.float32) for name in ("low", "high")}
-    write_references(tmp_path / "run", references)
-    return tmp_path / "run"
+    write_references(directory, references)
+    return directory
+
+
+@pytest.fixture
+def run(saved: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(saved, tmp_path / "run")
 
 
 def job(checkpoint: Path, **changes: str) -> SynthesisJob:
