@@ -37,6 +37,27 @@ def built():
 
 
 @pytest.fixture
+def keeps(yielded, built):
+    """``keeps(dataset, edit, **arguments)``: the edited graph, and its dataset, which yields what the original does.
+
+    The graph that is edited stays as it was.
+    """
+    from xttsbench.pipeline.read import read_graph
+
+    def run(dataset, edit, **arguments):
+        graph = read_graph(dataset)
+        before = graph.SerializeToString(deterministic=True)
+        edited = edit(graph, **arguments)
+        assert graph.SerializeToString(deterministic=True) == before
+        fixed = built(edited, dataset)
+        assert fixed.element_spec == dataset.element_spec
+        assert yielded(fixed) == yielded(dataset)
+        return edited, fixed
+
+    return run
+
+
+@pytest.fixture
 def written_targets():
     """Places of what the user calls are kept, and targets that the test wrote are forgotten behind it."""
     from xttsbench.pipeline import places
