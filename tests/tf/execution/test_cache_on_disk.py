@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+from tests.by_file import load
 from xttsbench.execution.child import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.pipeline.nodes import dataset_nodes
@@ -35,10 +35,7 @@ def process(helper, tmp_path):
     """``process(use)``: one of the processes that share the cache, or without a use one of the original."""
     file, kept = tmp_path / "data.py", tmp_path / "kept"
     file.write_text(TARGET)
-    module_spec = importlib.util.spec_from_file_location("data_of_cache", file)
-    module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
-    dataset = module.make()
+    dataset = load(file, "data_of_cache").make()
     op = next(node.name for node in dataset_nodes(read_graph(dataset)) if node.op == "MapDataset")
 
     def run(use=None, seed=0):

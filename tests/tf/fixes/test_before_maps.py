@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import by_file
 from tests.tf.fixes.datasets import elements, ops
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.before_maps.rewrite import filter_first
@@ -305,10 +305,7 @@ def make():
 def test_the_patched_source_makes_the_same_elements(tmp_path: Path):
     def made(text):
         file.write_text(text)
-        spec = importlib.util.spec_from_file_location("shuffled_target", file)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.make()
+        return by_file.load(file, "shuffled_target").make()
 
     file = tmp_path / "shuffled_target.py"
     end = places.install()

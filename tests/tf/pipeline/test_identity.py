@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 
 import pytest
 import tensorflow as tf
 
+from tests.by_file import load
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import read_graph
 
@@ -74,11 +74,7 @@ def target(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make(target):
-    spec = importlib.util.spec_from_file_location("identity_target", target / "identity_target.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["identity_target"] = module
-    spec.loader.exec_module(module)
-    yield module.make
+    yield load(target / "identity_target.py", "identity_target").make
     del sys.modules["identity_target"]
 
 
