@@ -142,17 +142,16 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
     )
     isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
     with run.session(progress, print_to_stderr=request.print_to_stderr, scripts=script) as session:
-        isolate(isolation, session, progress)
+        found = isolate(isolation, session, progress)
         if plan.comparison is not None:
             due_s = min(session.spent_s + _MODES_S, plan.budget_s - REPORT_S)
             for mode in MODES:
-                isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
+                found = isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
             _compare(plan.comparison, plan, session)
         if not optimizing:
-            isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
-        if plan.verified and not interrupted(session.trials):
-            until_s = plan.budget_s - _FIXES_REPORT_S
-            verify_fixes(run, job, session, until_s=until_s)
+            found = isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
+        if plan.verified and found is not None and not interrupted(session.trials):
+            verify_fixes(run, job, session, found.evidence, until_s=plan.budget_s - _FIXES_REPORT_S)
         return session.trials
 
 
@@ -176,9 +175,10 @@ class Isolation:
     only: Collection[TrialKind] | None = None
     undecided: bool = False
 
-    def next(self, trials: Sequence[TrialRecord], spent_s: float) -> tuple[TrialSpec | None, str | None]:
-        """The next trial, or ``None`` where none is left; and what may be said before it. Pure."""
-        found = build_diagnosis(trials, self.environment, seed=self.job.seed) if trials else None
+    def next(
+        self, trials: Sequence[TrialRecord], found: Diagnosis | None, spent_s: float
+    ) -> tuple[TrialSpec | None, str | None]:
+        """The next trial after these and what is found in them, ``None`` where none is left; what may be said. Pure."""
         said = found if found is not None and found.figures else None
         if self.undecided and (said is None or said.bottleneck != "inconclusive"):
             return None, None
@@ -199,21 +199,23 @@ class Isolation:
         return replace(self, due_s=most_s if slow else min(self.due_s + late_s, most_s))
 
 
-def isolate(wanted: Isolation, session: Session, progress: Progress) -> None:
-    """Run the experiments until none is left or the time is over; their trials are in the session."""
+def isolate(wanted: Isolation, session: Session, progress: Progress) -> Diagnosis | None:
+    """Run trials until none is left or the time is over; what all say, ``None`` where the user ended the run."""
     before = None
-    while not interrupted(session.trials):
-        spec, sentence = wanted.next(session.trials, session.spent_s)
+    while not interrupted(trials := session.trials):
+        found = build_diagnosis(trials, wanted.environment, seed=wanted.job.seed) if trials else None
+        spec, sentence = wanted.next(trials, found, session.spent_s)
         if sentence is not None and sentence != before:
             progress.status(sentence)
         before = sentence or before
         if spec is None:
-            return
-        first, script = not session.trials, wanted.job.script
+            return found
+        first, script = not trials, wanted.job.script
         limits = trial_limits(wanted.budget_s, session.spent_s, wanted.due_s, first=first, script=script)
         record = session.run(spec, limits)
         if first:
             wanted = wanted.after_the_first(record, session.import_s)
+    return None
 
 
 def _provisional(said: Diagnosis) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from xttsbench import __version__
-from xttsbench.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis import Diagnosis
+from xttsbench.evidence import Evidence
 from xttsbench.execution.run_directory import read_record, write_json
 from xttsbench.files import atomic_write, owner
 from xttsbench.fixes.model import predict_speedup
@@ -40,16 +41,15 @@ DIFF: Final = "patch.diff"
 _FEWEST_S: Final = 30.0  # less than this is not worth beginning with
 
 
-def verify_fixes(run: Recorded, job: Job, session: Session, *, until_s: float) -> None:
+def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, *, until_s: float) -> None:
     """Verify what the trials so far suggest, and write the patch of what is proposed in the end.
 
-    The session has the trials of the isolation experiments, whose job is given, and gets those of fixes. Everything has
-    to be over after ``until_s`` of its seconds.
+    The session has the trials of the isolation experiments, whose job and evidence are given, and gets those of fixes.
+    Everything has to be over after ``until_s`` of its seconds.
     """
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return
     plan, directory, script = run.plan, run.directory, session.trials[0].script
-    evidence = build_diagnosis(session.trials, run.environment, seed=plan.seed).evidence
     place = next((trial.step_place for trial in session.trials if trial.step_place is not None), None)
     if script is not None:
         place = step_place(script, session.trials[0].spec.target)
