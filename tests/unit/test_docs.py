@@ -68,7 +68,6 @@ def test_the_tutorial_s_code_and_figures_are_those_of_its_runs() -> None:
     for name in ("before", "after"):
         report = Report.model_validate_json((runs / name / "report.json").read_bytes())
         step = report.verdict.step_time_s
-        assert step is not None
         assert f"{step.estimate * 1e3:.3g} ms ({step.low * 1e3:.3g}"[:7] in text
         assert shlex.join(shlex.split(report.command)) in text
     for line in (runs / "faster" / "patch.diff").read_text(encoding="utf-8").splitlines()[2:]:

@@ -58,7 +58,6 @@ def holder(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path / "set")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         yield process, Path(process.stdout.readline().strip())
         process.kill()
 

@@ -9,22 +9,16 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import signal, stats
+from scipy import stats
 
+from tests.unit.analysis.noise import ar1
 from xttsbench.analysis import rhythm
 from xttsbench.analysis.rhythm import Period, autocorrelation, effective_size, find_period, ljung_box, periodogram
 
 
-def ar1_of(phi: float, n: int, seed: int) -> npt.NDArray[np.float64]:
-    noise: npt.NDArray[np.float64] = signal.lfilter(
-        [1.0], [1.0, -phi], np.random.default_rng(seed).normal(size=n + 300)
-    )[300:]
-    return noise
-
-
 @pytest.mark.parametrize("phi", [-0.5, 0.0, 0.6, 0.9])
 def test_ar1_forgets_as_powers_of_phi(phi: float) -> None:
-    assert autocorrelation(ar1_of(phi, 100_000, 1), 6) == pytest.approx(phi ** np.arange(7.0), abs=0.03)
+    assert autocorrelation(ar1(phi, 100_000, 1), 6) == pytest.approx(phi ** np.arange(7.0), abs=0.03)
 
 
 def test_the_definition() -> None:
@@ -42,7 +36,7 @@ def test_constants_and_lags_past_the_end_are_zero() -> None:
 
 @pytest.mark.parametrize("phi", [-0.5, 0.0, 0.3, 0.6, 0.9])
 def test_effective_size_of_ar1(phi: float) -> None:
-    found = np.mean([effective_size(ar1_of(phi, 4000, seed)) for seed in range(10)]) / 4000
+    found = np.mean([effective_size(ar1(phi, 4000, seed)) for seed in range(10)]) / 4000
     assert found == pytest.approx((1 - phi) / (1 + phi), rel=0.15)
 
 
@@ -55,7 +49,7 @@ def test_effective_size_is_finite_for_constants_and_alternations() -> None:
 def test_ljung_box_is_uniform_on_noise_and_sees_memory() -> None:
     values = [ljung_box(np.random.default_rng(seed).normal(size=300), 10) for seed in range(300)]
     assert stats.kstest(values, "uniform").pvalue > 0.01
-    assert ljung_box(ar1_of(0.4, 300, 3), 10) < 1e-4
+    assert ljung_box(ar1(0.4, 300, 3), 10) < 1e-4
     assert ljung_box(np.ones(30), 5) == 1
 
 
@@ -82,7 +76,7 @@ def test_white_noise_of_variance_v_has_power_v() -> None:
 @pytest.mark.parametrize("phi", [0.6, 0.9])
 def test_red_noise_follows_its_null(phi: float) -> None:
     rng = np.random.default_rng(2)
-    found = [periodogram(signal.lfilter([1.0], [1.0, -phi], rng.normal(size=900))[500:]) for _ in range(300)]
+    found = [periodogram(ar1(phi, 400, rng)) for _ in range(300)]
     exact = 1 / np.abs(1 - phi * np.exp(-2j * np.pi * found[0].frequency)) ** 2
     power = np.mean([one.power for one in found], axis=0)
     null = np.mean([one.null for one in found], axis=0)
@@ -94,11 +88,8 @@ def test_red_noise_follows_its_null(phi: float) -> None:
 @pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
 def test_noise_crosses_the_threshold_in_one_series_of_a_hundred(phi: float) -> None:
     rng = np.random.default_rng(3)
-    crossed = 0
-    for _ in range(600):
-        found = periodogram(signal.lfilter([1.0], [1.0, -phi], rng.normal(size=700))[300:])
-        crossed += bool(np.any(found.power > found.threshold))
-    assert crossed <= 15
+    found = [periodogram(ar1(phi, 400, rng)) for _ in range(600)]
+    assert sum(bool(np.any(one.power > one.threshold)) for one in found) <= 15
 
 
 def test_a_sinusoid_peaks_at_its_frequency_above_the_threshold() -> None:
@@ -124,21 +115,16 @@ N = 400
 TIME = np.arange(N)
 
 
-def ar1(phi: float, n: int, rng: np.random.Generator) -> FloatArray:
-    noise: FloatArray = signal.lfilter([1.0], [1.0, -phi], rng.normal(size=n + 300))[300:]
-    return noise
-
-
 def found(x: FloatArray) -> Period:
     period = find_period(x)
-    assert period is not None
     assert 0 < period.p_value <= 0.01
     return period
 
 
 def stalls(every: int, *, height: float = 9.0, noise: float = 0.05, jitter: int = 0, seed: int = 0) -> FloatArray:
     rng = np.random.default_rng(seed)
-    at = np.arange(every // 2, N, every) + rng.integers(-jitter, jitter + 1, len(range(every // 2, N, every)))
+    at = np.arange(every // 2, N, every)
+    at = at + rng.integers(-jitter, jitter + 1, at.size)
     steps = 1 + noise * rng.normal(size=N)
     steps[at[at < N]] += height
     return steps
@@ -193,7 +179,7 @@ def test_an_alternation_of_two_levels(noise: float) -> None:
 
 
 def test_a_period_in_red_noise() -> None:
-    x = np.sin(2 * np.pi * TIME / 20) + 0.6 * ar1(0.6, N, np.random.default_rng(6))
+    x = np.sin(2 * np.pi * TIME / 20) + 0.6 * ar1(0.6, N, 6)
     assert found(x).period_steps == pytest.approx(20, abs=0.5)
 
 
@@ -265,6 +251,5 @@ def test_of_a_long_series_the_end_is_searched(monkeypatch: pytest.MonkeyPatch) -
     beaten = noise + 6 * (np.arange(noise.size) % 10 == 0) * (np.arange(noise.size) >= 2 * most)
     found = find_period(beaten)
     assert found == find_period(beaten[-most:])
-    assert found is not None
     assert found.period_steps == 10
     assert find_period(beaten[: 2 * most]) is None

@@ -62,7 +62,6 @@ def epochs(build, *, last=4, compiles_at=(3,), size=(8, 8, 8), **fields):
 
 def test_the_last_batch_of_an_epoch_that_compiles(build) -> None:
     found = partial_batches([epochs(build)])
-    assert found is not None
     assert (found.size, found.usual, found.steps, found.compiles) == (4, 8, 3, 1)
     assert found.lost_s == pytest.approx(0.5)
 

@@ -61,7 +61,6 @@ def test_parts_notes_and_traces() -> None:
         {"note": "first"},
     )
     assert record.setup_s == 0.25
-    assert record.batches is not None
     assert record.batches.shapes == ("(8, 16)",)
     assert record.traces[0].reason == "shape"
     assert record.notes == ("first", "second")
@@ -73,7 +72,6 @@ def test_how_it_ended_with_the_error() -> None:
         as_is=[5],
     )
     assert (record.status, record.cause) == ("raised", "ValueError: bad")
-    assert record.error is not None
     assert (record.error.type, record.error.line, record.error.file) == ("ValueError", 3, None)
     assert record.segments[0].steps == 1
 

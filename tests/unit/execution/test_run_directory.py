@@ -165,7 +165,6 @@ with lock_run(Path(sys.argv[1])):
 def test_another_process_is_kept_out_until_the_holder_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(UsageError, match="is in use by another process"), lock_run(tmp_path):
             pass

@@ -50,9 +50,7 @@ def test_what_is_expected_of_any_fixes_together_is_what_the_model_says() -> None
 @pytest.mark.parametrize(("last", "kind"), [((), "prefetch"), ((LAST,), "buffer")])
 def test_what_still_comes_in_bursts_beside_a_fix_calls_for_a_longer_buffer(build, last, kind) -> None:
     found = longer_buffer(waiting(*last), FixSet.of(BOTH), late(build, 4 if not last else 6))
-    assert found is not None
     assert found.kind == kind
-    assert found.number is not None
     assert found.number >= 16
 
 

@@ -93,7 +93,6 @@ def test_a_plan_is_read_back_from_its_trials() -> None:
     ]
     trials = [TrialRecord(spec=spec, status="ok", started_utc="", duration_s=1.0) for spec in reversed(specs)]
     found = planned(trials, DEVICE)
-    assert found is not None
     assert found.baseline.id == ORIGINAL
     assert {arm.id: arm for arm in found.arms} == {arm.id: arm for arm in made.arms}
     assert found.blocks == 3

@@ -357,7 +357,6 @@ def watch(code: str, during: Callable[[subprocess.Popen[str], HostProbe], None])
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         try:
-            assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
             probe = HostProbe(child.pid)
             during(child, probe)
@@ -367,7 +366,6 @@ def watch(code: str, during: Callable[[subprocess.Popen[str], HostProbe], None])
 
 
 def tell(child: subprocess.Popen[str]) -> None:
-    assert child.stdin is not None
     child.stdin.write("go\n")
     child.stdin.flush()
 

@@ -42,8 +42,6 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> str:
 
 def from_location(path: str, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -47,7 +47,6 @@ def test_what_is_read_is_what_was_written(checkpoints: Checkpoints, save: Any) -
     assert checkpoints.newest(no_warning) is None
     entry = save(5)
     found = checkpoints.newest(no_warning)
-    assert found is not None
     assert (found.entry, found.run.position, found.run.samples_sha256) == (
         entry,
         Position(step=5, epoch=1, batch=2),
@@ -78,7 +77,6 @@ def test_the_newest_and_the_best_are_kept(checkpoints: Checkpoints, save: Any) -
         save(step, best=step in (1, 2))
     assert [entry.step for entry in checkpoints.entries] == [2, 4, 5]
     best = checkpoints.best()
-    assert best is not None
     assert best.step == 2
     assert sorted(path.name for path in checkpoints.directory.iterdir()) == [
         *("manifest.json", "step-00000002", "step-00000004", "step-00000005")
@@ -121,7 +119,6 @@ def test_a_damaged_one_is_named_and_an_older_one_taken(
     damage(broken)
     warnings: list[str] = []
     found = checkpoints.newest(warnings.append)
-    assert found is not None
     assert found.entry.step == 1
     (sentence,) = warnings
     assert sentence.startswith(f"{broken} ")
@@ -206,7 +203,6 @@ def test_a_writer_that_is_killed_leaves_whole_ones(checkpoints: Checkpoints, sav
         process.kill()
         process.join()
     found = checkpoints.newest(no_warning)
-    assert found is not None
     assert begun == sorted(begun)
     assert found.entry.step >= begun[-1]
     assert (found.weights["w"] == found.entry.step).all()

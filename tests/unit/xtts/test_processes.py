@@ -130,7 +130,6 @@ def test_they_import_no_tensorflow_and_end_with_their_parent(directory: Path, tm
     (tmp_path / "processes_script.py").write_bytes(Path(__file__).read_bytes())
     command = [sys.executable, "-c", SCRIPT, str(directory), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         pids = [int(pid) for pid in process.stdout.readline().split()]
         assert len(pids) == 2
         for pid in pids:

@@ -68,7 +68,6 @@ def test_workers_of_a_script_without_a_guard_neither_run_it_again_nor_outlive_it
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(3)] == [b"started\n", b"done\n", b"done\n"]
         workers = _children(process.pid)
         assert len(workers) >= 2
