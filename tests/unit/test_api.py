@@ -114,9 +114,7 @@ def _diagnosed(monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str | N
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_finished_diagnosis_gives_its_report_even_if_inconclusive(
-    monkeypatch: pytest.MonkeyPatch, code: int, module, tmp_path: Path
-) -> None:
+def test_a_finished_diagnosis_gives_its_report_even_if_inconclusive(monkeypatch, code, module, tmp_path) -> None:
     asked = _diagnosed(monkeypatch, code)
     found = api.diagnose(
         module.make, kwargs={"n": 1}, accelerator="emulated:5", steps=9, budget_s=7.0, out=str(tmp_path)

@@ -75,9 +75,7 @@ def test_a_file_is_a_draft_beside_its_place_until_it_is_whole(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
-def test_a_fault_while_writing_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_a_fault_while_writing_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, fault) -> None:
     path = tmp_path / "file"
     atomic_write(path, b"old")
 
@@ -147,9 +145,7 @@ def test_an_empty_directory_is_replaced_and_a_full_one_is_not(tmp_path: Path) ->
     assert (names(tmp_path), names(target)) == (["set"], ["a"])
 
 
-def test_a_living_draft_is_left_alone_and_a_dead_one_removed(
-    tmp_path: Path, holder: tuple[subprocess.Popen[str], Path]
-) -> None:
+def test_a_living_draft_is_left_alone_and_a_dead_one_removed(tmp_path, holder) -> None:
     process, directory = holder
     with draft(tmp_path / "set"):
         assert names(directory) == ["half"]

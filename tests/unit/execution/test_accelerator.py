@@ -100,9 +100,7 @@ def test_the_steps_alone_of_a_run_are_replayed_without_their_warm_up(tmp_path: P
         ('{"times": [1]}', r"expected a JSON list .*step_times_ms"),
     ],
 )
-def test_a_malformed_file_is_one_sentence_with_the_file_and_the_value(
-    tmp_path: Path, content: str, message: str
-) -> None:
+def test_a_malformed_file_is_one_sentence_with_the_file_and_the_value(tmp_path, content, message) -> None:
     path = tmp_path / "times"
     path.write_text(content)
     with pytest.raises(InvalidInputError, match=message) as caught:

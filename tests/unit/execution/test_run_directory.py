@@ -257,9 +257,7 @@ def test_another_schema_version_is_refused_by_name(written, version: object) -> 
     assert caught.value.exit_code == 5
 
 
-def test_a_full_disk_is_one_sentence_and_costs_no_earlier_trial(
-    written, build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_sentence_and_costs_no_earlier_trial(written, build, monkeypatch) -> None:
     directory, records = written
 
     def full(_: int) -> None:

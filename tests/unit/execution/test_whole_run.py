@@ -41,9 +41,7 @@ GIB = 2**30
 
 
 @pytest.mark.parametrize(("held_gib", "suspected"), [(1, False), (6, False), (7.5, True), (10, True)])
-def test_a_killed_trial_that_held_most_of_the_memory_ran_out_of_it(
-    held_gib: float, suspected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_trial_that_held_most_of_the_memory_ran_out_of_it(held_gib, suspected, monkeypatch) -> None:
     monkeypatch.setattr(trial, "memory_limit_bytes", lambda: 10 * GIB)
     readings = Readings(host=HostReadings(t_ns=(1, 2), rss_bytes=(GIB, int(held_gib * GIB))))
     said = trial._out_of_memory(readings)

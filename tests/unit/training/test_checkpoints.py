@@ -111,9 +111,7 @@ def pickled(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink, pickled, lambda path: path.write_bytes(b"")])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_damaged_one_is_named_and_an_older_one_taken(
-    checkpoints: Checkpoints, save: Any, number: int, damage: Any
-) -> None:
+def test_a_damaged_one_is_named_and_an_older_one_taken(checkpoints, save, number, damage) -> None:
     save(1)
     broken = checkpoints.directory / save(2).files[number]
     damage(broken)
@@ -176,9 +174,7 @@ def test_a_manifest_leads_nowhere_else(checkpoints: Checkpoints, save: Any, name
 
 
 @pytest.mark.parametrize("file", ["weights.npz", "optimizer.npz", "state.json", MANIFEST])
-def test_on_a_full_disk_nothing_is_left_and_the_older_ones_stay(
-    checkpoints: Checkpoints, save: Any, full_disk: Any, file: str
-) -> None:
+def test_on_a_full_disk_nothing_is_left_and_the_older_ones_stay(checkpoints, save, full_disk, file) -> None:
     checkpoints.keep = 20
     for step in range(10, 18):
         save(step)

@@ -225,9 +225,7 @@ def test_a_full_disk_is_told_once_and_training_goes_on(trainee: Any, full_disk: 
         ),
     ],
 )
-def test_a_last_checkpoint_that_cannot_be_written_is_an_error(
-    trainee: Any, full_disk: Any, fields: Any, message: str
-) -> None:
+def test_a_last_checkpoint_that_cannot_be_written_is_an_error(trainee, full_disk, fields, message) -> None:
     settings = {"steps": 4, "checkpoint_every": 2}
     trainee(settings={**settings, "steps": 2}).train()
     with full_disk(100), pytest.raises(XttsbenchError, match=message) as error:

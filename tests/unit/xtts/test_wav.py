@@ -73,9 +73,7 @@ def test_the_smallest_step_of_24_bits_is_kept(path: Path, wav: Build) -> None:
 
 @pytest.mark.parametrize("extra", [1, 2, 5, 600, 70_001])
 @pytest.mark.parametrize("place", ["before", "between", "after"])
-def test_other_chunks_are_passed_over(
-    path: Path, wav: Build, riff_chunk: Callable[[bytes, bytes], bytes], place: str, extra: int
-) -> None:
+def test_other_chunks_are_passed_over(path, wav, riff_chunk, place, extra) -> None:
     path.write_bytes(wav(VALUES, **{place: riff_chunk(b"LIST", b"d" * extra)}))
     np.testing.assert_array_equal(read_sound(path)[0], VALUES)
     if place == "before" or extra % 2:  # tf.audio.decode_wav reads neither
@@ -168,9 +166,7 @@ def test_headers_that_cannot_be_used(path: Path, wav: Build, fields: dict[str, i
     refused(path, wav(VALUES, **fields), words)
 
 
-def test_chunks_that_are_missing_or_misplaced(
-    path: Path, wav: Build, riff_chunk: Callable[[bytes, bytes], bytes]
-) -> None:
+def test_chunks_that_are_missing_or_misplaced(path, wav, riff_chunk) -> None:
     header = b"RIFF\x24\0\0\0WAVE"
     for content in (header, wav(VALUES)[:36], header + riff_chunk(b"data", bytes(8)), header + bytes(100_000)):
         refused(path, content, "a WAV file.*No 'data' chunk")
@@ -233,9 +229,7 @@ def test_writing_clips_and_refuses_what_is_no_clip(path: Path) -> None:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), sample_format=st.sampled_from(FORMATS), extensible=st.booleans())
-def test_damaged_files_raise_nothing_else(
-    path: Path, wav: Build, data: st.DataObject, sample_format: str, extensible: bool
-) -> None:
+def test_damaged_files_raise_nothing_else(path, wav, data, sample_format, extensible) -> None:
     content = bytearray(wav(VALUES, sample_format=sample_format, extensible=extensible))
     content = content[: data.draw(st.integers(0, len(content)), label="length")]
     for _ in range(data.draw(st.integers(0, 3), label="changes")):

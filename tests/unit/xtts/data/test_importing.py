@@ -157,9 +157,7 @@ def test_where_sound_is_looked_for(tmp_path: Path, laid_out: LayOut, good: bytes
     assert names(tmp_path / "out" / "wavs") == made
 
 
-def test_a_listing_elsewhere_does_not_widen_where_sound_is_looked_for(
-    tmp_path: Path, laid_out: LayOut, good: bytes
-) -> None:
+def test_a_listing_elsewhere_does_not_widen_where_sound_is_looked_for(tmp_path, laid_out, good) -> None:
     laid_out(tmp_path, {"lists/m.csv": "a.wav|x|anna\nb.wav|x|anna\n", "lists/b.wav": good, "in/a.wav": good})
     with pytest.raises(InvalidInputError, match=r"1 of 2 clips .*m.csv:2: there is no file 'b.wav'"):
         import_data(tmp_path / "in", tmp_path / "out", metadata=tmp_path / "lists" / "m.csv")
@@ -311,9 +309,7 @@ def test_the_target_must_be_free(tmp_path: Path, laid_out: LayOut, good: bytes) 
     assert import_data(source, source / "inside").clips == 1
 
 
-def test_a_disk_that_fills_up_leaves_nothing(
-    tmp_path: Path, laid_out: LayOut, good: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_leaves_nothing(tmp_path, laid_out, good, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

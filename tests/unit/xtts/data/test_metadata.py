@@ -164,9 +164,7 @@ def test_what_is_held_out_follows(tmp_path: Path, laid_out: LayOut) -> None:
         ("x|raw|12", "without text", "no character of '12' is among"),
     ],
 )
-def test_lines_that_name_no_usable_clip_are_noted(
-    tmp_path: Path, laid_out: LayOut, line: str, kind: str, words: str
-) -> None:
+def test_lines_that_name_no_usable_clip_are_noted(tmp_path, laid_out, line, kind, words) -> None:
     problems = Problems()
     metadata = read(laid_out(tmp_path, {"metadata.csv": f"a|fine\n{line}\nb|fine\n"}), problems)
     assert dict(problems.kinds) == {kind: 1}
@@ -347,14 +345,7 @@ def test_listings_that_cannot_be_read(tmp_path: Path, content: str, words: str) 
         (["lists/a.txt", "lists/b.txt"], "lists/a.txt", "lists/b.txt", ("lists/a.txt", "lists/b.txt")),
     ],
 )
-def test_the_listings_of_a_directory(
-    tmp_path: Path,
-    laid_out: LayOut,
-    files: list[str],
-    metadata: str | None,
-    eval_metadata: str | None,
-    found: tuple[str, str | None],
-) -> None:
+def test_the_listings_of_a_directory(tmp_path, laid_out, files, metadata, eval_metadata, found) -> None:
     laid_out(tmp_path, dict.fromkeys(files, "x"))
     given = [None if name is None else Path(name) for name in (metadata, eval_metadata)]
     expected = tuple(None if name is None else tmp_path / name for name in found)

@@ -159,9 +159,7 @@ def test_all_bad_clips_are_counted_and_the_first_named_at_once(make: Callable[..
         ({"code": 0x55}, "a WAV file.*Malformed 'fmt ' chunk"),
     ],
 )
-def test_files_that_cannot_be_used(
-    make: Callable[..., Path], wav: Build, content: dict[str, object], words: str
-) -> None:
+def test_files_that_cannot_be_used(make, wav, content, words) -> None:
     refused(make(["a", "b"], wavs__b_dot_wav=wav([0.0] * 600, **content)), words)
 
 
@@ -195,9 +193,7 @@ def test_a_damaged_set_of_ours_is_made_again(make: Callable[..., Path]) -> None:
         ({"metadata.csv": " \n\n", "wavs/a.wav": ""}, "names no clip"),
     ],
 )
-def test_what_is_no_data_set_is_told_what_was_looked_for(
-    tmp_path: Path, laid_out: LayOut, files: dict[str, str | bytes], words: str
-) -> None:
+def test_what_is_no_data_set_is_told_what_was_looked_for(tmp_path, laid_out, files, words) -> None:
     refused(laid_out(tmp_path, files), words)
 
 
@@ -256,9 +252,7 @@ def test_a_text_of_a_thousand_characters_is_named_or_skipped(speech: Path, read:
         ("123", "no character of '123'"),
     ],
 )
-def test_a_text_that_leaves_nothing_to_say_is_named_with_its_line(
-    speech: Path, read: Read, text: str, message: str
-) -> None:
+def test_a_text_that_leaves_nothing_to_say_is_named_with_its_line(speech, read, text, message) -> None:
     path = speech / "metadata.csv"
     path.write_text(path.read_text().replace("c3|some words", f"c3|{text}"), encoding="utf-8")
     with pytest.raises(InvalidInputError) as caught:
