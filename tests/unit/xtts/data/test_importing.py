@@ -40,32 +40,37 @@ def good(wav: Build) -> bytes:
     return wav(tone(440, RATE))
 
 
+@pytest.fixture
+def imported(tmp_path: Path, laid_out: LayOut) -> Callable[..., ImportedData]:
+    """Imports files, by their paths in the directory ``in``, to ``out``."""
+    return lambda files, **options: import_data(laid_out(tmp_path / "in", files), tmp_path / "out", **options)
+
+
 @pytest.mark.parametrize("extensible", [False, True])
 @pytest.mark.parametrize("sample_format", ["uint8", "int16", "int24", "int32", "float32", "float64"])
 def test_every_format_rate_and_number_of_channels_becomes_the_same_sound(
-    tmp_path: Path, wav: Build, laid_out: LayOut, sample_format: str, extensible: bool
+    tmp_path, wav, imported, sample_format, extensible
 ) -> None:
-    files: dict[str, str | bytes] = {"metadata.csv": "".join(f"r{rate}|text\n" for rate in (8000, 22050, 48000))}
-    for rate in (8000, 22050, 48000):
+    rates = (8000, 22050, 48000)
+    files = {"metadata.csv": "".join(f"r{rate}|text\n" for rate in rates)}
+    for rate in rates:
         both = [sample for value in tone(440, rate) for sample in (1.5 * value, 0.5 * value)]  # unlike channels
-        files[f"wavs/r{rate}.wav"] = wav(
-            both, rate=rate, channels=2, sample_format=sample_format, extensible=extensible
-        )
-    record = import_data(laid_out(tmp_path / "in", files), tmp_path / "out")
+        form = {"channels": 2, "sample_format": sample_format, "extensible": extensible}
+        files[f"wavs/r{rate}.wav"] = wav(both, rate=rate, **form)
+    record = imported(files)
     expected = np.array(tone(440, RATE), np.float32)
     inner = slice(500, -500)
-    for rate in (8000, 22050, 48000):
+    for rate in rates:
         made = samples_of(tmp_path / "out", f"r{rate}")
         assert len(made) == len(expected)
         np.testing.assert_allclose(made[inner], expected[inner], atol=0.01 if sample_format == "uint8" else 3e-4)
-    assert record.forms == {f"{rate} Hz, 2 channels, {sample_format}": 1 for rate in (8000, 22050, 48000)}
+    assert record.forms == {f"{rate} Hz, 2 channels, {sample_format}": 1 for rate in rates}
     assert (record.clips, record.eval_clips, record.clipped, record.skipped) == (3, None, 0, ())
 
 
-def test_what_is_above_the_new_nyquist_frequency_is_gone(tmp_path: Path, wav: Build, laid_out: LayOut) -> None:
+def test_what_is_above_the_new_nyquist_frequency_is_gone(tmp_path, wav, imported) -> None:
     both = [low + high for low, high in zip(tone(1000, 48000), tone(11_600, 48000), strict=True)]
-    files: dict[str, str | bytes] = {"metadata.csv": "a|text", "wavs/a.wav": wav(both, rate=48000)}
-    import_data(laid_out(tmp_path / "in", files), tmp_path / "out")
+    imported({"metadata.csv": "a|text", "wavs/a.wav": wav(both, rate=48000)})
     middle = samples_of(tmp_path / "out", "a")[1000:-1000].astype(np.float64)
     spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
     hertz = np.fft.rfftfreq(len(middle), 1 / RATE)
@@ -82,10 +87,9 @@ def test_another_rate_can_be_asked_for(tmp_path: Path, laid_out: LayOut, good: b
         import_data(source, tmp_path / "other", sample_rate_hz=10)
 
 
-def test_floats_out_of_range_are_cut_and_counted(tmp_path: Path, wav: Build, laid_out: LayOut, good: bytes) -> None:
+def test_floats_out_of_range_are_cut_and_counted(tmp_path, wav, imported, good) -> None:
     loud = wav(tone(440, RATE, level=2.5), sample_format="float32")
-    files: dict[str, str | bytes] = {"metadata.csv": "a|x\nb|x\n", "wavs/a.wav": good, "wavs/b.wav": loud}
-    record = import_data(laid_out(tmp_path / "in", files), tmp_path / "out")
+    record = imported({"metadata.csv": "a|x\nb|x\n", "wavs/a.wav": good, "wavs/b.wav": loud})
     assert (record.clipped, record.peak) == (1, pytest.approx(2.5, rel=1e-3))
     made = samples_of(tmp_path / "out", "b")
     np.testing.assert_allclose(made, np.clip(tone(440, RATE, level=2.5), -1, 1), atol=1e-4)
@@ -137,22 +141,13 @@ def test_bytes_do_not_depend_on_the_workers(tmp_path: Path, wav: Build, laid_out
         assert path.read_bytes() == (tmp_path / "out2" / path.relative_to(tmp_path / "out1")).read_bytes()
 
 
-def test_where_sound_is_looked_for(tmp_path: Path, laid_out: LayOut, good: bytes) -> None:
+def test_where_sound_is_looked_for(tmp_path, imported, good) -> None:
     lines = ["x|here", "y.wav|in wavs", "sub/z|with an ending", "wavs\\w.wav|from Windows", "beside.wav|the listing"]
     lines += ["v.1|a dot", "cv.mp3|converted since", "sub/f.flac|converted beside it"]
-    files: dict[str, str | bytes] = {"lists/m.csv": "file|text\n" + "".join(f"{line}\n" for line in lines)}
-    paths = [
-        "x.wav",
-        "wavs/y.wav",
-        "sub/z.wav",
-        "wavs/w.wav",
-        "lists/beside.wav",
-        "v.1.wav",
-        "clips/cv.wav",
-        "sub/f.WAV",
-    ]
-    files |= dict.fromkeys(paths, good) | {"sub/f.flac": b"fLaC"}
-    import_data(laid_out(tmp_path / "in", files), tmp_path / "out", metadata=Path("lists/m.csv"))
+    paths = ["x.wav", "v.1.wav", "lists/beside.wav", "wavs/y.wav", "wavs/w.wav"]
+    paths += ["clips/cv.wav", "sub/z.wav", "sub/f.WAV"]
+    files = {"lists/m.csv": "\n".join(["file|text", *lines, ""])} | dict.fromkeys(paths, good)
+    imported(files | {"sub/f.flac": b"fLaC"}, metadata=Path("lists/m.csv"))
     made = ["cv.wav", "lists-beside.wav", "sub-f.wav", "sub-z.wav", "v.1.wav", "w.wav", "x.wav", "y.wav"]
     assert names(tmp_path / "out" / "wavs") == made
 
@@ -163,9 +158,8 @@ def test_a_listing_elsewhere_does_not_widen_where_sound_is_looked_for(tmp_path, 
         import_data(tmp_path / "in", tmp_path / "out", metadata=tmp_path / "lists" / "m.csv")
 
 
-def test_a_full_path_inside_is_taken(tmp_path: Path, laid_out: LayOut, good: bytes) -> None:
-    source = laid_out(tmp_path / "in", {"clips/a.wav": good, "metadata.csv": f"{tmp_path}/in/clips/a.wav|text|anna\n"})
-    import_data(source, tmp_path / "out")
+def test_a_full_path_inside_is_taken(tmp_path, imported, good) -> None:
+    imported({"clips/a.wav": good, "metadata.csv": f"{tmp_path}/in/clips/a.wav|text|anna\n"})
     assert names(tmp_path / "out" / "wavs") == ["a.wav"]
 
 
@@ -199,9 +193,10 @@ def test_a_link_within_is_followed(tmp_path: Path, laid_out: LayOut, good: bytes
     assert import_data(source, tmp_path / "out").clips == 1
 
 
-def bad_source(directory: Path, laid_out: LayOut, wav: Build, good: bytes) -> Path:
+@pytest.fixture
+def bad(wav, good) -> dict[str, str | bytes]:
     """A data set with one good clip and one of each kind that is not."""
-    clips: dict[str, str | bytes] = {
+    clips = {
         "good": good,
         "mp3": b"ID3" + bytes(50),
         "cut": good[:-100],
@@ -212,9 +207,9 @@ def bad_source(directory: Path, laid_out: LayOut, wav: Build, good: bytes) -> Pa
     }
     lines = [f"{name}|text of {name}" for name in clips]
     lines += ["absent|text", "flac|text", "good|again", "silent|", "numbers|12", "no pipe"]
-    files = {f"wavs/{name}.wav": content for name, content in clips.items()} | {"wavs/flac.flac": b"fLaC"}
-    files |= {"wavs/silent.wav": good, "wavs/numbers.wav": good}
-    return laid_out(directory, {"metadata.csv": "\n".join(lines), **files})
+    clips |= {"silent": good, "numbers": good}
+    files = {f"wavs/{name}.wav": content for name, content in clips.items()}
+    return {"metadata.csv": "\n".join(lines), **files, "wavs/flac.flac": b"fLaC"}
 
 
 REASONS = {
@@ -233,17 +228,15 @@ REASONS = {
 }
 
 
-def test_bad_clips_are_counted_and_the_first_named(tmp_path: Path, laid_out: LayOut, wav: Build, good: bytes) -> None:
-    source = bad_source(tmp_path / "in", laid_out, wav, good)
+def test_bad_clips_are_counted_and_the_first_named(tmp_path, imported, bad) -> None:
     with pytest.raises(InvalidInputError, match=r"11 of 13 clips cannot be used.*--skip-unreadable") as caught:
-        import_data(source, tmp_path / "out")
+        imported(bad)
     assert str(caught.value).count("wavs/") == 5
     assert names(tmp_path) == ["in"]
 
 
-def test_bad_clips_are_skipped_when_asked_and_listed(tmp_path: Path, laid_out: LayOut, wav: Build, good: bytes) -> None:
-    source = bad_source(tmp_path / "in", laid_out, wav, good)
-    record = import_data(source, tmp_path / "out", skip_unreadable=True)
+def test_bad_clips_are_skipped_when_asked_and_listed(tmp_path, imported, bad) -> None:
+    record = imported(bad, skip_unreadable=True)
     assert record.clips == 1
     assert names(tmp_path / "out" / "wavs") == ["good.wav"]
     skipped = {entry.where: entry.reason for entry in record.skipped}
@@ -254,40 +247,33 @@ def test_bad_clips_are_skipped_when_asked_and_listed(tmp_path: Path, laid_out: L
     assert {entry["where"] for entry in listed} == REASONS.keys()
 
 
-def test_what_only_reading_shows_is_found_too(tmp_path: Path, laid_out: LayOut, wav: Build, good: bytes) -> None:
+def test_what_only_reading_shows_is_found_too(tmp_path, imported, wav, good) -> None:
     bad = wav([math.inf] * 1000, sample_format="float64")
-    source = laid_out(tmp_path / "in", {"metadata.csv": "a|x\nb|x\n", "wavs/a.wav": good, "wavs/b.wav": bad})
     with pytest.raises(InvalidInputError, match=r"1 of 2 clips .*wavs/b.wav: holds samples that are infinite"):
-        import_data(source, tmp_path / "out")
+        imported({"metadata.csv": "a|x\nb|x\n", "wavs/a.wav": good, "wavs/b.wav": bad})
     assert names(tmp_path) == ["in"]
 
 
-def test_nothing_left_is_an_error_even_when_skipping(tmp_path: Path, laid_out: LayOut) -> None:
-    source = laid_out(tmp_path / "in", {"metadata.csv": "a|x\n", "wavs/a.wav": b""})
+def test_nothing_left_is_an_error_even_when_skipping(imported) -> None:
     with pytest.raises(InvalidInputError, match=r"1 of 1 clip cannot be used .*No clip is left"):
-        import_data(source, tmp_path / "out", skip_unreadable=True)
-    laid_out(source, {"metadata.csv": "file|text\n"})
+        imported({"metadata.csv": "a|x\n", "wavs/a.wav": b""}, skip_unreadable=True)
     with pytest.raises(InvalidInputError, match="names no clip"):
-        import_data(source, tmp_path / "out")
+        imported({"metadata.csv": "file|text\n"})
 
 
-def test_some_clips_must_be_left_to_train_on(tmp_path: Path, laid_out: LayOut, good: bytes) -> None:
-    files: dict[str, str | bytes] = {"metadata.csv": "a|x\n", "metadata_eval.csv": "b|x\n", "wavs/b.wav": good}
+def test_some_clips_must_be_left_to_train_on(imported, good) -> None:
     with pytest.raises(InvalidInputError, match="all 1 usable clips are held out"):
-        import_data(laid_out(tmp_path / "in", files), tmp_path / "out", skip_unreadable=True)
+        imported({"metadata.csv": "a|x\n", "metadata_eval.csv": "b|x\n", "wavs/b.wav": good}, skip_unreadable=True)
 
 
-def test_a_clip_is_not_trained_on_and_held_out(tmp_path: Path, laid_out: LayOut, good: bytes) -> None:
-    files: dict[str, str | bytes] = {"metadata.csv": "a|x\n", "metadata_eval.csv": "a|x\n", "wavs/a.wav": good}
+def test_a_clip_is_not_trained_on_and_held_out(imported, good) -> None:
     with pytest.raises(InvalidInputError, match=r"metadata_eval.csv:1: the clip 'a' is listed at metadata.csv:1 too"):
-        import_data(laid_out(tmp_path / "in", files), tmp_path / "out")
+        imported({"metadata.csv": "a|x\n", "metadata_eval.csv": "a|x\n", "wavs/a.wav": good})
 
 
-def test_ids_that_fall_together_are_refused(tmp_path: Path, laid_out: LayOut, good: bytes) -> None:
-    files: dict[str, str | bytes] = {"metadata.csv": "file|text\na/b.wav|x\na-b.wav|y\n"}
-    files |= {"a/b.wav": good, "a-b.wav": good}
+def test_ids_that_fall_together_are_refused(imported, good) -> None:
     with pytest.raises(InvalidInputError, match=r"the clip 'a-b' is listed at metadata.csv:2 too"):
-        import_data(laid_out(tmp_path / "in", files), tmp_path / "out")
+        imported({"metadata.csv": "file|text\na/b.wav|x\na-b.wav|y\n", "a/b.wav": good, "a-b.wav": good})
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
@@ -309,12 +295,11 @@ def test_the_target_must_be_free(tmp_path: Path, laid_out: LayOut, good: bytes) 
     assert import_data(source, source / "inside").clips == 1
 
 
-def test_a_disk_that_fills_up_leaves_nothing(tmp_path, laid_out, good, monkeypatch) -> None:
+def test_a_disk_that_fills_up_leaves_nothing(tmp_path, imported, good, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    source = laid_out(tmp_path / "in", {"metadata.csv": "a|x\n", "wavs/a.wav": good})
     monkeypatch.setattr(importing, "write_wav", full)
     with pytest.raises(InvalidInputError, match=r"out: the disk or a limit is full: about 0.0 MB are needed"):
-        import_data(source, tmp_path / "out")
+        imported({"metadata.csv": "a|x\n", "wavs/a.wav": good})
     assert names(tmp_path) == ["in"]
