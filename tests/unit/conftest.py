@@ -18,6 +18,7 @@ from xttsbench.evidence import Evidence
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, TRIALS, append_trial, write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
+from xttsbench.records.report import Verdict
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import Parity, Segment, StepProfile, TrialRecord, TrialSpec
 
@@ -215,6 +216,13 @@ def parity(*others: str, baseline: str = "a", status: str = "ok", found: Parity 
 
 def steps(**columns: Any) -> Steps:
     return steps_of(segment(**columns))
+
+
+def verdict(summary: str = "Nothing was measured.", **changes: Any) -> Verdict:
+    """A verdict that names nothing, since nothing was measured."""
+    measured = [name for name in Verdict.model_fields if name.endswith(("_s", "fraction", "utilization"))]
+    fields = {"bottleneck": "inconclusive", "confidence": 0.0} | dict.fromkeys(measured)
+    return Verdict(**{"summary": summary} | fields | changes)
 
 
 def run_plan(**changes: Any) -> RunPlan:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.cli.app import app, main
+from xttsbench.cli.app import app
 from xttsbench.execution import run_directory
 
 ROOT = Path(__file__).parents[3]
@@ -29,13 +29,6 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def left(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
-    monkeypatch.setattr(sys, "argv", ["xttsbench", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code
-
-
 @pytest.mark.parametrize("command", ["list rules", "explain cacheable --json", "--help"])
 def test_a_reader_that_goes_away_changes_nothing(command) -> None:
     done = shell(f"({COMMAND} {command}; echo code $? >&2) | head -c 1")
@@ -48,38 +41,44 @@ def test_a_closed_standard_error_leaves_the_exit_code_alone(tmp_path) -> None:
     assert code.read_text() == "5\n"
 
 
-def test_debug_is_ours_only_before_the_script_s_own_arguments(monkeypatch, capsys) -> None:
-    assert left(monkeypatch, "diagnose", "missing.py", "--", "--debug") == 5
-    assert "Traceback" not in capsys.readouterr().err
-    assert left(monkeypatch, "diagnose", "missing.py", "--debug") == 5
-    assert "Traceback" in capsys.readouterr().err
+@pytest.mark.parametrize(("arguments", "shown"), [(("--", "--debug"), False), (("--debug",), True)])
+def test_debug_is_ours_only_before_the_script_s_own_arguments(leave, arguments, shown) -> None:
+    left = leave("diagnose", "missing.py", *arguments)
+    assert left.code == 5
+    assert ("Traceback" in left.err) is shown
 
 
-def _interrupted(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
+@pytest.fixture
+def interrupted(leave, monkeypatch: pytest.MonkeyPatch):
+    """``interrupted(directory, ...)``: what is said where Ctrl-C ends a command that has made these."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def run(*made: Path) -> str:
+        monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", interrupt)
+        monkeypatch.setattr(run_directory, "made", list(made))
+        left = leave("diagnose", "mine:make")
+        assert left.code == 130
+        return left.err
+
+    return run
 
 
-def test_an_interruption_before_a_run_began_says_no_more_than_that(monkeypatch, capsys) -> None:
-    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", _interrupted)
-    monkeypatch.setattr(run_directory, "made", [])
-    assert left(monkeypatch, "diagnose", "mine:make") == 130
-    assert capsys.readouterr().err == "Interrupted.\n"
+def test_an_interruption_before_a_run_began_says_no_more_than_that(interrupted) -> None:
+    assert interrupted() == "Interrupted.\n"
 
 
-def test_an_interrupted_run_is_named(monkeypatch, capsys, tmp_path) -> None:
+def test_an_interrupted_run_is_named(interrupted, tmp_path) -> None:
     directory = tmp_path / "my run"
     directory.mkdir()
     (directory / run_directory.TRIALS).touch()
-    monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", _interrupted)
-    monkeypatch.setattr(run_directory, "made", [directory])
-    assert left(monkeypatch, "diagnose", "mine:make") == 130
-    assert f"its report: xttsbench report '{directory}'\n" in capsys.readouterr().err
+    assert f"its report: xttsbench report '{directory}'\n" in interrupted(directory)
 
 
-def test_the_help_begins_with_the_main_job_and_keeps_the_bundled_model_apart(monkeypatch, capsys) -> None:
+def test_the_help_begins_with_the_main_job_and_keeps_the_bundled_model_apart(monkeypatch, leave) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    left(monkeypatch, "--help")
-    general, bundled = capsys.readouterr().out.split("The bundled speech model")
+    general, bundled = leave("--help").out.split("The bundled speech model")
     listed = re.compile(r"^│ ([a-z]+) ", re.MULTILINE)
     names = listed.findall(general)
     assert names[0] == "diagnose"

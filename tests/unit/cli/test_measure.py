@@ -5,20 +5,18 @@ Every command that measures ends before anything is made, where TensorFlow is of
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xttsbench.cli import main
 from xttsbench.errors import HelperError
 from xttsbench.records.report import Best, Fingerprint
 from xttsbench.workflows.saved import write_best
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave) -> Any:
     """``command(*arguments)``: exit code, standard error, and the requests that came so far as to be run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def make(ms=1, prefetch=0): ...\n")
@@ -31,10 +29,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", diagnose)
 
     def run(*arguments: str) -> tuple[Any, str, list[Any]]:
-        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capsys.readouterr().err, asked
+        left = leave("diagnose", *arguments)
+        return left.code, left.err, asked
 
     return run
 
@@ -100,17 +96,14 @@ def test_a_file_that_is_none_is_refused(command, tmp_path: Path) -> None:
     ],
 )
 def test_an_unsupported_tensorflow_ends_a_command_before_anything_is_made(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leave
 ) -> None:
     (tmp_path / "mine.py").write_text("def make():\n    raise AssertionError\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XTTSBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("importlib.metadata.version", lambda _name: "2.18.1")
-    monkeypatch.setattr(sys, "argv", ["xttsbench", *command])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    shown = capsys.readouterr()
-    assert (ended.value.code, shown.out) == (1, "")
+    shown = leave(*command)
+    assert (shown.code, shown.out) == (1, "")
     assert shown.err.startswith(
         "Error: xttsbench works with TensorFlow 2.19, 2.20 and 2.21, and this environment has 2.18.1;"
     )

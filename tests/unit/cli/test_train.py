@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xttsbench.cli import main
 from xttsbench.cli.train import with_value_of_best
 from xttsbench.errors import HelperError
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave) -> Any:
     """``command(*arguments)``: exit code, standard error, and the request that came so far as to be run."""
     monkeypatch.chdir(tmp_path)
     asked: list[Any] = []
@@ -26,10 +24,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr("xttsbench.workflows.train.train", train)
 
     def run(*arguments: str) -> tuple[Any, str, Any]:
-        monkeypatch.setattr(sys, "argv", ["xttsbench", "train", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capsys.readouterr().err, asked[-1] if asked else None
+        left = leave("train", *arguments)
+        return left.code, left.err, asked[-1] if asked else None
 
     return run
 

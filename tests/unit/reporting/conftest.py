@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from tests.unit.conftest import verdict
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import GpuReadings, Readings
@@ -317,21 +318,15 @@ def eager_run(*, gpu: bool = True) -> Run:
 def empty_run() -> Run:
     """A target that raised before the first step."""
     reason = "the target raised ValueError at step 0"
-    fields = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
+    found = verdict("Nothing was measured: the target raised ValueError at step 0.")
     report = Report(
         kind="diagnose",
         command="xttsbench diagnose broken.py:make",
         created_utc="2026-01-02T03:04:05Z",
         target={"name": "broken.py:make"},
         environment={},
-        verdict=Verdict(
-            bottleneck="inconclusive",
-            summary="Nothing was measured: the target raised ValueError at step 0.",
-            confidence=0.0,
-            attribution_s=None,
-            **dict.fromkeys(fields),
-        ),
-        unmeasured={f"verdict.{field}": reason for field in (*fields, "attribution_s")},
+        verdict=found,
+        unmeasured={f"verdict.{name}": reason for name, value in found if value is None},
     )
     error = TrialError(type="ValueError", message="bad batch")
     return Run(report, (make_trial("b0-ladder", status="raised", error=error),))
@@ -436,17 +431,7 @@ def comparing_run() -> Run:
         created_utc="2026-01-02T03:04:05Z",
         target={"name": "loaders"},
         environment={"cpus": 2},
-        verdict=Verdict(
-            bottleneck="inconclusive",
-            summary="Arms were compared.",
-            confidence=0.0,
-            step_time_s=None,
-            step_time_median_s=None,
-            step_time_p95_s=None,
-            input_wait_fraction=None,
-            accelerator_utilization=None,
-            attribution_s=None,
-        ),
+        verdict=verdict("Arms were compared."),
         arms=(
             make_arm("numpy_wav", 0.0605, role="baseline", std_over_mean=1.37, evidence=None),
             make_arm("packed", 0.0106, effect=estimate(5.71), decision="faster"),

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.conftest import verdict
 from tests.unit.reporting.conftest import changed, make_arm, one, section, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Figures, Gate
-from xttsbench.records.report import Disturbance, Verdict
+from xttsbench.records.report import Disturbance
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.console import MINIMUM_WIDTH
 from xttsbench.reporting.document import NOT_MEASURED, Lines, Section, Table, View
@@ -32,18 +33,12 @@ def made(name: str = "arm", *, outcomes: tuple[str, ...] = (), **pair: Any) -> C
     )
     machine = {"steal_share": 0.3, "foreign_share": 0.0, "throttled_share": None, "rounds": 2, "invalid_rounds": 1}
     noisy = changed(run, disturbance=Disturbance(**machine, sentence="30 % of the processor was stolen"))
-    verdict = Verdict(
-        bottleneck="input",
-        summary=f"{name}: B is slower.",
-        confidence=1.0,
-        **dict.fromkeys(name for name in Verdict.model_fields if name.endswith(("_s", "fraction", "utilization"))),
-    )
     return ComparisonReport(
         command="xttsbench compare",
         created_utc="2026",
         target={},
         environment={},
-        verdict=verdict,
+        verdict=verdict(f"{name}: B is slower."),
         comparison=(f"{name}: slower",),
         warnings=(f"ACROSS {name}",),
         a=run,

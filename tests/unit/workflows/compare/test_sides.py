@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.conftest import verdict
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.records.report import Report, Variant, Verdict
+from xttsbench.records.report import Report, Variant
 from xttsbench.reporting.page import to_json
 from xttsbench.workflows.compare.sides import Side, kwargs_of, pair_arms, read_side, trials_of
 from xttsbench.workflows.reports.diagnose import GROUP, LABEL
@@ -24,9 +25,7 @@ def arm(name: str, accelerator: str = REAL, **fields: Any) -> Variant:
 
 
 def report(*arms: Variant, kind: str = "run", created: str = "2026") -> Report:
-    estimates = [name for name in Verdict.model_fields if name.endswith(("_s", "fraction", "utilization"))]
-    verdict = Verdict(bottleneck="input", summary="nothing.", confidence=1.0, **dict.fromkeys(estimates))
-    return Report(kind=kind, command="c", created_utc=created, target={}, environment={}, verdict=verdict, arms=arms)
+    return Report(kind=kind, command="c", created_utc=created, target={}, environment={}, verdict=verdict(), arms=arms)
 
 
 def side(name: str, *arms: Variant, kind: str = "run", **fields: Any) -> Side:

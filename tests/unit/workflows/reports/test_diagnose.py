@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
+from tests.unit.workflows.conftest import RUNS
 from xttsbench.diagnosis import build_diagnosis
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.readings import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
@@ -26,22 +27,7 @@ from xttsbench.workflows.reports import endings
 from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
 from xttsbench.workflows.runs import rebuild
 
-NAMES = [
-    "starving",
-    "eager",
-    "retracing",
-    "computing",
-    "emulated",
-    "bare",
-    "few",
-    "raised",
-    "empty",
-    "nothing",
-    "interrupted",
-    "killed",
-    "not_a_number",
-]
-every_run = pytest.mark.parametrize("name", NAMES)
+every_run = pytest.mark.parametrize("name", [made.__name__ for made in RUNS])
 
 
 def assembled(*files: Any) -> Report:
@@ -51,10 +37,6 @@ def assembled(*files: Any) -> Report:
 @pytest.fixture(scope="module")
 def reports(runs) -> dict[str, Report]:
     return {name: assembled(*run) for name, run in runs.items()}
-
-
-def test_all_runs_are_tested(runs) -> None:
-    assert set(NAMES) == set(runs)
 
 
 @every_run
