@@ -54,7 +54,8 @@ def test_two_take_turns_on_the_same_batches_and_one_stands_still_while_the_other
             before = state(pid_of(other))
             seconds = one.turn(Turn(round=number, batches=batches, discarded=2), 30.0)
             assert (before, state(pid_of(one)), state(pid_of(other))) == ("T", "T", "T")
-            assert seconds >= batches * one.spec.kwargs["ms"] / 1e3
+            # The first of them may have been begun in the turn before, and its wait has passed then.
+            assert seconds >= (batches - 1) * one.spec.kwargs["ms"] / 1e3
     for record in (quick.end(), slow.end()):
         assert (record.status, record.cause, record.notes) == ("ok", None, ())
         as_is, start = record.segment("as_is"), record.segment("turn_start")

@@ -80,9 +80,8 @@ strategy = make_strategy("multi_worker")
 workers = Workers(strategy, Replicas(strategy))
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 found = [workers.gather(value) for value in (index + 0.1, math.inf if index else -1, index == 1)]
-print(json.dumps([workers.is_chief, workers.are_several, found]), flush=True)
-workers.gather(0)  # until the other has printed as well
-os._exit(0)
+print("FOUND", json.dumps([workers.is_chief, workers.are_several, found]), flush=True)
+workers.gather(0)  # until the other has printed as well; who comes out first may end the other's connection
 """
 
 
@@ -91,8 +90,12 @@ def test_two_processes_see_the_values_of_both(forks: Forks, loopback_tasks: list
     script.write_text(WORKER)
     environments = [os.environ | {"TF_CONFIG": task} for task in loopback_tasks]
     processes = [forks.start(script, environment=own) for own in environments]
-    with processes[0], processes[1]:
-        told = [json.loads(process.succeed().splitlines()[-1]) for process in processes]
+    told = []
+    for process in processes:
+        with process:
+            output = process.finish()
+        (line,) = [line for line in output.splitlines() if line.startswith("FOUND")] or [output]
+        told.append(json.loads(line.removeprefix("FOUND")))
     both: list[Any] = [[0.1, 1.1], [-1, float("inf")], [0, 1]]
     assert told == [[True, True, both], [False, True, both]]
 
