@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xttsbench.analysis.steps import measured, steady
 from xttsbench.comparison.arms import ComparedVariants, compare
 from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
@@ -24,15 +25,13 @@ def session(build):
         comparison = build.comparison(
             *walls, blocks=blocks, accelerators=accelerators or (build.comparison("x").accelerators)
         )
-        trials = []
-        for accelerator in comparison.accelerators:
-            for block in range(blocks):
-                for arm in comparison.arms:
-                    wall = walls[arm.id.removesuffix(":again")]
-                    times = accelerator.step_times_ms
-                    trials.append(
-                        build.arm_trial(arm.id, wall, block=block, emulated_ms=times, **{"drift": 0.1} | options)
-                    )
+        told = {"drift": 0.1} | options
+        trials = [
+            build.arm_trial(arm.id, walls[arm.id.removesuffix(":again")], block=block, emulated_ms=times, **told)
+            for times in (accelerator.step_times_ms for accelerator in comparison.accelerators)
+            for block in range(blocks)
+            for arm in comparison.arms
+        ]
         return comparison, trials
 
     return simulate
@@ -59,7 +58,8 @@ def test_known_ratios_are_found_and_decided(session) -> None:
     assert (arms["a"].effect, arms["a"].evidence) == (None, None)
     # Eight samples in 20 ms; the drift of the blocks is 10 %, shared by all arms of a block
     assert arms["fast"].throughput_per_s.estimate == pytest.approx(400, rel=0.15)
-    assert (arms["fast"].blocks, arms["fast"].steps) == (14, sum(59 - _cut(t) for t in trials if t.spec.arm == "fast"))
+    steps = sum(59 - steady(measured(t, "as_is"))[1].cut for t in trials if t.spec.arm == "fast")
+    assert (arms["fast"].blocks, arms["fast"].steps) == (14, steps)
     assert arms["fast"].cv == pytest.approx(0.01, rel=0.3)
     assert arms["fast"].std_over_mean == pytest.approx(0.01, rel=0.3)
 
@@ -92,8 +92,7 @@ def test_arms_are_compared_on_the_batches_that_both_had(build) -> None:
         trials = [
             trial(arm, n, steps, speed) for n in range(3) for arm, steps, speed in (("a", 20, 1.0), ("b", 40, 2.0))
         ]
-        changed = [_with_columns(one, rows) for one in trials]
-        return by_id(compare(comparison, changed))["b"]
+        return by_id(compare(comparison, [with_columns(one, **rows) for one in trials]))["b"]
 
     assert found().effect.estimate == pytest.approx(2.0, rel=1e-3)
     # Where the batches are not known, or are others, all rows are what there is.
@@ -105,77 +104,20 @@ def taking_turns(trial):
     return trial.model_copy(update={"spec": trial.spec.model_copy(update={"turns": True})})
 
 
-def _with_columns(trial, values: dict[str, int]):
-    for name, value in values.items():
-        trial = _with_column(trial, name, value)
-    return trial
+def living(
+    build, arm: str, wall_s: float, *, foreign: list[float], block: int = 0, slow: tuple[int, float] = (-1, 1.0)
+):
+    """A process that lives from turn to turn, ten steps and a second each, of which others took those shares.
 
-
-def test_rounds_of_live_processes_are_paired_and_their_processes_pooled(build) -> None:
-    """Two processes of each arm, with four turns; what slows a round slows both sides of it."""
-    comparison = build.comparison("a", "b", again=False)
-
-    def trial(arm: str, block: int, wall_s: float, disturbed: int):
-        rounds = np.repeat(np.arange(4), 10)
-        walls = wall_s * np.where(rounds == disturbed, 3.0, 1.0)
-        as_is = build.segment("as_is", wall_s=walls, step_s=walls, round=rounds)
-        return taking_turns(build.trial("arm", as_is, arm=arm, group="loaders", block=block))
-
-    trials = [trial(arm, block, wall, block + 1) for block in (0, 1) for arm, wall in (("a", 0.04), ("b", 0.02))]
-    arm = by_id(compare(comparison, trials))["b"]
-    assert (arm.processes, arm.rounds, arm.blocks, arm.steps) == (2, 8, 2, 80)
-    assert arm.effect.estimate == pytest.approx(2.0)
-    assert arm.decision == "clearly_faster"
-
-
-def test_disturbed_rounds_are_left_out(build) -> None:
-    """Others took half of the machine in one turn of the candidate. Its figures are those of the other rounds."""
-    second = 1_000_000_000
-    comparison = build.comparison("a", "b", again=False)
-
-    def trial(arm: str, wall_s: float, slow: int | None):
-        rounds = np.repeat(np.arange(6), 10)
-        walls = wall_s * np.where(rounds == slow, 2.0, 1.0)
-        marks = tuple(RoundMark(round=n, start_ns=n * second, end_ns=(n + 1) * second) for n in range(6))
-        host = _host([0.5 if n == slow else 0.0 for n in range(6)])
-        as_is = build.segment("as_is", wall_s=walls, step_s=walls, round=rounds)
-        return taking_turns(
-            build.trial("arm", as_is, arm=arm, group="loaders", rounds=marks, readings=Readings(host=host))
-        )
-
-    found = compare(comparison, [trial("a", 0.04, None), trial("b", 0.02, 3)])
-    arm = by_id(found)["b"]
-    assert (arm.rounds, arm.steps) == (5, 50)
-    assert arm.effect.estimate == pytest.approx(2.0)
-    assert arm.step_time_s.estimate == pytest.approx(0.02)
-
-
-def test_disturbed_rounds_are_kept_of_a_configuration_that_has_no_others(build) -> None:
-    """What two rounds showed is not forgotten since others, of other configurations, were quieter."""
-    second = 1_000_000_000
-    comparison = build.comparison("a", "b", "c", again=False)
-
-    def trial(arm: str, wall_s: float, block: int, foreign: float, count: int):
-        rounds = np.repeat(np.arange(count), 10)
-        marks = tuple(RoundMark(round=n, start_ns=n * second, end_ns=(n + 1) * second) for n in range(count))
-        walls = np.full(10 * count, wall_s)
-        as_is = build.segment("as_is", wall_s=walls, step_s=walls, round=rounds)
-        readings = Readings(host=_host([foreign] * count))
-        return taking_turns(
-            build.trial("arm", as_is, arm=arm, group="loaders", block=block, rounds=marks, readings=readings)
-        )
-
-    def found(foreign: float):
-        first = [trial("a", 0.04, 0, foreign, 2), trial("b", 0.02, 0, foreign, 2)]
-        return by_id(compare(comparison, [*first, trial("a", 0.04, 1, 0.0, 4), trial("c", 0.01, 1, 0.0, 4)]))
-
-    disturbed, quiet = found(0.5), found(0.0)
-    assert (disturbed["b"].rounds, disturbed["c"].rounds) == (2, 4)
-    assert disturbed["b"].effect.estimate == pytest.approx(2.0)
-    assert disturbed["c"].effect.estimate == pytest.approx(4.0)
-    assert disturbed["b"].effect.high > quiet["b"].effect.high
-    assert disturbed["b"].decision == "faster"  # clearly so takes a round that was left alone
-    assert quiet["b"].decision == "clearly_faster"
+    In the turn that ``slow`` names a step takes so many times as long.
+    """
+    count = len(foreign)
+    rounds = np.repeat(np.arange(count), 10)
+    walls = wall_s * np.where(rounds == slow[0], slow[1], 1.0)
+    marks = tuple(RoundMark(round=n, start_ns=n * 10**9, end_ns=(n + 1) * 10**9) for n in range(count))
+    as_is = build.segment("as_is", wall_s=walls, step_s=walls, round=rounds)
+    told = {"arm": arm, "group": "loaders", "block": block, "rounds": marks}
+    return taking_turns(build.trial("arm", as_is, readings=Readings(host=_host(foreign)), **told))
 
 
 def _host(foreign: list[float]) -> HostReadings:
@@ -192,10 +134,45 @@ def _host(foreign: list[float]) -> HostReadings:
     return HostReadings(**given, allowed_cpus=2.0)
 
 
-def _cut(trial) -> int:
-    from xttsbench.analysis.steps import measured, steady
+def test_rounds_of_live_processes_are_paired_and_their_processes_pooled(build) -> None:
+    """Two processes of each arm, with four turns; what slows a round slows both sides of it."""
+    trials = [
+        living(build, arm, wall, foreign=[0.0] * 4, block=block, slow=(block + 1, 3.0))
+        for block in (0, 1)
+        for arm, wall in (("a", 0.04), ("b", 0.02))
+    ]
+    arm = by_id(compare(build.comparison("a", "b", again=False), trials))["b"]
+    assert (arm.processes, arm.rounds, arm.blocks, arm.steps) == (2, 8, 2, 80)
+    assert arm.effect.estimate == pytest.approx(2.0)
+    assert arm.decision == "clearly_faster"
 
-    return steady(measured(trial, "as_is"))[1].cut
+
+def test_disturbed_rounds_are_left_out(build) -> None:
+    """Others took half of the machine in one turn of the candidate. Its figures are those of the other rounds."""
+    baseline = living(build, "a", 0.04, foreign=[0.0] * 6)
+    candidate = living(build, "b", 0.02, foreign=[0.0, 0.0, 0.0, 0.5, 0.0, 0.0], slow=(3, 2.0))
+    arm = by_id(compare(build.comparison("a", "b", again=False), [baseline, candidate]))["b"]
+    assert (arm.rounds, arm.steps) == (5, 50)
+    assert arm.effect.estimate == pytest.approx(2.0)
+    assert arm.step_time_s.estimate == pytest.approx(0.02)
+
+
+def test_disturbed_rounds_are_kept_of_a_configuration_that_has_no_others(build) -> None:
+    """What two rounds showed is not forgotten since others, of other configurations, were quieter."""
+    comparison = build.comparison("a", "b", "c", again=False)
+
+    def found(foreign: float):
+        first = [living(build, arm, wall, foreign=[foreign] * 2) for arm, wall in (("a", 0.04), ("b", 0.02))]
+        later = [living(build, arm, wall, foreign=[0.0] * 4, block=1) for arm, wall in (("a", 0.04), ("c", 0.01))]
+        return by_id(compare(comparison, [*first, *later]))
+
+    disturbed, quiet = found(0.5), found(0.0)
+    assert (disturbed["b"].rounds, disturbed["c"].rounds) == (2, 4)
+    assert disturbed["b"].effect.estimate == pytest.approx(2.0)
+    assert disturbed["c"].effect.estimate == pytest.approx(4.0)
+    assert disturbed["b"].effect.high > quiet["b"].effect.high
+    assert disturbed["b"].decision == "faster"  # clearly so takes a round that was left alone
+    assert quiet["b"].decision == "clearly_faster"
 
 
 def test_the_drift_of_the_blocks_does_not_widen_the_effect(session) -> None:
@@ -208,17 +185,20 @@ def test_the_drift_of_the_blocks_does_not_widen_the_effect(session) -> None:
 
 def test_the_effect_is_on_samples_and_not_on_steps(build, session) -> None:
     comparison, trials = session({"a": 0.02, "b": 0.02})
-    doubled = [t if t.spec.arm != "b" else _with_column(t, "batch_size", 16) for t in trials]
+    doubled = [t if t.spec.arm != "b" else with_columns(t, batch_size=16) for t in trials]
     arm = by_id(compare(comparison, doubled))["b"]
     assert arm.effect.estimate == pytest.approx(2, rel=0.01)
     assert arm.decision == "clearly_faster"
 
 
-def _with_column(trial, name: str, value: int):
-    segments = []
-    for segment in trial.segments:
-        columns = segment.columns | {name: (value,) * segment.steps}
-        segments.append(segment.model_copy(update={"columns": columns}))
+def with_columns(trial, **values: int):
+    """The trial with the same value in all rows of a column."""
+    segments = (
+        segment.model_copy(
+            update={"columns": segment.columns | {name: (value,) * segment.steps for name, value in values.items()}}
+        )
+        for segment in trial.segments
+    )
     return trial.model_copy(update={"segments": tuple(segments)})
 
 
@@ -426,14 +406,8 @@ def test_data_that_cannot_be_compared_make_no_winner(build, session) -> None:
 
 def test_a_trial_of_parity_that_dies_costs_the_arm_that_it_read(build, session) -> None:
     comparison, trials = session({"a": 0.04, "b": 0.02, "dies": 0.02, "c": 0.02})
-    first = build.parity(
-        "b",
-        "dies",
-        "c",
-        status="killed",
-        cause="killed by SIGSEGV",
-        found=Parity(batches=8, tolerance=1e-4, same=("b",)),
-    )
+    read = Parity(batches=8, tolerance=1e-4, same=("b",))
+    first = build.parity("b", "dies", "c", status="killed", cause="killed by SIGSEGV", found=read)
     found = compare(comparison, [first, build.parity("c", number=1), *trials])
     assert found.parity["arms"] == ["b", "c"]
     assert found.parity["failed"] == {"dies": "reading its data ended as killed: killed by SIGSEGV"}
