@@ -50,9 +50,9 @@ def step_facts(
     return replace(
         known,
         host_share=max(_stalled(series) - taken_share, 0.0) if known.opaque else known.host_share,
-        handoff_s=_mean(trial.handoff_s for trial in ladder),
-        handoff_after_pause_s=_mean(trial.handoff_after_pause_s for trial in ladder),
-        transfer_s=_mean(trial.transfer_s for trial in ladder),
+        handoff_s=mean_of_known(trial.handoff_s for trial in ladder),
+        handoff_after_pause_s=mean_of_known(trial.handoff_after_pause_s for trial in ladder),
+        transfer_s=mean_of_known(trial.transfer_s for trial in ladder),
         cores_busy=_cores_busy(ladder, series, environment),
         allowed_cpus=known_cpus(environment),
         lost_share=_lost_share(ladder),
@@ -77,7 +77,8 @@ def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: flo
     )
 
 
-def _mean(measured: Iterable[float | None]) -> float:
+def mean_of_known(measured: Iterable[float | None]) -> float:
+    """The mean of what was measured; 0 where nothing was."""
     values = [value for value in measured if value is not None]
     return sum(values) / len(values) if values else 0.0
 

@@ -27,6 +27,7 @@ from xttsbench.comparison.sweep import Choice, again, baseline_gone, choose, see
 from xttsbench.diagnosis.bottleneck import Classified, why_undecided
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
+from xttsbench.evidence import mean_of_known
 from xttsbench.records.base import DECIDED, Estimate, nulls
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Attribution, Best, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
@@ -213,8 +214,8 @@ def _bottleneck(
     series, trials = list(runs.steps.values()), list(runs.trials.values())
     facts = StepFacts(
         has_step=False,
-        handoff_s=_mean([trial.handoff_s for trial in trials]),
-        handoff_after_pause_s=_mean([trial.handoff_after_pause_s for trial in trials]),
+        handoff_s=mean_of_known(trial.handoff_s for trial in trials),
+        handoff_after_pause_s=mean_of_known(trial.handoff_after_pause_s for trial in trials),
     )
     means = {name: np.concatenate([getattr(steps, name) for steps in series]).mean(keepdims=True) for name in _NAMES}
     parts = attribute(Means(**means), facts)
@@ -239,11 +240,6 @@ def _probability(loss: float, waits: Estimate | None) -> float:
         return 0.5
     reach = max(waits.high - waits.low, 1e-6) / 2
     return float(special.ndtr((loss - THRESHOLD) / (reach / special.ndtri(0.975))))
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else 0.0
 
 
 def _summary(
