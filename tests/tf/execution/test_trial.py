@@ -156,14 +156,40 @@ def test_a_step_that_hangs_is_stalled_and_what_came_before_is_kept(trial):
     assert record.duration_s < 15
 
 
-def test_a_target_that_hangs_while_it_is_built_is_stalled(trial):
-    record = trial("hangs_while_built", stall_s=4.0)
-    assert (record.status, rows(record)) == ("stalled", 0)
-    assert "'setup'" in record.cause
+LONG = {"window_s": 5.0, "steps": 500}
 
 
-def test_an_input_that_hangs_is_stalled(trial):
-    assert trial("hangs_in_the_input", stall_s=2.0).status == "stalled"
+@pytest.mark.parametrize(
+    ("target", "changes", "status", "cause", "steps"),
+    [
+        ("hangs_while_built", {"stall_s": 4.0}, "stalled", "'setup'", 0),
+        ("hangs_in_the_input", {"stall_s": 2.0}, "stalled", "2 s", 0),
+        ("exits_hard", LONG, "exited", "exit code 3", 59),
+        ("out_of_memory", LONG, "out_of_memory", "MemoryError", 19),
+        ("tensorflow_out_of_memory", LONG, "out_of_memory", "OOM when allocating tensor", 19),
+        ("out_of_memory_while_built", {}, "out_of_memory", "cannot allocate 1 TiB", 0),
+        ("raises_deep", {}, "raised", "every record is broken", 0),
+        ("empty", {}, "empty", "no element", 0),
+        ("empty_with_a_step", {}, "empty", "no element", 0),
+    ],
+)
+def test_however_a_target_ends_it_is_told_and_the_steps_before_are_kept(trial, target, changes, status, cause, steps):
+    record = trial(target, **changes)
+    assert record.status == status
+    assert cause in record.cause
+    assert_whole(record, steps)
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "steps"), [("exits_politely", "SystemExit", 29), ("exits_while_built", "TargetError", 0)]
+)
+def test_sys_exit_is_an_error_of_the_target_at_its_line(trial, target, error, steps):
+    record = trial(target, **LONG)
+    assert record.status == "raised"
+    assert "SystemExit" in record.cause
+    assert record.error.type == error
+    assert record.error.file.endswith("bad.py")
+    assert_whole(record, steps)
 
 
 def test_steps_are_a_sign_of_life_and_the_time_limit_ends_them(trial):
@@ -207,38 +233,6 @@ def test_a_fork_that_keeps_the_pipe_open_does_not_hide_the_end(trial):
     assert record.duration_s < 15
 
 
-def test_a_hard_exit_is_told_with_its_code(trial):
-    record = trial("exits_hard", window_s=5.0, steps=500)
-    assert record.status == "exited"
-    assert "exit code 3" in record.cause
-    assert_whole(record, 59)
-
-
-def test_sys_exit_in_a_step_is_an_error_of_the_target(trial):
-    record = trial("exits_politely", steps=500, window_s=2.0)
-    assert record.status == "raised"
-    assert record.error.type == "SystemExit"
-    assert rows(record) == 29
-
-
-def test_sys_exit_while_it_is_built_is_an_error_of_the_target(trial):
-    record = trial("exits_while_built")
-    assert record.status == "raised"
-    assert "SystemExit" in record.cause
-    assert record.error.file.endswith("bad.py")
-
-
-@pytest.mark.parametrize("target", ["out_of_memory", "tensorflow_out_of_memory"])
-def test_memory_that_runs_out_in_a_step(trial, target):
-    record = trial(target, steps=500, window_s=2.0)
-    assert record.status == "out_of_memory"
-    assert rows(record) == 19
-
-
-def test_memory_that_runs_out_while_it_is_built(trial):
-    assert trial("out_of_memory_while_built").status == "out_of_memory"
-
-
 def test_an_exception_at_a_late_step_keeps_every_step_before_and_names_the_line(trial):
     record = trial("raises_later", steps=500, window_s=5.0)
     assert record.status == "raised"
@@ -259,19 +253,6 @@ def test_an_exception_of_the_input_names_what_python_said(trial):
     assert "record 40 is broken" in record.cause
     assert "\n" not in record.cause
     assert record.segment("as_is").steps == 40
-
-
-def test_an_input_that_fails_at_its_first_element(trial):
-    record = trial("raises_deep")
-    assert record.status == "raised"
-    assert "every record is broken" in record.cause
-
-
-@pytest.mark.parametrize("target", ["empty", "empty_with_a_step"])
-def test_a_dataset_without_elements_is_empty(trial, target):
-    record = trial(target)
-    assert (record.status, rows(record)) == ("empty", 0)
-    assert "no element" in record.cause
 
 
 def test_what_a_target_leaves_behind_ends_with_its_trial(trial, gone, tmp_path):
