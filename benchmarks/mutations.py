@@ -5,11 +5,11 @@ a comparison negated, plus and minus or times and divided by swapped, a number o
 dropped, or ``None`` returned. Tests run in a copy of the checkout, until one fails or the limit in seconds is over.
 
 With ``--coverage`` these are the tests that run the line, those that run the least besides first, as pytest-cov has
-recorded it (``pip install pytest-cov``, then ``pytest tests/unit tests/tf -m "not slow and not alone" --cov=xttsbench
---cov-context=test --cov-report=``, which writes ``.coverage``); of a line that runs while its module is imported, the
-tests that run anything of the module. A line that none of them runs may run in another process: then, and without
-``--coverage``, they are chosen by name: the mirrored file, the mirrored folder, files that name the module, and the
-tests end to end last.
+recorded it (``pip install pytest-cov``, then ``pytest -p pytest_cov tests/unit tests/tf -m "not slow and not alone"
+--cov=xttsbench --cov-context=test --cov-report=``, which writes ``.coverage``); of a line that runs while its module
+is imported, the tests that run anything of the module. A line that none of them runs may run in another process: then,
+and without ``--coverage``, they are chosen by name: the mirrored file, the mirrored folder, files that name the module,
+and the tests end to end last.
 
 A test that fails is run again on the sound copy, so that one that fails anyway counts for nothing; a fault that keeps
 tests from ending which end without it in time is noticed, too. ``--out`` keeps what

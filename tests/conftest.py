@@ -16,12 +16,15 @@ _HERE = Path(__file__).parent
 _FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu", "browser")
 
 gc.disable()  # until all tests are collected
+_DONT_WRITE = sys.dont_write_bytecode
+sys.dont_write_bytecode = False  # likewise: what pytest makes of the modules of tests is kept, which takes it seconds
 
 
 def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay to the end: each search for garbage would go through them, half a second."""
     gc.freeze()
     gc.enable()
+    sys.dont_write_bytecode = _DONT_WRITE
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
