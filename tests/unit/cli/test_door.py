@@ -37,7 +37,7 @@ def test_a_reader_that_goes_away_changes_nothing(command) -> None:
 
 def test_a_closed_standard_error_leaves_the_exit_code_alone(tmp_path) -> None:
     code = tmp_path / "code"
-    shell(f"({COMMAND} report {tmp_path} 2>&1; echo $? > {code}) | true")
+    shell(f"({COMMAND} export {tmp_path} 2>&1; echo $? > {code}) | true")
     assert code.read_text() == "5\n"
 
 
