@@ -148,10 +148,12 @@ def test_the_pipeline_rung_reads_the_graph(trial):
 
 
 def test_a_step_that_hangs_is_stalled_and_what_came_before_is_kept(trial):
-    record = trial("hangs_in_the_step", window_s=5.0, steps=500, stall_s=2.0)
+    record = trial(
+        "hangs_in_the_step", window_s=5.0, steps=500, stall_s=4.0
+    )  # longer than a busy machine takes to begin
     assert record.status == "stalled"
     assert "'as_is'" in record.cause or "'step_only'" in record.cause  # whichever had its turn
-    assert "2 s" in record.cause
+    assert "4 s" in record.cause
     assert rows(record) == 59
     assert record.duration_s < 15
 
@@ -163,7 +165,7 @@ LONG = {"window_s": 5.0, "steps": 500}
     ("target", "changes", "status", "cause", "steps"),
     [
         ("hangs_while_built", {"stall_s": 4.0}, "stalled", "'setup'", 0),
-        ("hangs_in_the_input", {"stall_s": 2.0}, "stalled", "2 s", 0),
+        ("hangs_in_the_input", {"stall_s": 4.0}, "stalled", "4 s", 0),
         ("exits_hard", LONG, "exited", "exit code 3", 59),
         ("out_of_memory", LONG, "out_of_memory", "MemoryError", 19),
         ("tensorflow_out_of_memory", LONG, "out_of_memory", "OOM when allocating tensor", 19),
@@ -193,9 +195,9 @@ def test_sys_exit_is_an_error_of_the_target_at_its_line(trial, target, error, st
 
 
 def test_steps_are_a_sign_of_life_and_the_time_limit_ends_them(trial):
-    record = trial("never_ends", window_s=100.0, steps=5000, time_s=4.0, stall_s=2.0)
+    record = trial("never_ends", window_s=100.0, steps=5000, time_s=9.0, stall_s=4.0)
     assert record.status == "time_limit"
-    assert "4 s" in record.cause
+    assert "9 s" in record.cause
     assert rows(record) > 5
 
 
