@@ -5,6 +5,7 @@ All of the end follows from the run's files, so that ``xttsbench report DIR`` do
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
@@ -261,15 +263,26 @@ def finish(run: Recorded) -> Outcome:
 
 
 def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Outcome:
-    """Write a report into its run's directory, with what else it leaves."""
+    """Write a report into its run's directory, with what else it leaves.
+
+    Raises:
+        JournalError: it cannot be written; what was measured is kept.
+    """
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.page import write_run
 
-    warnings = write_run(run.directory, report, run.trials)
-    if run.plan.kind == "sweep":
-        write_best(run.directory, report.best)
-    if report.optimized is not None:
-        write_plan(run.directory, report.optimized)
+    try:
+        warnings = write_run(run.directory, report, run.trials)
+        if run.plan.kind == "sweep":
+            write_best(run.directory, report.best)
+        if report.optimized is not None:
+            write_plan(run.directory, report.optimized)
+    except OSError as error:
+        again = shlex.join(["xttsbench", "report", str(run.directory)])
+        raise JournalError(
+            f"The report in {run.directory} cannot be written: {error.strerror or error}. What was measured is kept; "
+            f"once files can be written there: {again}"
+        ) from error
     return Outcome(report, run.directory, *judged, tuple(warnings or ()))
 
 

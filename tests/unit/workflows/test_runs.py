@@ -13,7 +13,7 @@ import pytest
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import append_trial
-from xttsbench.workflows.runs import open_run, read_run
+from xttsbench.workflows.runs import open_run, read_run, rebuild
 from xttsbench.workflows.saved import code_identity, data_identity
 
 PLAN = run_plan(created_utc="2026-01-02T03:04:05.678+00:00")
@@ -48,6 +48,17 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="names no comparison"):
         _ = open_run(PLAN, tmp_path / "run", "name").comparison
+
+
+def test_a_report_that_has_no_room_is_said_and_can_be_made_later(tmp_path: Path, build, full_disk) -> None:
+    run = open_run(PLAN, tmp_path / "run", "name")
+    append_trial(run.directory, build.ladder())
+    with full_disk(1000), pytest.raises(JournalError) as refused:
+        rebuild(run.directory)
+    assert "cannot be written: File too large. What was measured is kept; " in str(refused.value)
+    assert str(refused.value).endswith(f"xttsbench report {run.directory}")
+    assert rebuild(run.directory).report.kind == "diagnose"
+    assert (run.directory / "report.html").stat().st_size > 1000
 
 
 @pytest.fixture
