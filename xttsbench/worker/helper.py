@@ -1,7 +1,8 @@
-"""The helper, ``python -m xttsbench.worker.helper FD``: imports TensorFlow once, and forks a child for every trial.
+"""The helper, ``python -m xttsbench.worker.helper FD``: imports what trials need once, and forks a child for each.
 
 A fresh process for each trial is what makes trials independent; importing TensorFlow for each would cost more than
-most trials measure. The helper stays at two threads and touches no device, so that a fork of it is a clean start.
+most trials measure. The helper touches no device, and has only the idle threads of what it imports, so that a fork of
+it is a clean start.
 Several children may live at once: those of a comparison that take turns. It is also their guard: when the parent goes
 away, however it died, the helper's end of the socket closes and the process groups of all children are killed. So once
 it guards, the helper must outlive its parent by that moment; the kernel ends it with its parent only while it imports
@@ -121,13 +122,18 @@ def _tell(control: socket.socket, message: dict[str, Any]) -> None:
         control.sendall(json.dumps(message).encode() + b"\n")
 
 
+_TRIALS: Final = ("tensorflow", "xttsbench.worker.trial")
+_SCRIPTS: Final = ("xttsbench.worker.script.process",)  # which leaves TensorFlow to the script
+
+
 # FD [scripts [MODULE ...]]: the number of a socket, and what is imported for scripts
 if __name__ == "__main__":
     if not sys.argv[1:2] or not sys.argv[1].isdigit() or sys.argv[2:3] not in ([], ["scripts"]):
         sys.exit("xttsbench.worker.helper is started by xttsbench itself, with the number of a socket.")
     try:
         with socket.socket(fileno=int(sys.argv[1])) as control:
-            serve(control, scripts=bool(sys.argv[2:]), modules=sys.argv[3:] if sys.argv[2:] else ("tensorflow",))
+            scripts = bool(sys.argv[2:])
+            serve(control, scripts=scripts, modules=(*_SCRIPTS, *sys.argv[3:]) if scripts else _TRIALS)
     except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         pass  # the parent is gone: so are we
     os._exit(0)  # taking TensorFlow down takes seconds, and there is nothing to take down
