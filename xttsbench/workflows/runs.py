@@ -302,7 +302,7 @@ def _judge_optimized(report: Report, run: Recorded) -> tuple[int, str | None]:
 
 _Judged = Callable[[Report, Recorded], tuple[int, str | None]]
 _KINDS: Final[Mapping[str, tuple[Callable[[Recorded], Report], _Judged]]] = {
-    "diagnose": (_diagnosed, lambda report, run: judge(report, run.trials)),
+    **dict.fromkeys(("diagnose", "watch"), (_diagnosed, lambda report, run: judge(report, run.trials))),
     "optimize": (_diagnosed, _judge_optimized),
     "run": (assemble_run, lambda report, run: judge_run(report, run.trials, run.comparison)),
     "sweep": (assemble_sweep, lambda report, run: judge_sweep(report, run.trials, run.comparison)),

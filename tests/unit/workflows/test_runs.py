@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import append_trial
+from xttsbench.records.report import Kind
+from xttsbench.workflows import runs
 from xttsbench.workflows.runs import open_run, read_run, rebuild
 from xttsbench.workflows.saved import code_identity, data_identity
 
@@ -48,6 +51,10 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="names no comparison"):
         _ = open_run(PLAN, tmp_path / "run", "name").comparison
+
+
+def test_a_run_of_any_kind_has_a_report_and_an_end() -> None:
+    assert runs._KINDS.keys() == {*get_args(Kind)} - {"compare"}  # which measures nothing
 
 
 def test_a_report_that_has_no_room_is_said_and_can_be_made_later(tmp_path: Path, build, full_disk) -> None:
