@@ -8,10 +8,10 @@ import pytest
 
 from tests.e2e.test_optimize import run
 
-pytestmark = pytest.mark.measured
+# Two minutes each; what they put together has tests of its own in tests/tf/fixes and, with other fixes, in e2e.
+pytestmark = [pytest.mark.measured, pytest.mark.slow]
 
 
-@pytest.mark.slow  # two minutes; what it puts together has tests of its own in tests/tf/fixes
 def test_the_body_of_a_generators_loop_becomes_ops_that_can_be_read(tmp_path: Path) -> None:
     ran = run("speech.py:lines", tmp_path, "--accelerator", "emulated:2", budget_s=160)
     assert ran.code == 0, ran.err

@@ -124,6 +124,7 @@ def _tell(control: socket.socket, message: dict[str, Any]) -> None:
 
 _TRIALS: Final = ("tensorflow", "xttsbench.worker.trial")
 _SCRIPTS: Final = ("xttsbench.worker.script.process",)  # which leaves TensorFlow to the script
+_SCRIPTS_AGAIN: Final = ("xttsbench.worker.script.trials", "xttsbench.worker.script.elements")
 
 
 # FD [scripts [MODULE ...]]: the number of a socket, and what is imported for scripts
@@ -132,8 +133,9 @@ if __name__ == "__main__":
         sys.exit("xttsbench.worker.helper is started by xttsbench itself, with the number of a socket.")
     try:
         with socket.socket(fileno=int(sys.argv[1])) as control:
-            scripts = bool(sys.argv[2:])
-            serve(control, scripts=scripts, modules=(*_SCRIPTS, *sys.argv[3:]) if scripts else _TRIALS)
+            scripts, imports = bool(sys.argv[2:]), sys.argv[3:]
+            again = _SCRIPTS_AGAIN if "tensorflow" in imports else ()
+            serve(control, scripts=scripts, modules=(*_SCRIPTS, *imports, *again) if scripts else _TRIALS)
     except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         pass  # the parent is gone: so are we
     os._exit(0)  # taking TensorFlow down takes seconds, and there is nothing to take down
