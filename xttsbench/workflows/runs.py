@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.errors import JournalError
+from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
@@ -62,13 +62,18 @@ def make_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None 
     """Make a run's directory as :func:`open_run` does, in a process that has loaded TensorFlow itself or does without.
 
     Raises:
-        UsageError: the directory cannot be made, or holds something.
+        UsageError: the directory cannot be made or written to, or holds something.
     """
     directory = make_run_directory(out, name, datetime.fromisoformat(plan.created_utc))
     machine = read_machine(directory)
     # The plan comes last: with it the directory is a run's.
-    write_json(directory / ENVIRONMENT, machine)
-    write_json(directory / PLAN, plan.model_dump(mode="json"))
+    try:
+        write_json(directory / ENVIRONMENT, machine)
+        write_json(directory / PLAN, plan.model_dump(mode="json"))
+    except OSError as error:
+        raise UsageError(
+            f"{directory} cannot be written to: {error.strerror or error}. Free some space or choose another --out."
+        ) from error
     return Recorded(directory, plan, machine, began=time.monotonic() if began is None else began)
 
 

@@ -48,6 +48,12 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
         open_run(PLAN, tmp_path, "name")
 
 
+def test_a_directory_without_room_is_refused(tmp_path: Path, full_disk) -> None:
+    with full_disk(10), pytest.raises(UsageError, match=r"run cannot be written to: File too large\. Free some space"):
+        open_run(PLAN, tmp_path / "run", "name")
+    assert not list((tmp_path / "run").iterdir())
+
+
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="names no comparison"):
         _ = open_run(PLAN, tmp_path / "run", "name").comparison
