@@ -47,7 +47,8 @@ def test_the_project_names_the_same_versions(matrix: ModuleType) -> None:
     pythons = {name.partition("-")[2] for name, cell in RESULTS["cells"].items() if whole(matrix, cell["parts"])}
     listed = {line.rpartition(" ")[2] for line in project["classifiers"] if re.search(r"Python :: 3\.\d+$", line)}
     assert listed == pythons
-    said = f"Python {' and '.join(sorted(pythons))}, TensorFlow {TENSORFLOW[0]} to {TENSORFLOW[-1]}"
+    first, *_, last = sorted(pythons)
+    said = f"Python {first} to {last}, TensorFlow {TENSORFLOW[0]} to {TENSORFLOW[-1]}"
     assert said in (ROOT / "README.md").read_text(encoding="utf-8")
     assert matrix.claimed() == TENSORFLOW
 
