@@ -136,9 +136,11 @@ def decide_pairs(
 ) -> dict[str, Effect]:
     """Decide on pairs of configurations, of one run by its paired rounds, or of two sessions.
 
-    The samples are log ratios of B's speed over A's, of sessions B's mean log rate less A's, unpaired. The noise of a
-    session, where there are two, is a standard deviation; it and the margin are shares. It is known, so it costs no
-    degrees of freedom.
+    Args:
+        samples: log ratios of B's speed over A's; of two sessions B's mean log rate less A's, unpaired.
+        margin: a share.
+        session_noise: standard deviation between sessions, a share, where there are two; it is known, and so costs no
+            degrees of freedom.
     """
     s0 = noise_scale(None, samples.values())
     effects = {}

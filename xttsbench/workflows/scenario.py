@@ -294,7 +294,7 @@ def search(
     )
 
     def need_no_more(trials: Sequence[TrialRecord]) -> set[str]:
-        """After each round, which also says how the configurations stand, and how long it may still take."""
+        """Candidates that need no more turns; asked after each round, so it also tells the user how all stand."""
         state, left_s = state_of(comparison, seen_in(comparison, trials)), until_s - session.spent_s
         rounds, ahead = state.seen.rounds, state.ahead
         said = f"{rounds} {'round' if rounds == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
