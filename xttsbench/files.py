@@ -17,6 +17,7 @@ import importlib.util
 import os
 import secrets
 import shutil
+import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -335,6 +336,12 @@ def _directory(kind: Kind) -> Path:
     """Return the directory of a kind: package data first, else the checkout beside the package."""
     packaged = _PACKAGE / "_shipped" / kind
     return packaged if packaged.is_dir() else _PACKAGE.parent / kind
+
+
+def loaded_files() -> list[str]:
+    """The user's own Python files among the modules of this process."""
+    found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return sorted({os.path.abspath(file) for file in found if isinstance(file, str) and owner(file) == "user"})
 
 
 Owner = Literal["user", "typed", "autograph", "workload", "library", "python", "framework", "ours"]

@@ -316,6 +316,9 @@ class TrialRecord(Record):
     parity: Parity | None = None
     elements: Elements | None = None
     contents: Contents | None = None  # What the batches of a configuration held; ``None`` where nothing looked
+    files: tuple[str, ...] = ()  # The user's own Python files that its process had loaded
+    changed_file: str | None = None
+    """Of a trial that is ``interrupted`` since a file of the user's was saved: that file."""
     watched: WatchedRun | None = None
     """Of a run that was watched to its end: the whole of it, of which the rows are the newest part."""
 
@@ -327,6 +330,11 @@ class TrialRecord(Record):
 def interrupted(trials: Iterable[TrialRecord]) -> bool:
     """Whether the user ended the run during one of these trials."""
     return any(trial.status == "interrupted" for trial in trials)
+
+
+def changed_file(trials: Iterable[TrialRecord]) -> str | None:
+    """The file of the user's that was saved while the run went on, and ended it; ``None`` where none was."""
+    return next((trial.changed_file for trial in trials if trial.changed_file is not None), None)
 
 
 PRECISIONS: Final = ("mixed_bfloat16", "mixed_float16", "tf32", "no-tf32")

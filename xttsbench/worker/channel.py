@@ -150,7 +150,7 @@ class Channel:
         """Say what begins now; it also tells the parent that the trial is alive."""
         self.send({"phase": name})
 
-    def part(self, field: str, value: Record | list[Record] | float | str | None) -> None:
+    def part(self, field: str, value: Record | list[Record] | list[str] | float | str | None) -> None:
         """Set one field of the trial record."""
 
         def plain(one: object) -> object:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.files import owner
+from xttsbench.files import loaded_files, owner
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
@@ -64,6 +64,7 @@ def main(connection: socket.socket, rows: int) -> int:
             _run(spec, channel)
         except (Exception, SystemExit) as error:
             channel.send(failure(error))
+        channel.part("files", loaded_files())
         channel.send({"done": True})
     except OSError:
         return 1  # the parent is gone; there is nobody to tell

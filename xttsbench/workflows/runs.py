@@ -29,8 +29,9 @@ from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report
-from xttsbench.records.trial import MAIN_KINDS, TrialRecord, interrupted
+from xttsbench.records.trial import MAIN_KINDS, TrialRecord, changed_file, interrupted
 from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.sources import said as said_changed
 from xttsbench.workflows.optimize import read_patch
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep
@@ -264,7 +265,11 @@ def finish(run: Recorded) -> Outcome:
     """Write the report of a run of any kind, with what else it leaves, and say how it ended."""
     assembled, judged = _KINDS[run.plan.kind]
     report = assembled(run)
-    return written(run, report, judged(report, run))
+    code, message = judged(report, run)
+    if (file := changed_file(run.trials)) is not None:
+        code = INCONCLUSIVE if any(trial.status == "ok" for trial in run.trials) else NOTHING
+        message = said_changed(file)
+    return written(run, report, (code, message))
 
 
 def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Outcome:

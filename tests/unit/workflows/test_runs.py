@@ -74,6 +74,18 @@ def test_a_report_that_has_no_room_is_said_and_can_be_made_later(tmp_path: Path,
     assert (run.directory / "report.html").stat().st_size > 1000
 
 
+def test_a_run_that_a_saved_file_ended_reports_the_version_before(tmp_path: Path, build) -> None:
+    run = open_run(PLAN, tmp_path / "run", "name")
+    append_trial(run.directory, build.ladder())
+    ended = build.trial("pipeline", number=1, status="interrupted", cause="saved", changed_file="/a/train.py")
+    append_trial(run.directory, ended)
+    outcome = rebuild(run.directory)
+    assert outcome.exit_code == runs.INCONCLUSIVE  # 0 without --strict: there is a report
+    assert outcome.report.verdict.step_time_s is not None
+    assert outcome.message is not None
+    assert outcome.message.startswith("/a/train.py was saved while the run went on, so it stopped")
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a package, a module beside it, and things that are not code."""

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-from xttsbench.files import owner
+from xttsbench.files import loaded_files, owner
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.targets.spec import substituted
@@ -125,12 +125,17 @@ class Process:
             self._noted("the end of the script", self.watched.end)
         else:
             self.channel.note("the script did not import TensorFlow: none of its steps was seen")
+        self._tell_files()
         if self._effects is not None:
             self._effects.end()
             self.report.tell(wrote=tuple(self._effects.wrote), contacted=tuple(self._effects.contacted))
         self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
         if error is not None:
             self.channel.send(_failure(error, self.report.spec.target))
+
+    def _tell_files(self) -> None:
+        """Tell of the files of the user's that ran: where one is saved, what runs next is another version."""
+        self.channel.part("files", [os.path.abspath(self.report.spec.target), *loaded_files()])
 
     def _left(self, code: int) -> None:
         """``os._exit``, as the script calls it; a process that it forked leaves at once."""
@@ -368,6 +373,7 @@ class AgainProcess(Process):
         kill_group(0)
 
     def _told(self, ended: str, code: int, error: BaseException | None) -> None:
+        self._tell_files()
         if self._trial is not None:
             self._noted("the end of the script", self._trial.end)
         failure = self._trial.failure(error) if self._trial is not None else None

@@ -27,6 +27,8 @@ from xttsbench.probes.procfs import cpu_allowance, memory_available_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
+from xttsbench.workflows.measure.sources import Sources
+from xttsbench.workflows.measure.sources import said as said_changed
 
 _GLANCE_S: Final = 0.5  # how long is looked at a time whether others still compute
 
@@ -105,6 +107,7 @@ class Session:
         self._imports: tuple[str, ...] = ()
         self._why_alone: str | None = None
         self._gpus = open_gpus()
+        self._sources = Sources()
         self._beside = partial(Monitor, gpus=(None, self._gpus[1]))
         self.import_s = IMPORT_S
         """Seconds that the last helper took to start; an estimate before there was one."""
@@ -143,6 +146,8 @@ class Session:
         if (kept := self._kept(spec)) is not None:
             self.trials.append(kept)
             return kept
+        if self.source_changed(spec):
+            return self.trials[-1]
         for _ in range(2):  # a helper that was killed between two trials is replaced
             try:
                 record = self._attempt(spec, limits, label)
@@ -167,6 +172,8 @@ class Session:
         found: list[TrialRecord] = []
         waiting, live = deque(specs), deque[tuple[TrialSpec, Child]]()
         alone = most < 2 or self._gpus[0] is not None or any(spec.trial_id in self.earlier for spec in specs)
+        if self.source_changed(specs[0]):
+            return [self.trials[-1]]
         try:
             while (waiting or live) and not interrupted(found):
                 if alone:
@@ -192,6 +199,14 @@ class Session:
             for _, child in live:
                 child.end()
         return found
+
+    def source_changed(self, spec: TrialSpec) -> bool:
+        """Whether a file of the user's was saved since the first trial: this one is kept as never begun then."""
+        self._sources.begin(spec.target)
+        if (path := self._sources.changed()) is not None:
+            never = _never_begun(spec, "interrupted", said_changed(path))
+            self._keep(never.model_copy(update={"changed_file": path}), spec.trial_id)
+        return path is not None
 
     def _child(self, spec: TrialSpec) -> Child:
         helper = self._helper_for(spec.block)
@@ -261,6 +276,7 @@ class Session:
         Raises:
             HelperError: TensorFlow cannot be started here, or the helper died and took its processes along.
         """
+        self._sources.begin(spec.target)
         helper = self._helper_for(spec.block)
         self.announce(label)
         return LiveTrial(spec, helper, monitor=self._beside, progress=self._progress.step, canary=canary_ns)
@@ -280,6 +296,7 @@ class Session:
         return self._keep(_never_begun(spec, status, cause), spec.trial_id)
 
     def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
+        record = self._sources.judged(record)
         self.trials.append(record)
         append_trial(self._directory, record)
         self._progress.done(label, record.status, record.duration_s)

@@ -128,6 +128,9 @@ class Group:
         why = None
         try:
             why = self._open(specs)
+            if self.session.source_changed(specs[self._baseline]):  # some may have loaded another one than others
+                self._drop_all()
+                return None
             now_s = self.session.spent_s
             self.until_s = now_s + self.share * (self.wanted.until_s - now_s)
             if why is None and self._settle():

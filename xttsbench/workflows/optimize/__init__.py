@@ -31,7 +31,7 @@ from xttsbench.records.code import ScriptAgain, ScriptRun
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.trial import Trace
+from xttsbench.records.trial import Trace, changed_file
 from xttsbench.workflows.measure.session import Recorded, Session
 from xttsbench.workflows.optimize.trials import copies, verify
 from xttsbench.workflows.optimize.verification import Verification
@@ -93,10 +93,12 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
         (directory / SCRATCH).rmdir()
     if (directory / "cache").exists():
         _clear(directory, verified(session.trials, plan.accelerator).chosen)
-    if patch is not None:
-        write_json(directory / PATCH, patch.model_dump(mode="json"))
-        if patch.diff:
-            atomic_write(directory / DIFF, patch.diff.encode())
+    last = session.trials[-1].spec.model_copy(update={"trial_id": f"{len(session.trials):03d}-patch"})
+    if patch is None or changed_file(session.trials) is not None or session.source_changed(last):
+        return
+    write_json(directory / PATCH, patch.model_dump(mode="json"))
+    if patch.diff:
+        atomic_write(directory / DIFF, patch.diff.encode())
 
 
 def _clear(directory: Path, chosen: str | None) -> None:
@@ -161,7 +163,11 @@ def _measured(patch: Patch | None, found: Verified) -> Patch | None:
 def _optimized(
     run: Recorded, proposed: Sequence[Proposal], found: Verified, rows: Sequence[FixResult]
 ) -> Optimized | None:
-    if not any(one.worth for one in proposed) or (not found.semantics and found.unreadable is None):
+    if (
+        changed_file(run.trials) is not None
+        or not any(one.worth for one in proposed)
+        or (not found.semantics and found.unreadable is None)
+    ):
         return None  # nothing was to be verified, or nothing was
     chosen = next((row for row in rows if row.chosen), None)
     plan, fixes = run.plan, chosen.fixes if chosen else ()

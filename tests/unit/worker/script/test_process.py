@@ -123,3 +123,12 @@ def test_a_loaded_module_has_its_action_at_once() -> None:
     hook.install()
     hook.uninstall()
     assert seen == ["json"]
+
+
+def test_the_files_that_ran_are_told(tmp_path: Path) -> None:
+    script, parts = tmp_path / "script.py", tmp_path / "parts.py"
+    script.write_text("import json, parts\n")
+    parts.write_text("")
+    messages, _ = _run(script)
+    (files,) = [message["value"] for message in messages if message.get("part") == "files"]
+    assert files == [str(script), str(parts)]

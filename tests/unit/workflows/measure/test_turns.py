@@ -161,6 +161,9 @@ class World:
         self.trials.append(live.so_far())
         return self.trials[-1]
 
+    def source_changed(self, spec):
+        return False
+
     def at_pace(self, limits, live):
         return limits
 
@@ -443,3 +446,17 @@ def test_a_run_that_goes_on_measures_all_arms_again_where_one_is_missing(build) 
     assert len(world.lives) == 3
     assert world.earlier == {}
     assert len(trials) == 3
+
+
+def test_processes_that_may_have_loaded_two_versions_of_a_file_are_dropped(build) -> None:
+    world = World()
+
+    def changed(spec) -> bool:
+        world.never_begun(spec)
+        return True
+
+    world.source_changed = changed
+    _, trials = measured(build, "a", "b", world=world)
+    assert [(trial.spec.arm, trial.status) for trial in trials] == [("a", "interrupted")]
+    assert world.dropped == ["a", "b", "a:again"]
+    assert world.alone == []
