@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import from_graph, without_nodes
-from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.fixes.graph.edit import from_graph, redirect
+from xttsbench.pipeline.nodes import copied, dataset_nodes, node_inputs
 from xttsbench.pipeline.read import read_graph
 
 
@@ -42,7 +42,13 @@ def _comparable(dataset: Any) -> Any:
     except tf.errors.OpError:
         return dataset
     removable = [node.name for node in dataset_nodes(graph) if node.op.startswith(("ShuffleDataset", "CacheDataset"))]
-    return from_graph(without_nodes(graph, removable), dataset.element_spec, source=dataset) if removable else dataset
+    if not removable:
+        return dataset
+    edited = copied(graph)
+    by_name = {node.name: node for node in edited.node}
+    for name in removable:
+        redirect(edited, name, node_inputs(by_name[name])[0])
+    return from_graph(edited, dataset.element_spec, source=dataset)
 
 
 def _bits(dataset: Any, count: int) -> Iterator[tuple[Any, ...]]:

@@ -123,8 +123,6 @@ def _wanted(
         informing = _informing(first) if said is not None and said.bottleneck == "compute" else []
         modes = [mode for mode in _modes(first) if mode in asked]
         wanted += [_Wanted(mode) for mode in dict.fromkeys([*modes, *informing])]
-    if pipeline is not None and sum(op.op.startswith("PrefetchDataset") for op in pipeline.ops) > 1:
-        wanted.append(_Wanted("fix", "drop-prefetch"))
     return wanted
 
 

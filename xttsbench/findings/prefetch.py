@@ -17,7 +17,7 @@ from xttsbench.evidence.pipeline import (
     upstream,
 )
 from xttsbench.findings.rule import Findings, Gain, gain, rule
-from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
+from xttsbench.fixes.spec import WORTH_UNSURE
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, size
 
@@ -73,11 +73,10 @@ def _overlapped(evidence: Evidence) -> Gain | None:
 
 @rule(
     "redundant-prefetch",
-    evidence="number of prefetches, elements and bytes that they hold, speed without them where that was measured",
-    threshold="a prefetch right before another, or any before the last whose removal was measured to cost less than "
-    "5 %; never a bottleneck",
+    evidence="number of prefetches, elements and bytes that they hold",
+    threshold="a prefetch right before another; never a bottleneck",
     remedy="Keep the last prefetch and remove the others.",
-    false_alarms="one before an uneven op may smooth it; such a one is named only after a measurement",
+    false_alarms="none known: one before an op may smooth what that takes, and is not named",
 )
 def redundant_prefetch(evidence: Evidence) -> Findings:
     """Several prefetches, of which only the last hides anything."""
@@ -87,13 +86,10 @@ def redundant_prefetch(evidence: Evidence) -> Findings:
     inner = [op for op in pipeline.ops[:-1] if op.op.startswith(PREFETCH)]
     if not inner:
         return
-    fix = evidence.fixes.get("drop-prefetch")
-    measured = fix.speedup if fix is not None else None
-    adjacent = [op for op in inner if _feeds_prefetch(pipeline, op)]
-    # One prefetch into the next hides nothing by construction; of others it takes a measurement to say so.
-    if not adjacent and (measured is None or measured.high < 1 / WORTH):
+    # One prefetch into the next hides nothing by construction; another one may smooth what the op behind it takes.
+    idle = [op for op in inner if _feeds_prefetch(pipeline, op)]
+    if not idle:
         return
-    idle = inner if measured is not None and measured.high >= 1 / WORTH else adjacent
     held = [buffered(op) * each for op in idle if (each := bytes_of(evidence, op)) is not None]
     yield redundant_prefetch.finding(
         f"{len(idle)} prefetch(es) before the last hold memory and hide nothing",
@@ -101,10 +97,8 @@ def redundant_prefetch(evidence: Evidence) -> Findings:
             "prefetches": len(inner) + 1,
             "buffered_elements": sum(buffered(op) for op in idle),
             "buffered_bytes": sum(held) if held else None,
-            "speed_without_them": measured.estimate if measured else None,
         },
         at=idle[0],
-        predicted_speedup=measured,
     )
 
 

@@ -18,9 +18,9 @@ _WORDS: Final = {
     "unknown": "may or may not hold the interpreter lock",
 }
 _FIXES: Final = {
-    "holds": ("processes", "batch-first", "open-generator", "run-ahead"),
+    "holds": ("processes", "batch-first", "open-generator"),
     "blocks": ("parallel-map", "thread-pool", "parallel-interleave", "open-generator"),
-    "releases": ("parallel-map", "parallel-interleave", "open-generator", "run-ahead"),
+    "releases": ("parallel-map", "parallel-interleave", "open-generator"),
     "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
 }
 _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batch is worth a word

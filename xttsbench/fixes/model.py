@@ -19,7 +19,6 @@ import numpy as np
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, machine, pipeline_pace
-from xttsbench.fixes.before_maps import SHUFFLE_FIRST, filled_s
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.prefetch import longer_name
 from xttsbench.fixes.registry import candidates
@@ -179,8 +178,6 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
         return row.model_copy(update={"why_not": row.why_not or "nothing that was priced would be left"})
     left = _left_of_restart(model.pipeline, changed, row.fixes)
     lost_s = lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
-    if SHUFFLE_FIRST.name in row.fixes:  # an endless dataset's epochs begin unseen: the wait then comes as a burst
-        lost_s *= left
     period_s = found.period_s + _restart_s(model.evidence) * left + lost_s
     told = {"batches_per_s": 1 / period_s, "speedup": model.period_s / period_s, "limited_by": found.limited_by}
     return row.model_copy(update=told)
@@ -264,13 +261,10 @@ def _restart_s(evidence: Evidence) -> float:
 
 
 def _left_of_restart(before: Pipeline, after: Pipeline, fixes: Sequence[str]) -> float:
-    """Share of beginning anew that is left: what a cache spares, or a shuffle that is filled before its maps run."""
-    if "cache" in FixSet.of(fixes):
-        was_s, is_s = (sum(op.cost_s or 0.0 for op in one.ops) for one in (before, after))
-    elif SHUFFLE_FIRST.name in fixes:
-        was_s, is_s = filled_s(before), filled_s(after)
-    else:
+    """Share of beginning the dataset anew that is left: a cache spares the rest."""
+    if "cache" not in FixSet.of(fixes):
         return 1.0
+    was_s, is_s = (sum(op.cost_s or 0.0 for op in one.ops) for one in (before, after))
     return min(is_s / was_s, 1.0) if was_s > 0 else 0.0
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
-from xttsbench.fixes.before_maps import FILTER_FIRST, SHUFFLE_FIRST
+from xttsbench.fixes.before_maps import FILTER_FIRST
 from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.cache import CACHE, CACHE_FILE
 from xttsbench.fixes.native import NATIVE
@@ -15,14 +15,11 @@ from xttsbench.fixes.open_generator import OPEN_GENERATOR
 from xttsbench.fixes.parallel import (
     ANY_ORDER,
     CALLS,
-    PARALLEL_BATCH,
-    PARALLEL_FILTER,
     PARALLEL_INTERLEAVE,
     PARALLEL_MAP,
 )
-from xttsbench.fixes.prefetch import BUFFER, DROP_PREFETCH, PREFETCH
+from xttsbench.fixes.prefetch import BUFFER, PREFETCH
 from xttsbench.fixes.processes import PROCESSES
-from xttsbench.fixes.run_ahead import RUN_AHEAD
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
 from xttsbench.fixes.thread_pool import THREAD_POOL
@@ -32,23 +29,18 @@ SPECS: Final[Mapping[str, Spec]] = {
     spec.name: spec
     for spec in (
         FILTER_FIRST,
-        SHUFFLE_FIRST,
         REBATCH,
         OPEN_GENERATOR,
         NATIVE,
         PARALLEL_MAP,
         PARALLEL_INTERLEAVE,
-        PARALLEL_FILTER,
-        PARALLEL_BATCH,
         CALLS,
         PROCESSES,
-        RUN_AHEAD,
         CACHE,
         CACHE_FILE,
         BATCH_FIRST,
         BUCKETS,
         ANY_ORDER,
-        DROP_PREFETCH,
         BUFFER,
         PREFETCH,
         THREAD_POOL,

@@ -136,9 +136,9 @@ def test_a_fix_is_measured_as_the_target_is(trial):
 
 
 def test_a_fix_that_does_not_apply_says_why(trial):
-    record = trial("good", kind="fix", fix="drop-prefetch")
+    record = trial("good", kind="fix", fix="calls:4")
     assert record.status == "raised"
-    assert "'drop-prefetch' does not apply" in record.cause
+    assert "'calls:4' does not apply" in record.cause
 
 
 def test_the_pipeline_rung_reads_the_graph(trial):

@@ -44,11 +44,9 @@ FIXES = (
     "calls:4",
     "parallel-interleave",
     "parallel-interleave:5",
-    "parallel-batch",
     "prefetch",
     "prefetch:3",
     "buffer:1",
-    "drop-prefetch",
     "thread-pool:5",
 )
 

@@ -78,14 +78,13 @@ def test_a_round_trip_keeps_every_element(name):
 
 
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name not in {"generator", "interleave"}])
-@pytest.mark.parametrize("fix", ["parallel-map", "prefetch", "drop-prefetch"])
+@pytest.mark.parametrize("fix", ["parallel-map", "prefetch"])
 def test_a_fix_that_applies_keeps_every_element(name, fix):
     dataset = PIPELINES[name]()
     ops = [op.op for op in inspect(dataset).ops]
     applies = {
         "parallel-map": "MapDataset" in ops,
         "prefetch": ops[-1] != "PrefetchDataset",
-        "drop-prefetch": ops.count("PrefetchDataset") > 1,
     }
     if applies[fix]:
         assert same_elements(dataset, apply(dataset, fix), count=30) is True
@@ -103,11 +102,6 @@ def test_parallel_map_changes_every_sequential_map_and_nothing_else():
     changed = after[2]
     assert (changed.parallelism, changed.deterministic) == (-1, "true")
     assert changed.python_functions == before[2].python_functions
-
-
-def test_drop_prefetch_keeps_the_last():
-    after = inspect(apply(PIPELINES["prefetch"](), "drop-prefetch")).ops
-    assert [op.op for op in after] == ["RangeDataset", "MapDataset", "PrefetchDataset"]
 
 
 def test_options_survive_a_round_trip():
@@ -153,7 +147,6 @@ def test_a_blocking_map_gets_faster():
     [
         (numbers, "parallel-map", "no sequential map"),
         (lambda: numbers().prefetch(1), "prefetch", "ends in a prefetch already"),
-        (lambda: numbers().prefetch(1), "drop-prefetch", "has 1 prefetch"),
         (numbers, "thread-pool:0", "needs a positive whole number up to .* received '0'"),
         (numbers, "thread-pool:many", "received 'many'"),
         (numbers, "faster", "no fix named 'faster'"),

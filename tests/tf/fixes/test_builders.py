@@ -76,8 +76,8 @@ def patched(folder: Path, name: str, *fixes: str) -> Patch:
         ),
         (
             "shared",
-            ("cache", "parallel-batch", "thread-pool:3"),
-            ["Range", "Map", "Cache", "Shuffle", "ParallelBatch"],
+            ("cache", "prefetch:2", "thread-pool:3"),
+            ["Range", "Map", "Cache", "Shuffle", "Batch", "Prefetch"],
             {"train.py"},
             ["shared_validation", "fallback"],
         ),

@@ -22,21 +22,19 @@ import child
 import known
 
 APPLIES = {
-    "file_after_file": {"parallel-interleave:6", "parallel-batch", "buffer:3", "thread-pool:8"},
-    "prefetches_everywhere": {"parallel-map:4", "parallel-batch", "buffer:3", "drop-prefetch", "thread-pool:8"},
-    "waits_for_the_slowest": {"calls:4", "parallel-batch", "buffer:3", "thread-pool:8"},
+    "file_after_file": {"parallel-interleave:6", "buffer:3", "thread-pool:8"},
+    "prefetches_everywhere": {"parallel-map:4", "buffer:3", "thread-pool:8"},
+    "waits_for_the_slowest": {"calls:4", "buffer:3", "thread-pool:8"},
     "no_prefetch": {"parallel-map:4", "prefetch:3", "thread-pool:8"},
-    "generator_that_waits": {"parallel-batch", "buffer:3", "thread-pool:8"},
+    "generator_that_waits": {"buffer:3", "thread-pool:8"},
 }
 """Case -> the fixes that have something to do there."""
 FIXES = (
     "parallel-map:4",
     "calls:4",
     "parallel-interleave:6",
-    "parallel-batch",
     "prefetch:3",
     "buffer:3",
-    "drop-prefetch",
     "thread-pool:8",
 )
 ALL = [pytest.param(case, id=case.name, marks=() if case.name in APPLIES else pytest.mark.slow) for case in known.CASES]

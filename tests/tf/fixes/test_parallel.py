@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.graph import apply
-from xttsbench.fixes.graph.hazards import hazards
-from xttsbench.fixes.parallel.rewrite import any_order, parallel_batch, parallel_calls, parallel_map
+from xttsbench.fixes.parallel.rewrite import any_order, parallel_calls, parallel_map
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.read import inspect, read_graph
-from xttsbench.records.fix import FixSet
 
 
 def squared(x):
@@ -112,41 +108,6 @@ def test_calls_need_a_parallel_map():
         parallel_calls(read_graph(pipeline()), calls=3)
 
 
-def rows(**batch):
-    slices = tf.data.Dataset.from_tensor_slices({"x": np.arange(66).reshape(22, 3), "y": [str(i) for i in range(22)]})
-    return slices.batch(2, drop_remainder=True).batch(4, **batch)
-
-
-@pytest.mark.parametrize("drop_remainder", [False, True])
-@pytest.mark.parametrize("calls", [-1, 3])
-def test_batches_and_the_last_smaller_one_are_the_same(calls, drop_remainder, keeps):
-    dataset = rows(drop_remainder=drop_remainder)
-    edited, _ = keeps(dataset, parallel_batch, calls=calls)
-    ops = inspect(dataset, edited).ops
-    assert [(op.op, op.parallelism, op.deterministic) for op in ops[1:]] == [
-        ("ParallelBatchDataset", calls, "true")
-    ] * 2
-    assert [op.name for op in ops] == [op.name for op in inspect(dataset).ops]
-
-
-def test_ragged_rows_become_the_same_batches(keeps):
-    ragged = tf.data.Dataset.range(9).map(lambda n: tf.RaggedTensor.from_row_lengths(tf.range(n), [n]))
-    keeps(ragged.batch(4), parallel_batch)
-
-
-@pytest.mark.parametrize(
-    "dataset",
-    [
-        lambda: tf.data.Dataset.range(9).padded_batch(4),
-        lambda: tf.data.Dataset.range(9).batch(4, num_parallel_calls=2),
-        lambda: tf.data.Dataset.range(9),
-    ],
-)
-def test_without_a_sequential_batch_it_is_refused(dataset):
-    with pytest.raises(InvalidInputError, match="'parallel-batch' does not apply: the dataset has no sequential batch"):
-        parallel_batch(read_graph(dataset()))
-
-
 def test_every_parallel_op_and_the_option_give_the_order_up(yielded, built):
     dataset = (
         tf.data.Dataset.range(6)
@@ -192,38 +153,3 @@ def test_a_late_element_no_longer_holds_the_others_up(built):
 def test_what_runs_in_turn_has_its_order_for_nothing():
     with pytest.raises(InvalidInputError, match="no op of the dataset runs in parallel"):
         any_order(read_graph(tf.data.Dataset.range(3).map(lambda x: x)))
-
-
-def filtered():
-    least = tf.constant(5, tf.int64)
-    return tf.data.Dataset.range(40).map(lambda x: {"x": x}).filter(lambda one: one["x"] > least).batch(4)
-
-
-def stages(dataset):
-    iterator = iter(dataset)
-    next(iterator)
-    return {node.name for node in tf.data.experimental.get_model_proto(iterator).nodes.values()}
-
-
-@pytest.mark.parametrize("fix", ["parallel-filter", "parallel-map:2 + parallel-filter"])
-def test_filters_run_in_parallel_and_the_elements_stay(fix, yielded):
-    dataset = filtered()
-    fixed = apply(dataset, fix)
-    assert fixed.options().experimental_optimization.filter_parallelization
-    assert yielded(fixed) == yielded(dataset)
-    assert not any("ParallelFilter" in name for name in stages(dataset))
-    assert any("ParallelFilter" in name for name in stages(fixed))
-
-
-def test_it_is_refused_where_it_would_change_nothing():
-    with pytest.raises(InvalidInputError, match="the dataset has no sequential filter"):
-        apply(tf.data.Dataset.range(3).map(lambda x: x), "parallel-map + parallel-filter")
-    with pytest.raises(InvalidInputError, match="asks for parallel filters already"):
-        apply(apply(filtered(), "parallel-filter"), "parallel-filter")
-
-
-def test_a_variable_that_is_read_ahead_of_the_step_is_an_objection():
-    least = tf.Variable(3, dtype=tf.int64)
-    dataset = tf.data.Dataset.range(9).filter(lambda x: x > least)
-    assert "reads a variable" in " ".join(hazards(dataset, read_graph(dataset), FixSet.parse("parallel-filter")))
-    assert hazards(filtered(), read_graph(filtered()), FixSet.parse("parallel-filter")) == ()

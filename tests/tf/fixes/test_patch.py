@@ -79,8 +79,6 @@ BEFORE = ["Range", "Map", "Filter", "Prefetch", "Map", "Interleave", "Map", "Bat
 @pytest.mark.parametrize(
     ("fixes", "expected"),
     [
-        (("parallel-batch:2",), [*BEFORE[:7], "ParallelBatch", "Prefetch"]),
-        (("drop-prefetch",), [*BEFORE[:3], *BEFORE[4:]]),
         (("cache@FilterDataset",), [*BEFORE[:3], "Cache", *BEFORE[3:]]),
         (("parallel-interleave:2", "prefetch"), [*BEFORE[:5], "ParallelInterleave", *BEFORE[6:], "Prefetch"]),
         (("filter-first",), ["Range", "Filter", "Map", *BEFORE[3:]]),

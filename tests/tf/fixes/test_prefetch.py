@@ -8,10 +8,8 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.prefetch.rewrite import (
     append_prefetch,
-    drop_inner_prefetch,
     ends_in_prefetch,
     last_buffer,
-    without_nodes,
 )
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.read import read_graph
@@ -73,33 +71,6 @@ def without_flat_map(graph, path):
     result.attr["T"].type = tf.variant.as_datatype_enum
     result.attr["index"].i = 0
     return made
-
-
-def test_only_the_last_prefetch_stays(keeps):
-    dataset = tf.data.Dataset.range(9).prefetch(2).map(lambda x: x + 1).prefetch(3).batch(2).prefetch(1)
-    graph = read_graph(dataset)
-    edited, _ = keeps(dataset, drop_inner_prefetch)
-    assert ops(graph).count("PrefetchDataset") == 3
-    assert ops(edited) == ["RangeDataset", "MapDataset", "BatchDatasetV2", "PrefetchDataset"]
-    assert dataset_nodes(edited)[-1].name == dataset_nodes(graph)[-1].name
-    with pytest.raises(
-        InvalidInputError, match="'drop-prefetch' does not apply: the dataset has 1 prefetch, not several"
-    ):
-        drop_inner_prefetch(edited)
-
-
-def test_prefetches_in_a_row_and_in_two_branches(keeps):
-    left = tf.data.Dataset.range(5).prefetch(1).prefetch(2)
-    dataset = tf.data.Dataset.zip((left, tf.data.Dataset.range(5, 10).prefetch(2))).prefetch(1)
-    edited, _ = keeps(dataset, drop_inner_prefetch)
-    assert ops(edited) == ["RangeDataset", "RangeDataset", "ZipDataset", "PrefetchDataset"]
-
-
-def test_a_node_without_which_the_end_reads_further_up(keeps):
-    dataset = tf.data.Dataset.range(5).take(5).take(5)
-    behind = [node.name for node in dataset_nodes(read_graph(dataset))[1:]]
-    edited, _ = keeps(dataset, lambda graph: without_nodes(graph, behind))
-    assert ops(edited) == ["RangeDataset"]
 
 
 def sizes(graph):

@@ -34,11 +34,11 @@ from xttsbench.worker.channel import Channel
 from xttsbench.worker.fingerprint import run_elements
 
 FIXES = (
-    "native", "parallel-map:4", "parallel-interleave:4", "filter-first", "shuffle-first", "batch-first", "rebatch",
-    "prefetch", "drop-prefetch", "thread-pool:8", "buffer:4", "parallel-batch", "open-generator:4",
+    "native", "parallel-map:4", "parallel-interleave:4", "filter-first", "batch-first", "rebatch",
+    "prefetch", "thread-pool:8", "buffer:4", "open-generator:4",
     "open-generator:4 + native",
 )  # fmt: skip
-POOL = ("processes:2 + parallel-map:2", "run-ahead:8")
+POOL = ("processes:2 + parallel-map:2",)
 """Cost a second each, so that they are not tried on every pipeline."""
 LIMITS_OF_SOURCES = (21, 9, 4)
 """Elements that sources are cut to: the first of them with which epochs end within the elements that are read."""

@@ -211,18 +211,15 @@ class Plan:
     def _truth(self, fix: str, graph: Any) -> Truth:
         kind, name = self.kind, re.split("[:@]", fix)[0]
         own = self.kind if self.generates else "harmless"
-        if self.draws_order and name in ("open-generator", "run-ahead") and own == "harmless":
+        if self.draws_order and name == "open-generator" and own == "harmless":
             return "random"  # another copy of the random numbers, or as many of them at another time
         python = self.plant in MAKERS
         mapped = not python or self.where in ("numpy_function", "py_function")
-        if name == "run-ahead" and self.generates:  # its process has a copy, which lives as long as the dataset does
-            return _of(kind, True, state="random", epoch="changes", random="random", memo="random")
-        if kind == "epoch" and name not in ("cache", "processes", "thread-pool", "drop-prefetch"):
+        if kind == "epoch" and name not in ("cache", "processes", "thread-pool"):
             return "random"  # whoever assigns from outside is overtaken by what runs ahead, if he does it within a pass
         if name == "open-generator" and self.generates:  # calls of the body of its loop overtake one another
             return _of(kind, True, state="changes", random="random", memo="random")
-        in_order = ("prefetch", "buffer", "drop-prefetch", "thread-pool", "parallel-batch", "rebatch")
-        if name in (*in_order, "open-generator", "run-ahead"):
+        if name in ("prefetch", "buffer", "thread-pool", "rebatch", "open-generator"):
             return "random" if kind == "random" else "harmless"  # the order of all calls stays
         if name == "parallel-map":  # calls of one map overtake one another; those in an interleave do not
             return _of(kind, mapped, state="changes", epoch="random", random="random", memo="random")

@@ -147,7 +147,7 @@ def test_seven_percent_of_waiting_is_the_bar(build, wait: float, tried: bool) ->
         (Pipeline(ops=(op("PrefetchDataset"),), injects_prefetch=False), []),
         (
             Pipeline(ops=(op("PrefetchDataset"), op("MapDataset"), op("PrefetchDataset"))),
-            ["fix parallel-map", "fix drop-prefetch"],
+            ["fix parallel-map"],
         ),
     ],
 )

@@ -42,7 +42,7 @@ def ugly(evidence, build, bottleneck: str, **changes):
         token="t", kind="py_function", name="load", gil="holds", location=Location(file="data.py", line=3)
     )
     line = StackLine(file="train.py", line=5, function="f", kind="python", share=0.6, steps_share=0.1)
-    speedups = {"parallel-map": 3.0, "prefetch": 2.0, "thread-pool:32": 4.0, "drop-prefetch": 1.3}
+    speedups = {"parallel-map": 3.0, "prefetch": 2.0, "thread-pool:32": 4.0}
     planted = {
         "steps": steps,
         "facts": StepFacts(has_step=True, eager=True, holds_gil=True, cores_busy=1.0),

@@ -65,7 +65,7 @@ def test_a_finding_gets_what_the_fix_for_it_gave(rule: str, fix: str) -> None:
     ("rule", "fix"),
     [
         ("sequential-map", "prefetch"),
-        ("no-prefetch", "drop-prefetch"),
+        ("no-prefetch", "buffer:4"),
         ("eager-step", "step:buckets"),
         ("xla-untried", "step:graph"),
         ("input-bound", "step:graph"),

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
-from xttsbench.fixes.parallel import filters_made_parallel
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
-from xttsbench.throughput.threads import AUTOTUNE
 
 READS = pipeline({"op": "TFRecordDataset"}).ops
 PARALLEL = PYTHON | {"op": "ParallelMapDatasetV2"}
@@ -80,12 +78,6 @@ def test_files_of_a_flat_map_are_read_ahead_and_one_file_is_not():
     assert not [name for name in found(pipeline(RANGE | {"cardinality": 1}, reads)) if "interleave" in name]
 
 
-def test_copying_large_batches_may_run_in_parallel():
-    copying = found(pipeline(RANGE, DECODE, BATCH | {"cost_s": 0.02}))
-    assert "parallel-batch" in copying
-    assert "parallel-batch" not in found(pipeline(RANGE, DECODE, BATCH | {"cost_s": 1e-4}))
-
-
 def test_batches_taken_apart_and_put_together_are_seen():
     apart = {"op": "UnbatchDataset", "cost_s": 0.05, "elements_per_batch": 8.0}
     given = found(pipeline(RANGE, DECODE, apart, BATCH | {"cost_s": 0.01}))
@@ -135,30 +127,3 @@ def test_no_parallel_map_is_given_fewer_calls_than_it_asks_for():
         python_functions=(python("blocks"),),
     )
     assert [op.parallelism for op in found(both)["calls:64"].edit(both).ops[1:3]] == [64, 64]
-
-
-FILTER = {"op": "FilterDataset", "cost_s": 0.02, "cpu_s": 0.02, "elements_per_batch": 8.0}
-
-
-def test_a_costly_predicate_is_called_in_parallel() -> None:
-    given = pipeline(RANGE, FILTER, BATCH)
-    (found,) = filters_made_parallel(Setting(given, 2, ENVIRONMENT))
-    assert (found.name, found.ops) == ("parallel-filter", ("1",))
-    assert found.edit is not None
-    changed = found.edit(given).ops[1]
-    assert (changed.op, changed.parallelism) == ("ParallelFilterDataset", AUTOTUNE)
-
-
-@pytest.mark.parametrize(
-    "op",
-    [
-        FILTER | {"cost_s": 0.001},
-        FILTER | {"cost_s": None},
-        FILTER | {"stateful": True},
-        FILTER | {"python_functions": ("t",)},
-        FILTER | {"op": "MapDataset"},
-    ],
-)
-def test_a_cheap_predicate_one_with_state_and_a_map_stay(op) -> None:
-    given = pipeline(RANGE, op, BATCH | {"cost_s": 0.1})
-    assert not list(filters_made_parallel(Setting(given, 2, ENVIRONMENT)))

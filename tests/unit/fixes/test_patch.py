@@ -96,7 +96,6 @@ def patched(text: str, *fixes: str) -> str:
     [
         ("parallel-map", ["range", "map*", "map*", "batch", "prefetch"]),
         ("parallel-map:7", ["range", "map*", "map*", "batch", "prefetch"]),
-        ("parallel-batch", ["range", "map", "map", "batch*", "prefetch"]),
         ("prefetch", ["range", "map", "map", "batch", "prefetch", "prefetch"]),
         ("prefetch:5", ["range", "map", "map", "batch", "prefetch", "prefetch"]),
         ("buffer:9", ["range", "map", "map", "batch", "prefetch"]),
@@ -136,9 +135,9 @@ def test_every_kind_of_fix_has_an_edit_or_words_for_the_hand(kind: str) -> None:
 
 
 def test_several_fixes_are_written_together(layout: str) -> None:
-    fixes = ("parallel-map:3", "cache@MapDataset/_2", "batch-first", "parallel-batch", "prefetch:5", "thread-pool:8")
+    fixes = ("parallel-map:3", "cache@MapDataset/_2", "batch-first", "prefetch:5", "thread-pool:8")
     made = built(patched(layout, *fixes))
-    assert kinds(patched(layout, *fixes)) == ["range", "batch*", "map*", "map*", "cache", "prefetch", "prefetch"]
+    assert kinds(patched(layout, *fixes)) == ["range", "batch", "map*", "map*", "cache", "prefetch", "prefetch"]
     assert made.threads == 8
     assert made.ops[-1].buffer_size == 5
 
@@ -159,28 +158,6 @@ def test_one_link_a_line_stays_one_link_a_line_and_keeps_its_comments() -> None:
     assert "        .map(f, num_parallel_calls=tf.data.AUTOTUNE)  # slow\n        .cache()\n" in text
     assert "            lambda x: g(x, 2),\n            num_parallel_calls=tf.data.AUTOTUNE,\n        )\n" in text
     assert "        .prefetch(2)  # enough\n        .prefetch(tf.data.AUTOTUNE)\n    )\n" in text
-
-
-def test_prefetches_are_taken_out_and_their_comments_are_not() -> None:
-    text = NAMES + (
-        "import tensorflow as tf\n\ndef make():\n    ds = (\n        tf.data.Dataset.range(9)\n"
-        "        .prefetch(8)  # why\n        .map(f)\n        # here\n        .prefetch(8)\n        .batch(2)\n"
-        "        .prefetch(1)\n    )\n    return ds\n"
-    )
-    patch = patch_of(text, "drop-prefetch")
-    done = patch.files[FILE]
-    assert (patch.edits[1].before, patch.edits[1].after) == ("        .prefetch(8)", "")
-    assert kinds(done) == ["range", "map", "batch", "prefetch"]
-    assert done == text.replace(".prefetch(8)  # why", "# why").replace("        .prefetch(8)\n", "")
-
-
-def test_a_statement_that_only_prefetches_is_taken_out() -> None:
-    text = NAMES + (
-        "import tensorflow as tf\n\ndef make(fast=True):\n    ds = tf.data.Dataset.range(9)\n    ds = ds.prefetch(8)\n"
-        "    if fast:\n        ds = ds.prefetch(4)\n    return ds.prefetch(1)\n"
-    )
-    done = patched(text, "drop-prefetch")
-    assert done == text.replace("    ds = ds.prefetch(8)\n", "").replace("ds = ds.prefetch(4)", "ds = ds")
 
 
 def test_text_before_a_call_may_be_of_several_bytes() -> None:
@@ -271,7 +248,7 @@ def test_a_call_that_made_two_ops_is_edited_only_where_both_are_meant() -> None:
         "def make():\n    return stage(stage(tf.data.Dataset.range(9)))\n"
     )
     assert kinds(patched(text, "parallel-map")) == ["range", "map*", "prefetch", "map*", "prefetch"]
-    for fix in ("buffer:4", "prefetch", "cache@MapDataset/_1", "drop-prefetch"):
+    for fix in ("buffer:4", "prefetch", "cache@MapDataset/_1"):
         patch = patch_of(text, fix)
         assert patch.edits == ()
         assert "runs 2 times" in patch.unpatched[fix], fix
@@ -327,7 +304,6 @@ def test_another_file_and_a_library_are_left_alone() -> None:
         "nonsense",
         "prefetch:many",
         "filter-first",
-        "drop-prefetch",
     ],
 )
 def test_what_cannot_be_written_is_said(fix: str) -> None:
@@ -413,9 +389,9 @@ PLACES = {
 @pytest.mark.parametrize("where", sorted(PLACES))
 def test_calls_are_found_wherever_they_are(where: str) -> None:
     text = f"{NAMES}{'' if 'import' in where else 'import tensorflow as tf'}\n{PLACES[where]}"
-    fixes = ("parallel-map", "cache@MapDataset/_1", "parallel-batch:2", "prefetch", "thread-pool:3")
+    fixes = ("parallel-map", "cache@MapDataset/_1", "prefetch", "thread-pool:3")
     done = patched(text, *fixes)
-    assert kinds(done) == ["range", "map*", "cache", "batch*", "prefetch"]
+    assert kinds(done) == ["range", "map*", "cache", "batch", "prefetch"]
     assert built(done).threads == 3
 
 
@@ -463,10 +439,10 @@ def test_edit_and_diff_show_what_changes() -> None:
     ],
 )
 def test_all_else_stays_byte_for_byte(change: Callable[[str], str]) -> None:
-    before, after = ".batch(4)", ".batch(4, num_parallel_calls=2)"
+    before, after = ".prefetch(2)  # enough", ".prefetch(9)  # enough"
     text = change(NAMES + IN_PARENTHESES)
     made = Pipeline(ops=tuple(built(text.removeprefix("\ufeff")).ops))
-    patch = propose(FixSet.of(["parallel-batch:2"]), made, lambda _: text, own=lambda _: True)
+    patch = propose(FixSet.of(["buffer:9"]), made, lambda _: text, own=lambda _: True)
     assert patch.unpatched == {}
     assert patch.files[FILE] == text.replace(before, after)
 

@@ -268,15 +268,15 @@ def make():
     args = SimpleNamespace(batch=4, shuffle=100, cached=False)
     return pipeline.build(args)
 """,
-        ("cache", "parallel-map", "parallel-batch"),
-        "range map* cache shuffle batch* prefetch",
+        ("cache", "parallel-map", "buffer:3"),
+        "range map* cache shuffle batch prefetch",
         (
             "    ds = read(args)",
             "    ds = ds.map(load, num_parallel_calls=tf.data.AUTOTUNE).cache()",
             "    if args.shuffle and not args.cached:",
             "        ds = ds.shuffle(args.shuffle)",
             "        if args.shuffle:",
-            "    ds = ds.batch(args.batch, num_parallel_calls=tf.data.AUTOTUNE)",
+            "    return ds.prefetch(3)",
         ),
         modules={
             "pipeline": """
@@ -403,8 +403,8 @@ def make():
         ds = ds.prefetch(n)
     return ds.batch(2)
 """,
-        ("parallel-map", "parallel-batch:2"),
-        "range map* map* prefetch prefetch batch*",
+        ("parallel-map", "prefetch:2"),
+        "range map* map* prefetch prefetch batch prefetch",
     ),
     "several ops of one line": Builder(
         """
@@ -476,10 +476,9 @@ def test_who_else_runs_a_changed_line_is_said_with_the_place() -> None:
     patch = propose(FixSet.of(["parallel-map"]), pipeline, read.__getitem__, own=read.__contains__)
     assert patch.unpatched == {}
     assert patch.also == (f"{FOLDER}train.py:13 calls build(...) as well, and what it makes changes with it",)
-    alone = propose(FixSet.of(["parallel-batch"]), pipeline, read.__getitem__, own=read.__contains__)
+    alone = propose(FixSet.of(["prefetch:2"]), pipeline, read.__getitem__, own=read.__contains__)
     assert alone.unpatched == {}
-    assert ops_of(alone.files, "make") == "range map map batch*"
-    assert alone.files[f"{FOLDER}train.py"].count("num_parallel_calls") == 1
+    assert ops_of(alone.files, "make") == "range map map batch prefetch"
     assert alone.also == ()
 
 

@@ -60,23 +60,6 @@ def test_parallel_maps_differ_by_one_argument_each(text: str) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(sources())
-def test_prefetches_are_dropped_and_nothing_else(text: str) -> None:
-    before = [op.op for op in built(text).ops]
-    prefetches = before.count("PrefetchDataset")
-    patch = patch_of(text, "drop-prefetch")
-    if prefetches < 2:
-        assert patch.files == {}
-        return
-    assert patch.unpatched == {}
-    for _ in range(prefetches - 1):
-        before.remove("PrefetchDataset")
-    after = built(patch.files[FILE])
-    assert [op.op for op in after.ops] == before
-    assert comments(patch.files[FILE]) == comments(text)
-
-
-@settings(max_examples=50, deadline=None)
 @given(sources(), st.data())
 def test_caches_prefetches_and_pools_come_where_they_belong(text: str, data: st.DataObject) -> None:
     made = built(text).ops
@@ -177,10 +160,8 @@ def short(op: PipelineOp) -> str:
 _FIXES = [
     "parallel-map",
     "parallel-map:2",
-    "parallel-batch",
     "prefetch:3",
     "buffer:5",
-    "drop-prefetch",
     "thread-pool:4",
 ]
 _FIXES += ["cache@RangeDataset/_0", "cache-file@MapDataset/_1", "batch-first", "filter-first", "any-order", "calls:2"]

@@ -9,7 +9,6 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence import Compared
-from xttsbench.fixes.before_maps import filled_s, shuffle_moved
 from xttsbench.fixes.model import as_measured, predictions, unmeasured
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
@@ -134,14 +133,6 @@ def test_a_prefetch_is_a_candidate_where_input_and_step_take_turns():
     assert rows["prefetch"].batches_per_s == pytest.approx(1 / 0.03)
 
 
-def test_several_prefetches_may_go_and_that_is_not_free():
-    prefetch = {"op": "PrefetchDataset", "buffer_size": 2}
-    work = {"op": "ShuffleDatasetV3", "cost_s": 0.03, "elements_per_batch": 1.0}
-    rows = by_name(pipeline(RANGE, work, prefetch, work, prefetch))
-    assert rows["as it is"].batches_per_s == pytest.approx(1 / 0.03)
-    assert rows["drop-prefetch"].batches_per_s == pytest.approx(1 / 0.06)
-
-
 DECODE = {"op": "MapDataset", "cost_s": 0.08, "cpu_s": 0.08, "cardinality": 1000, "element_bytes": 1000.0}
 
 
@@ -188,17 +179,6 @@ def test_a_filter_goes_before_the_map_that_hands_on_what_it_looks_at():
     assert rows["filter-first"].batches_per_s == pytest.approx(1 / 0.02)
     needs_it = pipeline(source, costly | {"passes": {1: 0}}, keeps, BATCH)
     assert "filter-first" not in by_name(needs_it)
-
-
-def test_a_shuffle_goes_before_the_maps_and_what_fills_it_costs_nothing():
-    shuffle = {"op": "ShuffleDatasetV3", "random": True, "buffer_size": 500, "element_bytes": 1000.0}
-    given = pipeline(RANGE | {"element_bytes": 8.0}, DECODE, DECODE, shuffle, BATCH)
-    moved = shuffle_moved(given)
-    assert [op.op for op in moved.ops] == ["RangeDataset", "ShuffleDatasetV3", "MapDataset", "MapDataset", BATCH["op"]]
-    assert [op.inputs for op in moved.ops] == [(), ("0",), ("3",), ("1",), ("2",)]
-    assert moved.ops[1].element_bytes == 8.0
-    assert (filled_s(given), filled_s(moved)) == (pytest.approx(0.16), 0.0)
-    assert shuffle_moved(moved) == moved
 
 
 def test_an_interleave_is_read_by_as_many_threads_as_its_cycle_is_long():

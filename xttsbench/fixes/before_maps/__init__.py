@@ -1,9 +1,7 @@
-"""An op put before the maps in front of it: ``filter-first`` and ``shuffle-first``.
+"""A filter put before the maps in front of it: ``filter-first``.
 
 A filter may go before a map where all that it looks at is handed through by the map untouched; the map then runs only
-for the elements that are kept. With a shuffle before the maps, an epoch begins with the first elements, not with a
-buffer full of them, and the buffer holds what the maps are given: names and numbers in place of data. A shuffle draws
-its order without looking, so that the order stays.
+for the elements that are kept.
 """
 
 from __future__ import annotations
@@ -11,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.fixes.spec import Candidate, Setting, Spec, above, each, linked
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each, linked
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
 
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
-_SHUFFLE: Final = "ShuffleDataset"
 
 
 def filter_moves(setting: Setting) -> Iterator[Candidate]:
@@ -24,13 +21,6 @@ def filter_moves(setting: Setting) -> Iterator[Candidate]:
     found = first_movable(setting.pipeline, _FILTERS)
     if found is not None and _kept_share(setting.pipeline, *found) < 1:
         yield Candidate("filter-first", filter_moved, ops=(found[0].name,))
-
-
-def shuffle_moves(setting: Setting) -> Iterator[Candidate]:
-    """The first shuffle right behind a map."""
-    found = first_movable(setting.pipeline, _SHUFFLE)
-    if found is not None:
-        yield Candidate("shuffle-first", shuffle_moved, ops=(found[0].name, *(one.name for one in found[1])))
 
 
 def first_movable(pipeline: Pipeline, kinds: str | tuple[str, ...]) -> tuple[PipelineOp, list[PipelineOp]] | None:
@@ -82,25 +72,6 @@ def filter_moved(pipeline: Pipeline) -> Pipeline:
     )
 
 
-def shuffle_moved(pipeline: Pipeline) -> Pipeline:
-    """The record with its first such shuffle moved; itself where there is none."""
-    found = first_movable(pipeline, _SHUFFLE)
-    if found is None:
-        return pipeline
-    source = inputs_of(found[1][-1], pipeline)[0]
-    element_bytes = next(one.element_bytes for one in pipeline.ops if one.name == source)
-    return each(
-        _before(pipeline, *found), lambda one: {"element_bytes": element_bytes} if one.name == found[0].name else {}
-    )
-
-
-def filled_s(pipeline: Pipeline) -> float:
-    """What filling the buffers of all shuffles costs for a batch: of the ops in front of them, each once."""
-    shuffles = [op for op in pipeline.ops if op.op.startswith(_SHUFFLE)]
-    filling = above(shuffles, pipeline)
-    return sum(op.cost_s or 0.0 for op in pipeline.ops if op.name in filling)
-
-
 def _kept_share(pipeline: Pipeline, op: PipelineOp, passed: list[PipelineOp]) -> float:
     taken = elements_per_batch(pipeline)
     return taken[op.name] / max(taken[passed[0].name], 1e-9)
@@ -132,15 +103,4 @@ FILTER_FIRST: Final = Spec(
     rewrite="xttsbench.fixes.before_maps.rewrite:filter_first",
     hazards="xttsbench.fixes.before_maps.rewrite:filter_hazards",
     patch="xttsbench.fixes.before_maps.patch:filter_first",
-)
-SHUFFLE_FIRST: Final = Spec(
-    name="shuffle-first",
-    words="the shuffle before the maps",
-    does="a shuffle goes before the maps right in front of it, so that its buffer holds names and numbers in place of "
-    "data and an epoch need not wait until it is full of what the maps make; the order stays",
-    mends=("shuffle-fill", "stragglers"),
-    candidates=shuffle_moves,
-    rewrite="xttsbench.fixes.before_maps.rewrite:shuffle_first",
-    hazards="xttsbench.fixes.before_maps.rewrite:shuffle_hazards",
-    patch="xttsbench.fixes.before_maps.patch:shuffle_first",
 )

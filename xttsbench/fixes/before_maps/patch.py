@@ -1,4 +1,4 @@
-"""A filter or a shuffle before the maps in front of it, in the user's source."""
+"""A filter before the maps in front of it, in the user's source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import libcst as cst
 
-from xttsbench.fixes.batch_first.patch import before_maps, maps_before
+from xttsbench.fixes.batch_first.patch import before_maps
 from xttsbench.fixes.before_maps import passed_maps
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Found, NoEditError, Replacement, argument
@@ -22,14 +22,6 @@ def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
         if maps and seen and not found.changes:
             found = before_maps(calls, one, maps[::-1], extra=partial(_predicate, seen))
     return [found]
-
-
-def shuffle_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """The first shuffle right behind a map, before all maps in a row."""
-    for one in calls.of_kind("shuffle"):
-        if maps := maps_before(calls, one):
-            return [before_maps(calls, one, maps)]
-    return [Found(why_not="no .shuffle(...) comes right behind a .map(...)")]
 
 
 def _predicate(seen: dict[int, int], module: Module, links: Sequence[Link]) -> Sequence[Replacement]:

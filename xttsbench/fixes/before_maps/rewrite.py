@@ -1,8 +1,8 @@
-"""A filter or a shuffle moved before the maps in front of it, in a graph.
+"""A filter moved before the maps in front of it, in a graph.
 
 A filter may go before a map where all that it looks at is handed through untouched. It then takes the components that
 the map was given: its function is written anew for them, under a name of its own, since TensorFlow keeps one function
-of a name in a process. A shuffle draws its order as before, of what the maps are given.
+of a name in a process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.fixes.graph.functions import inlined, needed_nodes, node_of, state
-from xttsbench.fixes.graph.hazards import MAPS, Reader
+from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.functions import is_random, passes, reads
 from xttsbench.pipeline.nodes import FunctionLibrary, copied, data_inputs, dataset_nodes, node_inputs, set_inputs
 from xttsbench.records.fix import Fix, FixSet
 
 _FILTER_FIRST: Final = "filter-first"
-_SHUFFLE_FIRST: Final = "shuffle-first"
 _FILTERS: Final = ("FilterDataset", "ParallelFilterDataset")
 _PLAIN_MAPS: Final = ("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
 _copies = itertools.count()  # numbers the functions written in this process
@@ -54,47 +53,11 @@ def filter_first(graph: Any) -> Any:
     raise does_not_apply(_FILTER_FIRST, why)
 
 
-def shuffle_first(graph: Any) -> Any:
-    """The graph with its first shuffle that is right behind a map before it, and before all maps in a row.
-
-    The elements and their order stay; a function that draws numbers draws them for other elements.
-
-    Raises:
-        InvalidInputError: no shuffle is right behind a map that nothing else reads.
-    """
-    for node in _shuffles(graph):
-        if passed := _maps_in_front(graph, node):
-            return _put_before(graph, node, passed, _SHUFFLE_FIRST)[0]
-    raise does_not_apply(_SHUFFLE_FIRST, "no shuffle of the dataset is right behind a map that nothing else reads")
-
-
 def filter_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the filters and of the maps that they would go before."""
     filters = [name for name, node in reader.nodes.items() if node.op.endswith("FilterDataset")]
     for node in (*filters, *reader.maps_above(filters)):
         yield from (f"fewer calls, in another order would change its state: {told}" for told in reader.state(node))
-
-
-def shuffle_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """State of the maps that it goes before, and what they read later than before."""
-    for name in reader.maps_above([node.name for node in _shuffles(reader.graph)]):
-        yield from (f"calls in another order would change its state: {told}" for told in reader.state(name))
-        yield from (f"calls that come later would find something else: {told}" for told in reader.reads(name))
-
-
-def _shuffles(graph: Any) -> list[Any]:
-    return [node for node in dataset_nodes(graph) if node.op.startswith("ShuffleDataset")]
-
-
-def _maps_in_front(graph: Any, shuffle: Any) -> list[Any]:
-    """The maps right before a shuffle that nothing else reads, the nearest first."""
-    by_name = {node.name: node for node in graph.node}
-    found, here = list[Any](), shuffle
-    while (here := source_of(here, by_name)) is not None and MAPS.fullmatch(here.op) and "Batch" not in here.op:
-        if len(readers(graph, here.name)) != 1 or source_of(here, by_name) is None:
-            break
-        found.append(here)
-    return found
 
 
 def _maps_not_needed(graph: Any, library: FunctionLibrary, node: Any) -> tuple[list[Any], dict[int, int], str]:

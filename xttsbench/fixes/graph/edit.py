@@ -196,12 +196,3 @@ def with_options(graph: Any, options: Any, *, fix: str) -> Any:
 
 def _result(graph: Any) -> Any:
     return next(node for node in graph.node if node.op == "_Retval")
-
-
-def without_nodes(graph: Any, names: Iterable[str]) -> Any:
-    """A graph without the named dataset nodes; what read them reads their input instead."""
-    edited = copied(graph)
-    by_name = {node.name: node for node in edited.node}
-    for name in names:
-        redirect(edited, name, node_inputs(by_name[name])[0])
-    return edited

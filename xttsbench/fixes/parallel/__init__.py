@@ -1,7 +1,6 @@
 """What ops do one call at a time, done by several calls at once; and the order given up that they keep.
 
-``parallel-map`` and ``calls`` are of maps, ``parallel-interleave`` of what reads files, ``parallel-filter`` of
-predicates (for which ``Dataset.filter`` has no argument), ``parallel-batch`` of copying elements together; with
+``parallel-map`` and ``calls`` are of maps, ``parallel-interleave`` of what reads files; with
 ``any-order``, which has to be asked for, all of them hand their elements on as they come.
 """
 
@@ -26,8 +25,6 @@ from xttsbench.fixes.spec import Candidate, Setting, Spec, changed, each
 from xttsbench.records.pipeline import AUTOTUNE, PipelineOp
 
 _CALLS_OF_NO_CYCLE: Final = 2  # calls at once of an interleave whose cycle is not known
-_TESTS: Final = 0.1  # share of the pipeline's cost from which predicates are worth running at once
-_COPIES: Final = 0.02  # share of the pipeline's cost from which a batch's copying is worth running beside others
 
 
 def maps_made_parallel(setting: Setting) -> Iterator[Candidate]:
@@ -97,22 +94,6 @@ def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
     )
 
 
-def filters_made_parallel(setting: Setting) -> Iterator[Candidate]:
-    """Filters whose predicate costs something and holds no state: TensorFlow leaves the others sequential."""
-    found = [op for op in _costly(setting, _TESTS) if op.op == "FilterDataset"]
-    found = [op for op in found if not (op.stateful or op.python_functions)]
-    if found:
-        yield changed("parallel-filter", found, _made("ParallelFilterDataset", AUTOTUNE))
-
-
-def batches_made_parallel(setting: Setting) -> Iterator[Candidate]:
-    """Batches whose copying takes time, several at once."""
-    found = [op for op in _costly(setting, _COPIES) if op.op.startswith("BatchDataset") and op.parallelism is None]
-    if found:
-        made, held = _made("ParallelBatchDataset", AUTOTUNE), held_bytes(found, setting.cpus)
-        yield changed("parallel-batch", found, made, held_bytes=held)
-
-
 def order_given_up(setting: Setting) -> Iterator[Candidate]:
     """Whatever runs in parallel and keeps an order."""
     pipeline = setting.pipeline
@@ -129,12 +110,6 @@ def order_given_up(setting: Setting) -> Iterator[Candidate]:
 
 def _made(op: str, calls: int) -> dict[str, Any]:
     return {"op": op, "parallelism": calls, "chosen_parallelism": None}
-
-
-def _costly(setting: Setting, share: float) -> list[PipelineOp]:
-    """Ops that take more than this share of the pipeline's cost, where there are several processors for them."""
-    least_s = share * sum(op.cost_s or 0.0 for op in setting.pipeline.ops)
-    return [op for op in setting.pipeline.ops if setting.cpus > 1 and (op.cost_s or 0.0) > least_s]
 
 
 PARALLEL_MAP: Final = Spec(
@@ -180,31 +155,6 @@ PARALLEL_INTERLEAVE: Final = Spec(
     hazards="xttsbench.fixes.parallel.rewrite:interleave_hazards",
     runs_ahead=True,
     patch="xttsbench.fixes.parallel.patch:parallel_interleave",
-)
-PARALLEL_FILTER: Final = Spec(
-    name="parallel-filter",
-    words="filters in parallel",
-    does=(
-        "every filter without state calls its predicate in parallel, by an option of TensorFlow that is off unless "
-        "asked for; the order stays"
-    ),
-    candidates=filters_made_parallel,
-    rewrite="xttsbench.fixes.parallel.rewrite:parallel_filter",
-    on_dataset="xttsbench.fixes.parallel.rewrite:with_parallel_filters",
-    needs_graph=False,
-    runs_ahead=True,
-    by_hand="set options.experimental_optimization.filter_parallelization = True in the pipeline's tf.data.Options",
-)
-PARALLEL_BATCH: Final = Spec(
-    name="parallel-batch",
-    form="name[:n]",
-    words="batches put together in parallel",
-    does="batches are copied together in parallel",
-    candidates=batches_made_parallel,
-    rewrite="xttsbench.fixes.parallel.rewrite:parallel_batch",
-    argument="calls",
-    runs_ahead=True,
-    patch="xttsbench.fixes.parallel.patch:parallel_batch",
 )
 ANY_ORDER: Final = Spec(
     name="any-order",

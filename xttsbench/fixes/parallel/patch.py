@@ -22,11 +22,6 @@ def parallel_map(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     return _made_parallel(calls, "map", number) or [Found(why_not="the pipeline has no sequential .map(...)")]
 
 
-def parallel_batch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """Every sequential batch in parallel."""
-    return _made_parallel(calls, "batch", number) or [Found(why_not="the pipeline has no sequential .batch(...)")]
-
-
 def parallel_interleave(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """Every sequential interleave in parallel; where all are, their number of calls."""
     found = _made_parallel(calls, "interleave", number)

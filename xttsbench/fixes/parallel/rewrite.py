@@ -1,9 +1,5 @@
 """Ops of a graph that run several calls at a time, order kept; and the order given up, where the user says so.
 
-There is no parallel twin of ``padded_batch``. The op for parallel filters exists, but a graph that holds it cannot be
-serialised again (TensorFlow 2.21 leaves out its number of calls), so TensorFlow's own rewrite is asked for by an
-option, which happens as the iterator is made.
-
 TensorFlow's parallel interleave has two kinds of readers. Those of the cycle are at most as many as the cycle is long.
 The others prepare inputs that come later: each opens its input and fills a buffer, until the cycle takes the input
 over. So even a cycle of one, which is what ``flat_map`` does, reads ahead in as many files as are prepared, in exactly
@@ -195,52 +191,6 @@ def _buffered_elements(node: Any, inputs: int) -> int:
     sizes = [(one.shape.num_elements(), one.dtype.size) for one in flat_spec(node, "parallel-interleave")]
     element_bytes = sum(_UNKNOWN_BYTES if count is None or not size else count * size for count, size in sizes)
     return max(2, min(_MOST_ELEMENTS, BUFFERED_BYTES // (inputs * max(1, element_bytes))))
-
-
-def parallel_batch(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
-    """Every ``batch`` of the outer pipeline made parallel, order kept.
-
-    Raises:
-        InvalidInputError: there is no sequential batch.
-    """
-    edited = copied(graph)
-    batches = [node for node in dataset_nodes(edited) if node.op == "BatchDatasetV2"]
-    if not batches:
-        why = "the dataset has no sequential batch (a padded one has no parallel twin)"
-        raise does_not_apply("parallel-batch", why)
-    for node in batches:
-        source, size, remainder = data_inputs(node)
-        number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)
-        set_inputs(node, [source, size, number, remainder])
-        node.op = "ParallelBatchDataset"
-        node.attr["deterministic"].s = b"true"
-    return edited
-
-
-def parallel_filter(graph: Any) -> Any:
-    """The option that makes filters without state parallel, at the graph's end.
-
-    Raises:
-        InvalidInputError: there is no sequential filter.
-    """
-    if not any(node.op == "FilterDataset" for node in dataset_nodes(graph)):
-        raise does_not_apply("parallel-filter", "the dataset has no sequential filter")
-    options = dataset_options_pb2.Options()
-    options.optimization_options.filter_parallelization = True
-    return with_options(graph, options, fix="parallel-filter")
-
-
-def with_parallel_filters(dataset: Any) -> Any:
-    """The dataset with that option.
-
-    Raises:
-        InvalidInputError: it has the option already.
-    """
-    if dataset.options().experimental_optimization.filter_parallelization:
-        raise does_not_apply("parallel-filter", "the dataset asks for parallel filters already")
-    options = tf.data.Options()
-    options.experimental_optimization.filter_parallelization = True
-    return dataset.with_options(options)
 
 
 def any_order(graph: Any) -> Any:

@@ -40,19 +40,15 @@ class CannotCopyError(Exception):
     """An object that another process cannot have: which one, as a phrase, and why."""
 
 
-def packed(functions: Sequence[Any], *, exact: bool = False) -> bytes:
+def packed(functions: Sequence[Any]) -> bytes:
     """Functions as one pickle, so that what two of them share stays shared.
-
-    Args:
-        functions: to copy.
-        exact: whether random generators go with their state, to one process that draws in the place of this one.
 
     Raises:
         Exception: whatever pickling one of them raises; :func:`objection` tells which and why.
     """
     file = io.BytesIO()
     with _by_value():
-        _Packer(file, exact).dump(functions)
+        _Packer(file).dump(functions)
     return file.getvalue()
 
 
@@ -91,10 +87,6 @@ def without_tensorflow(function: Any) -> Any:
 class _Packer(cloudpickle.Pickler):
     """cloudpickle, but for what a copy would not stand for."""
 
-    def __init__(self, file: io.BytesIO, exact: bool) -> None:
-        super().__init__(file)
-        self._exact = exact
-
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, types.ModuleType):
             return _module(obj)
@@ -107,7 +99,7 @@ class _Packer(cloudpickle.Pickler):
             order = "C" if obj.flags.c_contiguous else "F"
             return work.mapped_array, (str(obj.filename), obj.dtype, obj.mode, obj.offset, obj.shape, order)
         if isinstance(obj, random.Random | np.random.RandomState | np.random.Generator):
-            return _generator(obj, self._exact)
+            return _generator(obj)
         if obj is sys.stdout or obj is sys.stderr:
             return getattr, (sys, "stdout" if obj is sys.stdout else "stderr")
         if isinstance(obj, tf.__internal__.CompositeTensor) and not _is_eager(obj):
@@ -174,14 +166,12 @@ def _is_keras_variable(obj: Any) -> bool:
     )
 
 
-def _generator(obj: Any, exact: bool) -> Any:
+def _generator(obj: Any) -> Any:
     """A random generator goes as the digest of its state, from which each process makes a stream of its own."""
     if obj is getattr(random, "_inst", None):
         return getattr, (random, "_inst")
     if obj is getattr(np.random.mtrand, "_rand", None):
         return getattr, (np.random.mtrand, "_rand")
-    if exact:
-        return obj.__reduce__()
     if type(obj) is random.Random:
         return work.restored_generator, ("Random", work.digest(obj.getstate()))
     if type(obj) is np.random.RandomState:

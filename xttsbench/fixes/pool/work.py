@@ -33,7 +33,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -152,13 +152,12 @@ def main(start: str) -> None:
     given = json.loads(start)
     connection = Connection(given["connection"])
     _end_with_parent(connection)
-    channel, running = Channel(connection, given["block"]), list[RunningGenerator]()
+    channel = Channel(connection, given["block"])
     try:
         sys.meta_path.insert(0, _FilesByName(given["files"]))
         seed_worker(given["number"], given["words"])
         with mmap.mmap(given["functions"], 0, access=mmap.ACCESS_READ) as pickled:
             functions: list[tuple[Callable[..., Any], bool]] = pickle.loads(pickled)
-        running += [one for one, _ in functions if isinstance(one, RunningGenerator)]
         if any(eager for _, eager in functions):
             import tensorflow  # noqa: F401  # now, not in the first call
         if "tensorflow" in sys.modules:
@@ -169,8 +168,6 @@ def main(start: str) -> None:
     try:
         channel.send(ready)
         while True:
-            while running and not select.select([connection], [], [], 0)[0] and running[0].works_ahead():
-                pass
             number, arguments = channel.receive()
             function, eager = functions[number]
             _answer(channel, function, eager, arguments)
@@ -207,71 +204,6 @@ def elements_of(key: str, pickled: bytes | None, item: tuple[Any, ...]) -> _AsIt
     except StopIteration as error:
         raise RuntimeError("generator raised StopIteration") from error
     return _AsItIs(found)
-
-
-class RunningGenerator:
-    """A generator of the parent's in this process, ahead of what the parent asks for by a bounded number of elements.
-
-    The parent may wait for its interpreter lock before each of its requests, so one request takes all that is ready.
-    """
-
-    def __init__(self, generator: Callable[..., Any], state: Any, numpy_state: Any, ahead: int) -> None:
-        self._generator, self._most = generator, ahead
-        self._states: tuple[Any, ...] = (state, numpy_state)
-        self._epochs: dict[int, _Epoch] = {}
-
-    def __call__(self, what: str, number: int, arguments: tuple[Any, ...] = ()) -> Any:
-        """Begin or end an epoch, or give its next elements and whether they are the last.
-
-        Raises:
-            BaseException: what the generator raised after the elements that were given before.
-        """
-        if what == "begin":
-            if self._states:
-                random.setstate(self._states[0])
-                np.random.set_state(self._states[1])
-                self._states = ()
-            self._epochs[number] = _Epoch(iter(self._generator(*arguments)))
-        elif what == "end":
-            with suppress(KeyError, AttributeError):  # any iterator may be one
-                self._epochs.pop(number).elements.close()
-        else:
-            return _AsItIs(self._epochs[number].taken())
-        return None
-
-    def works_ahead(self) -> bool:
-        """Make one more element of the epoch that began last; whether there was one to be made."""
-        epoch = next(reversed(self._epochs.values()), None)
-        return epoch is not None and len(epoch.ready) < self._most and epoch.made()
-
-
-@dataclass
-class _Epoch:
-    elements: Any
-    ready: list[Any] = field(default_factory=list)
-    over: bool = False
-    error: BaseException | None = None
-
-    def made(self) -> bool:
-        """Whether there was another element, which is ready then."""
-        if not self.over and self.error is None:
-            try:
-                self.ready.append(_structured(next(self.elements)))
-                return True
-            except StopIteration:
-                self.over = True
-            except BaseException as error:
-                self.error = error
-        return False
-
-    def taken(self) -> tuple[list[Any], bool]:
-        """What is ready, at least one element where there is one, and whether nothing comes after it."""
-        if not self.ready:
-            self.made()
-        found, self.ready = self.ready, []
-        if not found and self.error is not None:
-            raise self.error
-        return found, self.over
 
 
 def _structured(value: Any) -> Any:

@@ -142,19 +142,11 @@ class WorkerPool:
         for worker in first:
             self._state.free.put(worker)
 
-    def call(
-        self,
-        number: int,
-        arguments: tuple[Any, ...],
-        shared: tuple[str, bytes] | None = None,
-        *,
-        attempts: int = _ATTEMPTS,
-    ) -> Any:
+    def call(self, number: int, arguments: tuple[Any, ...], shared: tuple[str, bytes] | None = None) -> Any:
         """Call function ``number`` in a free process, waiting for one; from any thread.
 
-        A process that dies is replaced and, unless ``attempts`` is 1, the call is made once more, since the cause may
-        lie elsewhere. ``shared`` is a key and a pickle: what many calls have in common, for
-        :func:`xttsbench.fixes.pool.work.elements_of`.
+        A process that dies is replaced and the call is made once more, since the cause may lie elsewhere. ``shared``
+        is a key and a pickle: what many calls have in common, for :func:`xttsbench.fixes.pool.work.elements_of`.
 
         Raises:
             WorkerDiedError: the process of the second attempt died as well.
@@ -162,7 +154,7 @@ class WorkerPool:
             BaseException: what the function raised.
         """
         ends: list[str] = []
-        while len(ends) < attempts:
+        while len(ends) < _ATTEMPTS:
             worker = self._state.taken()
             died = False
             try:
@@ -175,10 +167,9 @@ class WorkerPool:
             finally:
                 if not died:
                     self._state.free.put(worker)
-        again = ", and so did a second one" if attempts > 1 else ""
         raise WorkerDiedError(
-            f"The process that ran {self._names[number]} ended during the call{again} ({'; '.join(ends)}). "
-            "Run without processes:<n> to see the function fail by itself; "
+            f"The process that ran {self._names[number]} ended during the call, and so did a second one "
+            f"({'; '.join(ends)}). Run without processes:<n> to see the function fail by itself; "
             "SIGKILL is often a want of memory: take fewer processes."
         )
 

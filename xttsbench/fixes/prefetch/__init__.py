@@ -1,4 +1,4 @@
-"""Batches made ahead of the step: ``prefetch``, ``buffer`` and ``drop-prefetch``."""
+"""Batches made ahead of the step: ``prefetch`` and ``buffer``."""
 
 from __future__ import annotations
 
@@ -38,13 +38,6 @@ def longer_name(pipeline: Pipeline, size: int) -> str:
     return numbered("prefetch" if _last_prefetch(pipeline) is None else "buffer", size)
 
 
-def needless(setting: Setting) -> Iterator[Candidate]:
-    """All prefetches but the last taken out."""
-    found = [op for op in setting.pipeline.ops if op.op.startswith("PrefetchDataset")][:-1]
-    if found:
-        yield changed("drop-prefetch", found, {"buffer_size": 0})
-
-
 def _last_prefetch(pipeline: Pipeline) -> PipelineOp | None:
     """The prefetch that the pipeline ends in; ``None`` where it ends in something else."""
     doing = [op for op in pipeline.ops if op.op not in ("OptionsDataset", "ModelDataset")]
@@ -56,15 +49,6 @@ def _with_prefetch(given: Pipeline, size: int) -> Pipeline:
     return given.model_copy(update={"ops": (*linked(given).ops, ahead)})
 
 
-DROP_PREFETCH: Final = Spec(
-    name="drop-prefetch",
-    words="all prefetches but the last taken out",
-    does="all prefetches but the last are taken out",
-    mends=("redundant-prefetch",),
-    candidates=needless,
-    rewrite="xttsbench.fixes.prefetch.rewrite:drop_inner_prefetch",
-    patch="xttsbench.fixes.prefetch.patch:drop_prefetch",
-)
 BUFFER: Final = Spec(
     name="buffer",
     form="name:n",

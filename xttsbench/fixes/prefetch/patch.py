@@ -12,7 +12,6 @@ from xttsbench.targets.source.edits import (
     appended,
     autotune_or,
     change,
-    removed,
     with_argument,
 )
 
@@ -48,9 +47,3 @@ def prefetch_buffer(calls: Calls, number: int | None, op: str) -> Iterable[Found
         return [change(module, link, step)]
 
     return [attempt(edit, f"{by_hand} at {place(last)}")]
-
-
-def drop_prefetch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """Every prefetch but the last taken out."""
-    found = list(calls.each(calls.of_kind("prefetch")[:-1], removed, "take .prefetch(...) out"))
-    return found or [Found(why_not="the pipeline has no .prefetch(...) but the last")]

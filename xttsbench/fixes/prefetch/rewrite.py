@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import appended, does_not_apply, without_nodes
+from xttsbench.fixes.graph.edit import appended, does_not_apply
 from xttsbench.pipeline.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
 from xttsbench.pipeline.read import read_graph
 
@@ -41,18 +41,6 @@ def ends_in_prefetch(graph: Any) -> bool:
     """Whether a prefetch is the last op, options apart."""
     ops = [node.op for node in dataset_nodes(graph) if node.op != "OptionsDataset"]
     return ops[-1:] == ["PrefetchDataset"]
-
-
-def drop_inner_prefetch(graph: Any) -> Any:
-    """Every prefetch of the outer pipeline taken out but the last one.
-
-    Raises:
-        InvalidInputError: there are not several.
-    """
-    prefetches = [node.name for node in dataset_nodes(graph) if node.op == "PrefetchDataset"]
-    if len(prefetches) < 2:
-        raise does_not_apply("drop-prefetch", f"the dataset has {len(prefetches)} prefetch, not several")
-    return without_nodes(graph, prefetches[:-1])
 
 
 def last_buffer(graph: Any, *, elements: int) -> Any:
