@@ -15,9 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_NO_CODE = (
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,
-)  # fmt: skip
+_ENDS = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
+_NO_CODE = (tokenize.COMMENT, *_ENDS)
 
 
 def code_lines(text: str) -> int:
