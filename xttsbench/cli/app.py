@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 import traceback
 from io import TextIOWrapper
@@ -21,6 +22,7 @@ from xttsbench.cli.output import say
 from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError
+from xttsbench.execution.ending import BY_SIGNAL, asked, heeded
 
 
 class _InterruptedError(Exception):
@@ -79,23 +81,29 @@ def main() -> None:
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     _survive_closed_pipes()
-    try:
-        app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments, prog_name="xttsbench")
-    except XttsbenchError as error:
-        if "--debug" in own:
-            traceback.print_exc()
-        say(f"Error: {error}")
-        sys.exit(error.exit_code)
-    except _InterruptedError:
-        say(f"Interrupted.{_what_is_left()}")
-        sys.exit(130)
+    with heeded():
+        try:
+            app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments, prog_name="xttsbench")
+        except XttsbenchError as error:
+            if "--debug" in own:
+                traceback.print_exc()
+            say(f"Error: {error}")
+            sys.exit(error.exit_code)
+        except _InterruptedError:
+            say(f"Interrupted.{_what_is_left()}")
+            sys.exit(BY_SIGNAL + next(iter(asked), signal.SIGINT))
+        except SystemExit as left:
+            # It ended well and was asked to end: whoever asked for that does not want what comes next.
+            if asked and left.code in (None, 0, BY_SIGNAL + signal.SIGINT):
+                sys.exit(BY_SIGNAL + asked[0])
+            raise
 
 
 def _what_is_left() -> str:
     """How to get a report of what the interrupted run measured, where there is one."""
-    from xttsbench.execution.run_directory import TRIALS, made
+    from xttsbench.execution.run_directory import TRIALS, held
 
-    directory = next((one for one in reversed(made) if (one / TRIALS).exists()), None)
+    directory = next((one for one in reversed(held) if (one / TRIALS).exists()), None)
     if directory is None:
         return ""
     command = shlex.join(["xttsbench", "report", str(directory)])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 import select
-import signal
 import sys
 import termios
 import time
@@ -125,7 +124,7 @@ def monitor(
     drawn = not quiet and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     plain = nullcontext(Lines(sys.stderr if quiet else sys.stdout))
     gc.freeze()  # what is there by now stays, and need not be looked through again and again
-    with interruptible(), full_screen() if drawn else plain as view:
+    with full_screen() if drawn else plain as view:
         found, interrupted = run(request, view)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
@@ -216,17 +215,3 @@ def full_screen() -> Iterator[Screen]:
             termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
         sys.stdout.write(_LEAVE)
         sys.stdout.flush()
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what it has open is closed."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

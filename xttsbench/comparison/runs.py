@@ -161,21 +161,23 @@ def turns_of(steps: Mapping[int, Steps]) -> dict[Turn, Steps]:
 def settled(trial: TrialRecord) -> Steps | None:
     """The steps to compare, or ``None`` where none was measured: of one stretch its steady state, of turns all.
 
-    A process that takes turns has settled before the first of them.
+    A process that takes turns has settled before the first of them. Of one that was interrupted whole turns count.
     """
     rows = measured(trial, "as_is")
+    if rows is not None and trial.status == "interrupted":
+        rows = rows[np.isin(rows.round, [mark.round for mark in trial.rounds])]
+        return rows if trial.spec.turns and len(rows) else None
     return rows if rows is None or trial.spec.turns else steady(rows)[0]
 
 
 def _runs(arm: PlannedVariant, trials: Sequence[TrialRecord]) -> VariantRuns:
     found, steps, ended = {}, {}, None
     for trial in trials:
-        if trial.status != "ok":
-            if trial.status != "interrupted":
-                ended = ended or f"{trial.status}: {trial.cause or 'no cause is known'}"
+        if trial.status not in ("ok", "interrupted"):
+            ended = ended or f"{trial.status}: {trial.cause or 'no cause is known'}"
         elif (rows := settled(trial)) is not None:
             found[trial.spec.block], steps[trial.spec.block] = trial, rows
-        else:
+        elif trial.status == "ok":
             ended = ended or "empty: no step was measured after the first"
     return VariantRuns(arm, found, steps, ended)
 

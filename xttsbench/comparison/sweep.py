@@ -107,8 +107,8 @@ class Round:
 
 def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
     """What the trials of a journal say; those of other groups, and interrupted ones, are left alone."""
-    own = [trial for trial in trials if trial.spec.group == comparison.name]
-    data = parity_found(comparison, [trial for trial in own if trial.status != "interrupted"])
+    own = [trial for trial in trials if trial.spec.group == comparison.name and trial.status != "interrupted"]
+    data = parity_found(comparison, own)
     gone = {arm: f"refused: {data.why_refused(arm)}" for arm in data.differences}
     for arm, why in data.unknown.items():
         gone.setdefault(arm, f"whether it yields the baseline's data is not known: {why}")

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -26,40 +26,56 @@ PLAN: Final = "plan.json"
 ENVIRONMENT: Final = "environment.json"
 PROFILE: Final = "profile"
 _RUN: Final = "a run's directory, e.g. one under reports/"
+_ADVICE: Final = "Free some space or choose another --out."
 R = TypeVar("R", bound=BaseModel)
 
-made: list[Path] = []
-"""The directories that this process made for runs, so that whoever is interrupted can be told where to look."""
+held: list[Path] = []
+"""The directories that this process held for runs, so that whoever is interrupted can be told where to look."""
 
 
-def make_run_directory(out: Path | None, name: str, now: datetime, *, under: Path | None = None) -> Path:
-    """Make the directory of a run and return it; without ``out``, ``reports/<UTC time>-<name>/`` under ``under``.
+@contextmanager
+def make_run_directory(
+    out: Path | None, name: str, now: datetime, *, under: Path | None = None, clear: bool = False
+) -> Iterator[Path]:
+    """Make the directory of a run and hold it; without ``out``, ``reports/<UTC time>-<name>/`` under ``under``.
+
+    What was left there by a run that was killed before its plan was written is removed where ``clear`` says so.
 
     Raises:
-        UsageError: ``out`` is a file or holds something already, or cannot be made.
+        UsageError: ``out`` is a file or holds something already, cannot be made, or another process holds it.
     """
-    if out is None:
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "run"
-        root = (under or Path.cwd()) / "reports"
-        out = root / f"{now:%Y%m%dT%H%M%SZ}-{stem}"
-        for attempt in range(2, 100):
-            if not out.exists():
-                break
-            out = root / f"{now:%Y%m%dT%H%M%SZ}-{stem}-{attempt}"
     try:
-        if out.exists() and not out.is_dir():
+        if out is None:
+            stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "run"
+            out = _make_another((under or Path.cwd()) / "reports" / f"{now:%Y%m%dT%H%M%SZ}-{stem}")
+        elif out.exists() and not out.is_dir():
             raise UsageError(f"--out {str(out)!r} is a file; name a directory that is empty or does not exist.")
-        out.mkdir(parents=True, exist_ok=True)
-        taken = next(out.iterdir(), None)
+        else:
+            out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {str(out)!r} cannot be made: {error.strerror or error}. Name another one.") from error
-    if taken is not None:
-        raise UsageError(
-            f"--out {str(out)!r} holds {taken.name!r} already, and a run needs a directory of its own. "
-            "Name one that is empty or does not exist."
-        )
-    made.append(out)
-    return out
+    with lock_run(out):  # two that made it, or found it empty, are one from here on
+        if clear:
+            clear_unplanned(out)
+        if (taken := next(out.iterdir(), None)) is not None:
+            raise UsageError(
+                f"--out {str(out)!r} holds {taken.name!r} already, and a run needs a directory of its own. "
+                "Name one that is empty or does not exist."
+            )
+        yield out
+
+
+def _make_another(wanted: Path) -> Path:
+    """Make a directory that was not there, of that name or with the next number behind it."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    directory, number = wanted, 1
+    while True:
+        try:
+            directory.mkdir()
+            return directory
+        except FileExistsError:
+            number += 1
+            directory = wanted.with_name(f"{wanted.name}-{number}")
 
 
 def clear_unplanned(directory: Path) -> None:
@@ -74,6 +90,19 @@ def clear_unplanned(directory: Path) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically: a reader sees the old file or the new one, whole."""
     atomic_write(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_first(directory: Path, files: Mapping[str, Any]) -> None:
+    """Write what a run begins with, by the names of the files and in their order.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        for name, value in files.items():
+            write_json(directory / name, value)
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be written to: {error.strerror or error}. {_ADVICE}") from error
 
 
 def read_plan(directory: Path) -> RunPlan:
@@ -137,31 +166,57 @@ def read_json(path: Path, *, name: str = _RUN) -> Any:
         raise JournalError(f"{path} is not JSON ({error}); name {name}.") from error
 
 
+_locks: set[int] = set()
+
+
+def _leave_to_parent() -> None:
+    """Close in a process that was forked what its parent holds: a lock lasts as long as a copy of its descriptor."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 @contextmanager
-def lock_run(directory: Path) -> Iterator[None]:
-    """Hold a run's directory, which must be there; it is the directory itself that is locked, so nothing is left in it.
+def lock_run(directory: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Hold a run's directory; it is the directory itself that is locked, so nothing is left in it.
+
+    Gives whether it is this process's: where another one holds it only whoever can do with a ``shared`` one goes on.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another process holds it, or it cannot be opened.
     """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    ours = True
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"--out {str(directory)!r} cannot be opened: {why}. Name another one.") from error
+    _locks.add(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"--out {str(directory)!r} is in use by another process that goes on with this run; wait for its end, "
-                "or name another directory."
-            ) from error
         except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # of a file system without locks, which keeps none out
+            ours = error.errno in (errno.ENOLCK, errno.ENOTSUP)  # of a file system without locks, which keeps none out
+            if not (ours or isinstance(error, BlockingIOError)):
                 raise
-        yield
+        if not (ours or shared):
+            raise UsageError(
+                f"--out {str(directory)!r} is in use by another process; wait for its end, or name another directory."
+            )
+        if ours:
+            held.append(directory)
+        yield ours
     finally:
-        os.close(descriptor)
+        if descriptor in _locks:  # else this is a process that was forked
+            _locks.discard(descriptor)
+            os.close(descriptor)
 
 
 TRIALS: Final = "trials.jsonl"
+ROUNDS: Final = "rounds.jsonl"
+"""What processes that take turns and live yet have measured, so that whoever is killed loses one round of it."""
 
 
 def append_trial(directory: Path, record: TrialRecord) -> None:
@@ -170,16 +225,21 @@ def append_trial(directory: Path, record: TrialRecord) -> None:
     Raises:
         JournalError: the journal cannot be written (a full disk, a directory that went away).
     """
-    _append(directory / TRIALS, record.model_dump_json(), "Free some space or choose another --out.", durable=True)
+    _append(directory / TRIALS, record.model_dump_json(), _parse, _ADVICE, durable=True)
 
 
-def _append(path: Path, line: str, advice: str, *, durable: bool) -> None:
+def _append(path: Path, line: str, parse: Callable[[bytes], object], advice: str, *, durable: bool) -> None:
     try:
         with path.open("ab+") as journal:
-            # A last line without its newline, from a write that did not end, is cut off, so that this one stands alone.
             if (size := journal.seek(0, os.SEEK_END)) and journal.seek(size - 1) >= 0 and journal.read(1) != b"\n":
+                # A last line without its newline, from a write that did not end, is whole or cut off.
                 journal.seek(0)
-                journal.truncate(journal.read().rfind(b"\n") + 1)
+                rest, begins, last = journal.read().rpartition(b"\n")
+                try:
+                    parse(last)
+                    journal.write(b"\n")
+                except ValueError:
+                    journal.truncate(len(rest + begins))
             journal.write(line.encode() + b"\n")
             if durable:
                 journal.flush()
@@ -188,15 +248,43 @@ def _append(path: Path, line: str, advice: str, *, durable: bool) -> None:
         raise JournalError(f"The journal {path} cannot be written: {error.strerror or error}. {advice}") from error
 
 
+def keep_rounds(directory: Path, living: Sequence[TrialRecord]) -> None:
+    """Replace what is kept of trials that go on: they count where the run is killed before they are in the journal.
+
+    Raises:
+        JournalError: it cannot be written.
+    """
+    unended = {"status": "interrupted", "cause": "the run was killed while its turns went on"}
+    lines = [record.model_copy(update=unended).model_dump_json() + "\n" for record in living]
+    try:
+        atomic_write(directory / ROUNDS, "".join(lines).encode())
+    except OSError as error:
+        raise JournalError(f"{directory / ROUNDS} cannot be written: {error.strerror or error}. {_ADVICE}") from error
+
+
 def read_trials(directory: Path) -> list[TrialRecord]:
     """All whole trials of a journal; a torn last line, from a kill while it was written, is left out.
 
-    So is a trial that was interrupted, and run again when the run went on.
+    So is a trial that was interrupted, and run again when the run went on. Of trials that took turns when everything
+    was killed their whole rounds are there.
 
     Raises:
         JournalError: there is no journal, a line in the middle is not a trial, or the schema is another version's.
     """
-    path = directory / TRIALS
+    records = _read_records(directory / TRIALS)
+    last = {record.spec.trial_id: index for index, record in enumerate(records)}
+    living = _read_records(directory / ROUNDS) if (directory / ROUNDS).exists() else []
+    return [
+        *(
+            record
+            for index, record in enumerate(records)
+            if record.status != "interrupted" or last[record.spec.trial_id] == index
+        ),
+        *(record for record in living if record.spec.trial_id not in last),
+    ]
+
+
+def _read_records(path: Path) -> list[TrialRecord]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -214,12 +302,7 @@ def read_trials(directory: Path) -> list[TrialRecord]:
                 continue
             reason = first_line(error)
             raise JournalError(f"{path}, line {number} is not a trial of schema {SCHEMA_VERSION}: {reason}") from error
-    last = {record.spec.trial_id: index for index, record in enumerate(records)}
-    return [
-        record
-        for index, record in enumerate(records)
-        if record.status != "interrupted" or last[record.spec.trial_id] == index
-    ]
+    return records
 
 
 def _parse(line: bytes) -> TrialRecord:
@@ -240,7 +323,8 @@ def append_history(directory: Path, line: HistoryLine) -> None:
         JournalError: it cannot be written (a full disk, a directory that went away).
     """
     advice = "Free some space; the run goes on from its last checkpoint when it is started again."
-    _append(directory / HISTORY, line.model_dump_json(exclude_none=True), advice, durable=False)
+    text = line.model_dump_json(exclude_none=True)
+    _append(directory / HISTORY, text, HistoryLine.model_validate_json, advice, durable=False)
 
 
 def read_history(directory: Path) -> list[HistoryLine]:

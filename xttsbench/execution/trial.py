@@ -20,6 +20,7 @@ from typing import Final
 import psutil
 
 from xttsbench.execution.child import Collected, Follower, Limits, Monitor, SharedRows, now_utc
+from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper, kill_group
 from xttsbench.probes.procfs import memory_limit_bytes, parse_stat
 from xttsbench.records.readings import Readings
@@ -48,9 +49,11 @@ def run_trial(
     Raises:
         HelperError: the helper is gone before the trial began.
     """
-    child = Child(spec, helper, monitor=monitor, progress=progress)
+    with interruptible():
+        child = Child(spec, helper, monitor=monitor, progress=progress)
     try:
-        child.follow(limits)
+        with interruptible():
+            child.follow(limits)
     except KeyboardInterrupt:
         child.collected.interrupted()
     return child.end()

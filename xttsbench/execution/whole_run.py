@@ -4,8 +4,8 @@ A script has this process's terminal, standard input and process group, so that 
 itself. Signals that somebody sends to this process alone are passed on. Nothing ends the script but what would end it
 without us, and the death of this process.
 
-Of a training the parent stays in charge of signals: the first SIGINT or SIGTERM is passed on, and the process ends at
-the next step with its checkpoint written; a second one kills it. What it tells is kept as it comes.
+Of a training the parent stays in charge of signals: the first SIGINT, SIGTERM or SIGHUP is passed on, and the process
+ends at the next step with its checkpoint written; a second one kills it. What it tells is kept as it comes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Protocol
 
-from xttsbench.execution import HELD_BACK, held_back
+from xttsbench.execution import HELD_BACK, ending, held_back
 from xttsbench.execution.child import (
     Collected,
     Follower,
@@ -77,8 +76,10 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
         KeyboardInterrupt: a signal asked for the end before.
     """
     with held_back():
-        if {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT} & signal.sigpending():
-            raise KeyboardInterrupt  # somebody asked for the end before there was a script to tell it to
+        for number in {*ending.SIGNALS, signal.SIGQUIT} & signal.sigpending():
+            if signal.getsignal(number) != signal.SIG_IGN:
+                ending.note(number)
+                raise KeyboardInterrupt  # somebody asked for the end before there was a script to tell it to
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -278,11 +279,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _signals_go_to(process: subprocess.Popen[bytes], session: _Session) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread is told of signals
-        return
-
-    def passed_on(number: int, frame: FrameType | None) -> None:
+    def pass_on() -> None:
         session.signals += 1
         if session.signals > 1:
             _kill(process)
@@ -290,12 +287,14 @@ def _signals_go_to(process: subprocess.Popen[bytes], session: _Session) -> Itera
             os.kill(process.pid, signal.SIGTERM)
             session.listener.stopping()
 
-    before = {number: signal.signal(number, passed_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    def heard(number: int, frame: FrameType | None) -> None:
+        if ending.note(number):
+            pass_on()
+
+    with ending.heeded(heard):
+        if ending.asked:  # while the process was started
+            pass_on()
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 _ONE_THREAD_EACH: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

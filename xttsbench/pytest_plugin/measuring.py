@@ -113,13 +113,13 @@ def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Meas
     diagnosis = _diagnosed(asked, directory) if asked.diagnose else None
     left_s = max(asked.budget_s - (time.monotonic() - began), 1.0)
     plan = _plan(asked, left_s)
-    run = open_run(plan, directory, asked.name)
-    comparison = run.comparison
     block = None if helper is None else 0
-    with Session(directory, helper=helper, block=block, budget_s=left_s) as session:
-        trials = compare_arms(comparison, session, budget_s=left_s, seed=plan.seed)
-    report = assemble_run(replace(run, trials=trials))
-    write_json(directory / "report.json", report.model_dump(mode="json"))
+    with open_run(plan, directory, asked.name) as run:
+        comparison = run.comparison
+        with Session(directory, helper=helper, block=block, budget_s=left_s) as session:
+            trials = compare_arms(comparison, session, budget_s=left_s, seed=plan.seed)
+        report = assemble_run(replace(run, trials=trials))
+        write_json(directory / "report.json", report.model_dump(mode="json"))
     if not trials:
         raise UsageError(
             f"Target {asked.target!r}: budget_s={asked.budget_s:g} is too short to start a process and measure in it; "

@@ -102,8 +102,8 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
     began, target = time.monotonic(), parse_target(request.target, scripts=True)
     script = target.kind == "script"
     plan = plan_of(request)
-    run = open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began)
-    return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))
+    with open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began) as run:
+        return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))
 
 
 def plan_of(request: Request) -> RunPlan:

@@ -81,7 +81,12 @@ def optimize_live(request: Request, measure: Measure) -> Outcome:
 
 def _run(request: Request, measure: Measure, reading_s: float, label: str) -> Outcome:
     began, plan = time.monotonic(), plan_of(request)
-    run = open_run(plan, request.out, f"{plan.kind}-live")
+    with open_run(plan, request.out, f"{plan.kind}-live", began=began) as run:
+        return finish(replace(run, trials=_measured(run, request, measure, reading_s, label)))
+
+
+def _measured(run: Recorded, request: Request, measure: Measure, reading_s: float, label: str) -> Sequence[TrialRecord]:
+    plan = run.plan
     job = Job(
         target=plan.target,
         kwargs={},
@@ -90,11 +95,11 @@ def _run(request: Request, measure: Measure, reading_s: float, label: str) -> Ou
         window_s=window_s(reading_s, request.steps is not None),
         seed=plan.seed,
     )
-    session = LiveSession(run.directory, measure, began, budget_s=plan.budget_s, label=label)
+    session = LiveSession(run.directory, measure, run.began, budget_s=plan.budget_s, label=label)
     _read(job, session, reading_s)
     if plan.kind == "optimize" and session.trials[0].status == "ok":
         _verify(job, session, run)
-    return finish(replace(run, trials=session.trials))
+    return session.trials
 
 
 class LiveSession:

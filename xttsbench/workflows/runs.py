@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.errors import JournalError, UsageError
+from xttsbench.errors import JournalError
+from xttsbench.execution.ending import finishes
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
+    lock_run,
     make_run_directory,
     read_environment,
     read_plan,
     read_trials,
-    write_json,
+    write_first,
 )
 from xttsbench.execution.whole_run import Trained
 from xttsbench.probes.environment import environment as read_machine
@@ -42,40 +45,43 @@ REPORT_S: Final = 5.0
 """Of a budget, kept for the report and its plots."""
 
 
-def open_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None = None) -> Recorded:
-    """Make a run's directory, with its environment and its plan in it.
+@contextmanager
+def open_run(
+    plan: RunPlan, out: Path | None, name: str, *, began: float | None = None, clear: bool = False
+) -> Iterator[Recorded]:
+    """Make a run's directory, with its environment and its plan in it, and hold it until the run has its report.
 
     Args:
         plan: what is to be measured.
         out: the run's own directory, or ``None`` for one under ``reports/``.
         name: of the directory there.
         began: see :class:`Recorded`; now without it.
+        clear: see :func:`xttsbench.execution.run_directory.make_run_directory`.
 
     Raises:
         UsageError: the directory cannot be made, or holds something.
         HelperError: TensorFlow is missing, or of an unsupported version.
     """
     require_tensorflow()
-    return make_run(plan, out, name, began=began)
+    with make_run(plan, out, name, began=began, clear=clear) as run:
+        yield run
 
 
-def make_run(plan: RunPlan, out: Path | None, name: str, *, began: float | None = None) -> Recorded:
+@contextmanager
+def make_run(
+    plan: RunPlan, out: Path | None, name: str, *, began: float | None = None, clear: bool = False
+) -> Iterator[Recorded]:
     """Make a run's directory as :func:`open_run` does, in a process that has loaded TensorFlow itself or does without.
 
     Raises:
         UsageError: the directory cannot be made or written to, or holds something.
     """
-    directory = make_run_directory(out, name, datetime.fromisoformat(plan.created_utc))
-    machine = read_machine(directory)
-    # The plan comes last: with it the directory is a run's.
-    try:
-        write_json(directory / ENVIRONMENT, machine)
-        write_json(directory / PLAN, plan.model_dump(mode="json"))
-    except OSError as error:
-        raise UsageError(
-            f"{directory} cannot be written to: {error.strerror or error}. Free some space or choose another --out."
-        ) from error
-    return Recorded(directory, plan, machine, began=time.monotonic() if began is None else began)
+    now = datetime.fromisoformat(plan.created_utc)
+    with make_run_directory(out, name, now, clear=clear) as directory, finishes():
+        machine = read_machine(directory)
+        # The plan comes last: with it the directory is a run's.
+        write_first(directory, {ENVIRONMENT: machine, PLAN: plan.model_dump(mode="json")})
+        yield Recorded(directory, plan, machine, began=time.monotonic() if began is None else began)
 
 
 def read_run(directory: Path) -> Recorded:
@@ -253,12 +259,18 @@ def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
 
 
 def rebuild(directory: Path) -> Outcome:
-    """Read plan, environment and journal of a run, and write its report again.
+    """Read plan, environment and journal of a run, and write its report again; of one that goes on it is only given.
 
     Raises:
         JournalError: a file is missing, torn in the middle, or of another schema version.
     """
-    return finish(read_run(directory))
+    if not directory.is_dir():
+        return finish(read_run(directory))  # which says so
+    with lock_run(directory, shared=True) as ours:
+        run = read_run(directory)
+        if ours:
+            return finish(run)
+        return Outcome(report_of(run), directory, DONE, "The run goes on, so nothing was written: this is it so far.")
 
 
 def finish(run: Recorded) -> Outcome:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,14 +29,15 @@ from xttsbench.comparison.sweep import (
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import now_utc
+from xttsbench.execution.ending import finishes
 from xttsbench.execution.run_directory import (
     PLAN,
     TRIALS,
-    clear_unplanned,
+    lock_run,
     read_environment,
     read_plan,
     read_trials,
-    write_json,
+    write_first,
 )
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
 from xttsbench.probes.environment import environment as read_machine
@@ -63,16 +65,20 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
         UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
-    begun = begin(request, "run", data_progress)
-    plan, comparison, told = begun.plan, begun.comparison, progress or Silent()
+    with begin(request, "run", data_progress) as begun:
+        return finish(replace(begun, trials=_measured(begun, request, progress or Silent())))
+
+
+def _measured(begun: Recorded, request: Request, told: Progress) -> Sequence[TrialRecord]:
+    plan, comparison = begun.plan, begun.comparison
 
     def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
         told.status(f"round {done} of {rounds} at most is done: {interim_status(comparison, trials)}")
 
-    with begun.session(progress, print_to_stderr=request.print_to_stderr) as session:
+    with begun.session(told, print_to_stderr=request.print_to_stderr) as session:
         until_s = max(plan.budget_s - REPORT_S, session.spent_s + 1.0)
         measure(comparison, session, until_s=until_s, seed=plan.seed, after_round=tell)
-    return finish(replace(begun, trials=session.trials))
+    return session.trials
 
 
 def measure(
@@ -171,8 +177,11 @@ def _scenario(request: Request, path: Path, most_arms: int) -> Scenario:
     return changed(scenario, changes, request.settings, arguments=configuration_problems, most_arms=most_arms)
 
 
-def begin(request: Request, kind: Literal["run", "sweep"], data_progress: DataProgress | None = None) -> Recorded:
-    """Plan a run, make what it reads, and open its directory.
+@contextmanager
+def begin(
+    request: Request, kind: Literal["run", "sweep"], data_progress: DataProgress | None = None
+) -> Iterator[Recorded]:
+    """Plan a run, make what it reads, and open its directory, which is held until the run has its report.
 
     Raises:
         UsageError, InvalidInputError: the request or the scenario is wrong, the run cannot be gone on with, or nothing
@@ -212,11 +221,12 @@ def begin(request: Request, kind: Literal["run", "sweep"], data_progress: DataPr
         code=code_identity(comparison.target, bundled=comparison.bundled),
         data=data_identity([arm.kwargs.get("data") for arm in comparison.arms] if comparison.bundled else []),
     )
-    if request.resume and request.out is not None:
-        if (request.out / PLAN).exists():
-            return _go_on(request.out, plan, began)
-        clear_unplanned(request.out)
-    return open_run(plan, request.out, scenario.name, began=began)
+    if request.resume and request.out is not None and (request.out / PLAN).exists():
+        with lock_run(request.out), finishes():
+            yield _go_on(request.out, plan, began)
+        return
+    with open_run(plan, request.out, scenario.name, began=began, clear=request.resume) as run:
+        yield run
 
 
 def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
@@ -231,7 +241,7 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
         )
     kept = before.model_copy(update={"budget_s": plan.budget_s})
     if kept != before:
-        write_json(directory / PLAN, kept.model_dump(mode="json"))
+        write_first(directory, {PLAN: kept.model_dump(mode="json")})
     trials = read_trials(directory) if (directory / TRIALS).exists() else []
     return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
 
@@ -270,11 +280,13 @@ def sweep(request: Request, *, progress: Progress | None = None, data_progress: 
         UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
-    run = begin(request, "sweep", data_progress)
-    plan, told, until_s = run.plan, progress or Silent(), run.plan.budget_s - REPORT_S
-    with run.session(progress, print_to_stderr=request.print_to_stderr) as session:
-        search(run.comparison, plan.procedure or Procedure(), session, until_s=until_s, seed=plan.seed, progress=told)
-    return finish(replace(run, trials=session.trials))
+    told = progress or Silent()
+    with begin(request, "sweep", data_progress) as run:
+        plan, until_s = run.plan, run.plan.budget_s - REPORT_S
+        procedure = plan.procedure or Procedure()
+        with run.session(told, print_to_stderr=request.print_to_stderr) as session:
+            search(run.comparison, procedure, session, until_s=until_s, seed=plan.seed, progress=told)
+        return finish(replace(run, trials=session.trials))
 
 
 def search(

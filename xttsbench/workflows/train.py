@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,19 +20,19 @@ from typing import Any, Final, Protocol
 from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
 from xttsbench.errors import HelperError, InvalidInputError, JournalError, UsageError
 from xttsbench.execution.child import child_environment, now_utc, start
+from xttsbench.execution.ending import finishes
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
     TRIALS,
     append_history,
     append_trial,
-    clear_unplanned,
     lock_run,
     make_run_directory,
     read_history,
     read_plan,
     read_trials,
-    write_json,
+    write_first,
 )
 from xttsbench.execution.whole_run import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow
@@ -187,7 +188,22 @@ def train(
     progress = progress or Silent()
     number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
     request, leader = follower(request, number) if number else (request, None)
-    resumed = _resumes(request)
+    with ExitStack() as stack:
+        resumed = _resumes(request)
+        if resumed and request.out is not None:
+            stack.enter_context(lock_run(request.out))
+        return _train(request, leader, stack, progress, data_progress, resumed=resumed)
+
+
+def _train(
+    request: TrainRequest,
+    leader: Path | None,
+    stack: ExitStack,
+    progress: TrainProgress,
+    data_progress: DataProgress | None,
+    *,
+    resumed: bool,
+) -> Outcome:
     machine = environment()
     tokens = _fitted(request.out) if resumed and request.fit_memory and request.out is not None else None
     prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress, tokens=tokens)
@@ -199,16 +215,16 @@ def train(
         plan = plan.model_copy(update={"created_utc": read_plan(directory).created_utc})
     else:
         now = datetime.fromisoformat(plan.created_utc)
-        directory = make_run_directory(request.out, f"train-{prepared.recipe.name}", now)
+        made = make_run_directory(request.out, f"train-{prepared.recipe.name}", now, clear=request.resume)
+        directory = stack.enter_context(made)
     job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
-    with lock_run(directory):
-        if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
-            refuse_another(read_setup(directory).job, job)
-            refuse_other_data(read_plan(directory), plan, directory)
-        write_json(directory / ENVIRONMENT, machine)
-        write_json(directory / PLAN, plan.model_dump(mode="json"))
-        write_json(directory / SETUP, setup.model_dump(mode="json"))
+    if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
+        refuse_another(read_setup(directory).job, job)
+        refuse_other_data(read_plan(directory), plan, directory)
+    with finishes():
+        first = {PLAN: plan.model_dump(mode="json"), SETUP: setup.model_dump(mode="json")}
+        write_first(directory, {ENVIRONMENT: machine, **first})
         return _session(request, plan, machine, setup, directory, progress)
 
 
@@ -216,7 +232,6 @@ def _resumes(request: TrainRequest) -> bool:
     if request.out is None or not request.resume:
         return False  # a directory that holds something is refused when it is to be made
     if not (request.out / PLAN).exists():
-        clear_unplanned(request.out)
         return False
     kind = read_plan(request.out).kind
     if kind != "train":

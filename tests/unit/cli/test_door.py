@@ -57,7 +57,7 @@ def interrupted(leave, monkeypatch: pytest.MonkeyPatch):
 
     def run(*made: Path) -> str:
         monkeypatch.setattr("xttsbench.workflows.diagnose.diagnose", interrupt)
-        monkeypatch.setattr(run_directory, "made", list(made))
+        monkeypatch.setattr(run_directory, "held", list(made))
         left = leave("diagnose", "mine:make")
         assert left.code == 130
         return left.err

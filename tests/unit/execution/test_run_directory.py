@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,20 +36,26 @@ from xttsbench.records.trial import TrialError
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+def make(*arguments: Any, **options: Any) -> Path:
+    """The directory as it was made, which nobody holds any more."""
+    with make_run_directory(*arguments, **options) as made:
+        return made
+
+
 def test_by_default_it_is_named_after_the_time_and_the_target(tmp_path: Path) -> None:
-    made = make_run_directory(None, "diagnose-make", NOW, under=tmp_path)
+    made = make(None, "diagnose-make", NOW, under=tmp_path)
     assert made == tmp_path / "reports" / "20260102T030405Z-diagnose-make"
     assert made.is_dir()
 
 
 def test_two_runs_of_one_second_do_not_share_it(tmp_path: Path) -> None:
-    made = [make_run_directory(None, "x", NOW, under=tmp_path).name for _ in range(3)]
+    made = [make(None, "x", NOW, under=tmp_path).name for _ in range(3)]
     assert made == ["20260102T030405Z-x", "20260102T030405Z-x-2", "20260102T030405Z-x-3"]
 
 
 def test_without_a_place_it_is_under_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert make_run_directory(None, "x", NOW).parent == tmp_path / "reports"
+    assert make(None, "x", NOW).parent == tmp_path / "reports"
 
 
 @pytest.mark.parametrize(
@@ -63,19 +70,19 @@ def test_without_a_place_it_is_under_the_working_directory(tmp_path: Path, monke
     ],
 )
 def test_names_cannot_lead_anywhere_else(tmp_path: Path, name: str, stem: str) -> None:
-    made = make_run_directory(None, name, NOW, under=tmp_path)
+    made = make(None, name, NOW, under=tmp_path)
     assert made == tmp_path / "reports" / f"20260102T030405Z-{stem}"
 
 
 def test_a_named_directory_is_made_with_its_parents_or_taken_empty(tmp_path: Path) -> None:
-    assert make_run_directory(tmp_path / "a" / "b", "x", NOW) == tmp_path / "a" / "b"
-    assert make_run_directory(tmp_path / "a" / "b", "x", NOW).is_dir()
+    assert make(tmp_path / "a" / "b", "x", NOW) == tmp_path / "a" / "b"
+    assert make(tmp_path / "a" / "b", "x", NOW).is_dir()
 
 
 def test_a_taken_directory_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds 'precious\.txt' already.*Name one that is empty") as caught:
-        make_run_directory(tmp_path, "x", NOW)
+        make(tmp_path, "x", NOW)
     assert caught.value.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
@@ -83,11 +90,11 @@ def test_a_taken_directory_is_refused_and_left_as_it_was(tmp_path: Path) -> None
 def test_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"--out '.*file' is a file"):
-        make_run_directory(tmp_path / "file", "x", NOW)
+        make(tmp_path / "file", "x", NOW)
     with pytest.raises(UsageError, match=r"cannot be made: .*Name another one"):
-        make_run_directory(tmp_path / "file" / "below", "x", NOW)
+        make(tmp_path / "file" / "below", "x", NOW)
     with pytest.raises(UsageError, match="cannot be made"):
-        make_run_directory(tmp_path / ("x" * 400), "x", NOW)
+        make(tmp_path / ("x" * 400), "x", NOW)
 
 
 def test_json_is_written_whole_and_readable_by_others(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import append_trial
 from xttsbench.records.report import Kind
 from xttsbench.workflows import runs
+from xttsbench.workflows.measure.session import Recorded
 from xttsbench.workflows.runs import open_run, read_run, rebuild
 from xttsbench.workflows.saved import code_identity, data_identity
 
@@ -27,8 +28,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xttsbench.workflows.runs.read_machine", lambda _: {"fingerprint": "f"})
 
 
+def opened(*arguments: Any, **options: Any) -> Recorded:
+    """The run as it was opened, which nobody holds any more."""
+    with open_run(*arguments, **options) as run:
+        return run
+
+
 def test_what_was_opened_is_read_again(tmp_path: Path, build) -> None:
-    run = open_run(PLAN, tmp_path / "run", "name", began=1.0)
+    run = opened(PLAN, tmp_path / "run", "name", began=1.0)
     assert (run.began, run.trials) == (1.0, ())
     append_trial(run.directory, build.ladder())
     again = read_run(run.directory)
@@ -39,24 +46,24 @@ def test_what_was_opened_is_read_again(tmp_path: Path, build) -> None:
 
 def test_without_a_directory_it_is_named_by_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert open_run(PLAN, None, "diagnose-f").directory.name == "20260102T030405Z-diagnose-f"
+    assert opened(PLAN, None, "diagnose-f").directory.name == "20260102T030405Z-diagnose-f"
 
 
 def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds 'mine\.txt' already"):
-        open_run(PLAN, tmp_path, "name")
+        opened(PLAN, tmp_path, "name")
 
 
 def test_a_directory_without_room_is_refused(tmp_path: Path, full_disk) -> None:
     with full_disk(10), pytest.raises(UsageError, match=r"run cannot be written to: File too large\. Free some space"):
-        open_run(PLAN, tmp_path / "run", "name")
+        opened(PLAN, tmp_path / "run", "name")
     assert not list((tmp_path / "run").iterdir())
 
 
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="names no comparison"):
-        _ = open_run(PLAN, tmp_path / "run", "name").comparison
+        _ = opened(PLAN, tmp_path / "run", "name").comparison
 
 
 def test_a_run_of_any_kind_has_a_report_and_an_end() -> None:
@@ -64,7 +71,7 @@ def test_a_run_of_any_kind_has_a_report_and_an_end() -> None:
 
 
 def test_a_report_that_has_no_room_is_said_and_can_be_made_later(tmp_path: Path, build, full_disk) -> None:
-    run = open_run(PLAN, tmp_path / "run", "name")
+    run = opened(PLAN, tmp_path / "run", "name")
     append_trial(run.directory, build.ladder())
     with full_disk(1000), pytest.raises(JournalError) as refused:
         rebuild(run.directory)
@@ -75,7 +82,7 @@ def test_a_report_that_has_no_room_is_said_and_can_be_made_later(tmp_path: Path,
 
 
 def test_a_run_that_a_saved_file_ended_reports_the_version_before(tmp_path: Path, build) -> None:
-    run = open_run(PLAN, tmp_path / "run", "name")
+    run = opened(PLAN, tmp_path / "run", "name")
     append_trial(run.directory, build.ladder())
     ended = build.trial("pipeline", number=1, status="interrupted", cause="saved", changed_file="/a/train.py")
     append_trial(run.directory, ended)

@@ -39,7 +39,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def begun(text: str = TEXT, *, kind: str = "run", **fields: Any) -> Recorded:
         (tmp_path / "mine.yaml").write_text(text)
         request = Request(scenario="mine.yaml", **({"out": tmp_path / "out"} | fields))
-        return begin(request, kind)  # type: ignore[arg-type]
+        with begin(request, kind) as run:  # type: ignore[arg-type]
+            return run
 
     begun.machine = machine  # type: ignore[attr-defined]
     return begun

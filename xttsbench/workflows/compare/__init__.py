@@ -263,7 +263,13 @@ def _line(pair: ComparedPair) -> str:
 
 
 def _write(request: Request, report: ComparisonReport) -> Path | None:
-    directory = request.out and make_run_directory(request.out, "compare", datetime.now(UTC))
+    if request.out is None:
+        return _write_into(None, request, report)
+    with make_run_directory(request.out, "compare", datetime.now(UTC)) as directory:
+        return _write_into(directory, request, report)
+
+
+def _write_into(directory: Path | None, request: Request, report: ComparisonReport) -> Path | None:
     files = [
         (directory and directory / "report.json", to_json),
         (directory and directory / "report.md", comment),

@@ -15,8 +15,9 @@ import psutil
 
 from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution.child import Limits, at_pace, now_utc
+from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.run_directory import append_trial
+from xttsbench.execution.run_directory import ROUNDS, append_trial, keep_rounds
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
@@ -133,6 +134,8 @@ class Session:
         self._end_helper()
         if self._gpus[0] is not None:
             self._gpus[0].close()
+        if kind is None:  # all are in the journal, or were measured again
+            (self._directory / ROUNDS).unlink(missing_ok=True)
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
@@ -180,11 +183,13 @@ class Session:
                     found.append(self.run(waiting.popleft(), limits))
                     continue
                 while waiting and len(live) < most:
-                    live.append((waiting[0], self._child(waiting[0])))
+                    with interruptible():
+                        live.append((waiting[0], self._child(waiting[0])))
                     waiting.popleft()
                 spec, child = live.popleft()
                 try:
-                    child.follow(self.at_pace(limits, ()))
+                    with interruptible():
+                        child.follow(self.at_pace(limits, ()))
                 except KeyboardInterrupt:
                     child.collected.interrupted()
                 found.append(self._keep(child.end(), described(spec)))
@@ -289,6 +294,10 @@ class Session:
         """
         return self._keep(live.end(), label)
 
+    def keep_rounds(self, living: Sequence[TrialRecord]) -> None:
+        """Write down what trials that take turns have measured so far; see :meth:`close`."""
+        keep_rounds(self._directory, living)
+
     def never_begun(
         self, spec: TrialSpec, status: TrialStatus = "interrupted", cause: str = "interrupted before the trial began"
     ) -> TrialRecord:
@@ -312,7 +321,8 @@ class Session:
         return kept
 
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
-        helper = self._helper_for(spec.block)
+        with interruptible():
+            helper = self._helper_for(spec.block)
         self.announce(label or described(spec))
         monitor = partial(Monitor, gpus=self._gpus)
         return run_trial(spec, helper, self.at_pace(limits, ()), monitor=monitor, progress=self._progress.step)

@@ -17,6 +17,7 @@ from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
 from xttsbench.comparison.effects import no_more_to_say
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits
+from xttsbench.execution.ending import interruptible
 from xttsbench.execution.trial import LiveTrial
 from xttsbench.planning import Slot, arm_trial, block_order
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant
@@ -118,6 +119,8 @@ class Group:
     def measure(self) -> str | None:
         """Measure in turns; the trials are in the session and in the journal when all have ended.
 
+        Each round is on disk before the next begins.
+
         Returns:
             Why the configurations cannot live side by side, in which case nothing was kept; ``None`` where they could.
         """
@@ -127,14 +130,16 @@ class Group:
             return None
         why = None
         try:
-            why = self._open(specs)
+            with interruptible():
+                why = self._open(specs)
             if self.session.source_changed(specs[self._baseline]):  # some may have loaded another one than others
                 self._drop_all()
                 return None
             now_s = self.session.spent_s
             self.until_s = now_s + self.share * (self.wanted.until_s - now_s)
-            if why is None and self._settle():
-                self._go_round()
+            with interruptible():
+                if why is None and self._settle():
+                    self._go_round()
         except KeyboardInterrupt:
             self._interrupted(specs)
         except BaseException:
@@ -251,6 +256,7 @@ class Group:
                 return
             number += 1
             own = [live.so_far() for live in self.lives.values()]
+            self.session.keep_rounds(own)
             judged = gate(own)
             most = wanted.most + min(len(judged.invalid), wanted.most)
             trials = [*self.session.trials, *own]

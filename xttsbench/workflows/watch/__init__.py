@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ import psutil
 
 from xttsbench.errors import UsageError
 from xttsbench.execution.child import SharedRows, now_utc
+from xttsbench.execution.ending import BY_SIGNAL
 from xttsbench.execution.run_directory import TRIALS, append_trial, read_record
 from xttsbench.execution.whole_run import ROWS, run_whole
 from xttsbench.files import atomic_write
@@ -46,7 +47,7 @@ from xttsbench.workflows.runs import (
     report_of,
 )
 from xttsbench.workflows.watch.observer import About, Observer
-from xttsbench.workflows.watch.summary import DEFAULTS, judge, parse
+from xttsbench.workflows.watch.summary import DEFAULTS, Gate, judge, parse
 
 PATIENCE_S: Final = 10.0
 """A loop that takes no gradients is taken for the main one when it has had so many seconds."""
@@ -102,9 +103,15 @@ def watch(request: Request, shown: Shown) -> Watched:
     gates = tuple(map(parse, request.fail_on or (DEFAULTS if baseline is not None else ())))
     if baseline is None and any(gate.relative for gate in gates):
         raise UsageError("--fail-on with a + compares with an earlier run: name it with --baseline SUMMARY.")
-    script = request.script, request.arguments
-    plan = _plan(*script, request.command)
-    run, spec = open_run(plan, request.out, f"watch-{target.name}"), _spec(*script)
+    plan = _plan(request.script, request.arguments, request.command)
+    with open_run(plan, request.out, f"watch-{target.name}") as run:
+        return _watched(run, request, gates, baseline, shown)
+
+
+def _watched(
+    run: Recorded, request: Request, gates: Sequence[Gate], baseline: WatchSummary | None, shown: Shown
+) -> Watched:
+    plan, spec = run.plan, _spec(run.plan.target, run.plan.arguments)
     about = About(shlex.join([plan.target, *plan.arguments]), _diagnose_command(plan))
     with SharedRows(ROWS + 1) as shared:
         observer = Observer(run.directory, spec, shared.memory, about, tensorboard=request.tensorboard, shown=shown)
@@ -120,7 +127,10 @@ def watch(request: Request, shown: Shown) -> Watched:
     if gates:
         summary = summary.model_copy(update={"fail_on": tuple(judge(gate, summary, baseline) for gate in gates)})
     observer.conclude(summary)
-    return Watched(summary, run.directory, *_judged(summary, request.script))
+    exit_code, message = _judged(summary, request.script)
+    if exit_code == INTERRUPTED and (by := left.asked or -code) > 0:
+        exit_code = BY_SIGNAL + by
+    return Watched(summary, run.directory, exit_code, message)
 
 
 def _plan(script: str, arguments: Sequence[str], command: str) -> RunPlan:
@@ -214,7 +224,8 @@ class Session:
     def __init__(self, what: str, out: Path | None, tensorboard: Path | None, shown: Shown | None) -> None:
         script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
         plan = _plan(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
-        self.run = make_run(plan, out, f"watch-{Path(script).stem or what}")
+        self._holds = ExitStack()  # until the run is over, so that its report can be built again beside this process
+        self.run = self._holds.enter_context(make_run(plan, out, f"watch-{Path(script).stem or what}"))
         spec = _spec(plan.target)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
         about = About(
@@ -249,6 +260,7 @@ class Session:
                 (self.run.directory / TRIALS).unlink()
             summary = _finished(self.observer, self.run)
             self.observer.conclude(summary)
+            self._holds.close()
             if show:
                 self._shown(summary)
             self._steps_shown = self.observer.newest

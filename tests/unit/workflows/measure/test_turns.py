@@ -116,9 +116,13 @@ class World:
         self.dropped: list[str] = []
         self.alone: list[tuple[str, str | None]] = []
         self.said: list[str] = []
+        self.kept_rounds: list[list[tuple[str, int]]] = []
         self.start_raises: BaseException | None = None
         for name, value in fields.items():
             setattr(self, name, value)
+
+    def keep_rounds(self, living) -> None:
+        self.kept_rounds.append([(record.spec.arm, len(record.rounds)) for record in living])
 
     @property
     def side_by_side(self) -> World:
