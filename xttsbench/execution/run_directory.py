@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -215,6 +216,8 @@ def lock_run(directory: Path, *, shared: bool = False) -> Iterator[bool]:
 
 
 TRIALS: Final = "trials.jsonl"
+BROKEN_OFF: Final = "broken-off.jsonl"
+"""Trials that a run measured again when it went on."""
 ROUNDS: Final = "rounds.jsonl"
 """What processes that take turns and live yet have measured, so that whoever is killed loses one round of it."""
 
@@ -255,18 +258,14 @@ def keep_rounds(directory: Path, living: Sequence[TrialRecord]) -> None:
         JournalError: it cannot be written.
     """
     unended = {"status": "interrupted", "cause": "the run was killed while its turns went on"}
-    lines = [record.model_copy(update=unended).model_dump_json() + "\n" for record in living]
-    try:
-        atomic_write(directory / ROUNDS, "".join(lines).encode())
-    except OSError as error:
-        raise JournalError(f"{directory / ROUNDS} cannot be written: {error.strerror or error}. {_ADVICE}") from error
+    _replace_records(directory / ROUNDS, [record.model_copy(update=unended) for record in living])
 
 
 def read_trials(directory: Path) -> list[TrialRecord]:
     """All whole trials of a journal; a torn last line, from a kill while it was written, is left out.
 
-    So is a trial that was interrupted, and run again when the run went on. Of trials that took turns when everything
-    was killed their whole rounds are there.
+    So is a trial that was run again when the run went on, since it was interrupted or one that took turns with it was.
+    Of trials that took turns when everything was killed their whole rounds are there.
 
     Raises:
         JournalError: there is no journal, a line in the middle is not a trial, or the schema is another version's.
@@ -278,10 +277,38 @@ def read_trials(directory: Path) -> list[TrialRecord]:
         *(
             record
             for index, record in enumerate(records)
-            if record.status != "interrupted" or last[record.spec.trial_id] == index
+            if last[record.spec.trial_id] == index or not (record.spec.turns or record.status == "interrupted")
         ),
         *(record for record in living if record.spec.trial_id not in last),
     ]
+
+
+def trials_to_keep(directory: Path) -> list[TrialRecord]:
+    """The trials of a run that goes on: those before the first that was broken off, and is to be run again.
+
+    What came after that one was measured because of how it ended. It is moved out of the journal, into a file beside
+    it, and so is what was broken off; a trial that somebody killed says nothing of what it measured.
+
+    Raises:
+        JournalError: see :func:`read_trials` and :func:`append_trial`.
+    """
+    if not (directory / TRIALS).exists():
+        return []
+    trials = read_trials(directory)
+    kept = list(takewhile(lambda trial: trial.status not in ("interrupted", "killed"), trials))
+    if len(kept) < len(trials):
+        for record in trials[len(kept) :]:
+            _append(directory / BROKEN_OFF, record.model_dump_json(), _parse, _ADVICE, durable=True)
+        _replace_records(directory / TRIALS, kept)
+        (directory / ROUNDS).unlink(missing_ok=True)
+    return kept
+
+
+def _replace_records(path: Path, records: Sequence[TrialRecord]) -> None:
+    try:
+        atomic_write(path, "".join(record.model_dump_json() + "\n" for record in records).encode())
+    except OSError as error:
+        raise JournalError(f"{path} cannot be written: {error.strerror or error}. {_ADVICE}") from error
 
 
 def _read_records(path: Path) -> list[TrialRecord]:

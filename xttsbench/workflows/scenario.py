@@ -1,9 +1,9 @@
 """``xttsbench run SCENARIO`` and ``xttsbench sweep``: configurations against their baseline, or until one has won.
 
-A run that goes on keeps its plan. It is refused where the scenario, the code, the data or the machine is another one,
-since its trials would not be comparable with those that the journal holds. What a sweep measures next, and what it
-comes to, is decided from the trials alone (:mod:`xttsbench.comparison.sweep`), so that the same journal gives the same
-winner again.
+A run that goes on keeps its plan, and measures again what was interrupted or killed. It is refused where the scenario,
+the code, the data or the machine is another one, since its trials would not be comparable with those that the journal
+holds. What a sweep measures next, and what it comes to, is decided from the trials alone
+(:mod:`xttsbench.comparison.sweep`), so that the same journal gives the same winner again.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
 from xttsbench.execution.run_directory import (
     PLAN,
-    TRIALS,
     lock_run,
     read_environment,
     read_plan,
-    read_trials,
+    trials_to_keep,
     write_first,
 )
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
@@ -242,7 +241,7 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
     kept = before.model_copy(update={"budget_s": plan.budget_s})
     if kept != before:
         write_first(directory, {PLAN: kept.model_dump(mode="json")})
-    trials = read_trials(directory) if (directory / TRIALS).exists() else []
+    trials = trials_to_keep(directory)
     return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
 
 
