@@ -84,8 +84,8 @@ def with_kills(start: Start, most: int, longest_s: float, chance: random.Random,
     """
     done = 0
     while done < most:
-        process = start()
-        until = time.monotonic() + chance.uniform(0.0, longest_s)
+        process, began = start(), time.monotonic()
+        until = began + chance.uniform(0.0, longest_s)
         while time.monotonic() < until and process.poll() is None:
             time.sleep(0.01)
         if process.poll() is not None:
@@ -95,7 +95,7 @@ def with_kills(start: Start, most: int, longest_s: float, chance: random.Random,
         process.wait(PATIENCE_S)
         nothing_is_left_of(whole)
         done += name is not None
-        said(kill=name, after_s=round(longest_s - (until - time.monotonic()), 1))
+        said(kill=name, after_s=round(until - began, 1), took_s=round(time.monotonic() - began, 1))
     process = start()
     assert process.wait(PATIENCE_S) == DONE
     return done

@@ -286,22 +286,33 @@ def read_trials(directory: Path) -> list[TrialRecord]:
 def trials_to_keep(directory: Path) -> list[TrialRecord]:
     """The trials of a run that goes on: those before the first that was broken off, and is to be run again.
 
-    What came after that one was measured because of how it ended. It is moved out of the journal, into a file beside
-    it, and so is what was broken off; a trial that somebody killed says nothing of what it measured.
+    A trial that somebody killed says nothing of what it measured, and what came after it was chosen by how it ended.
 
     Raises:
         JournalError: see :func:`read_trials` and :func:`append_trial`.
     """
     if not (directory / TRIALS).exists():
         return []
-    trials = read_trials(directory)
-    kept = list(takewhile(lambda trial: trial.status not in ("interrupted", "killed"), trials))
-    if len(kept) < len(trials):
-        for record in trials[len(kept) :]:
-            _append(directory / BROKEN_OFF, record.model_dump_json(), _parse, _ADVICE, durable=True)
-        _replace_records(directory / TRIALS, kept)
-        (directory / ROUNDS).unlink(missing_ok=True)
+    kept = list(takewhile(lambda trial: trial.status not in ("interrupted", "killed"), read_trials(directory)))
+    keep_trials(directory, kept)
     return kept
+
+
+def keep_trials(directory: Path, kept: Sequence[TrialRecord]) -> None:
+    """Leave these trials in the journal, and move all others into a file beside it.
+
+    Raises:
+        JournalError: a file cannot be read or written.
+    """
+    files = [directory / name for name in (TRIALS, ROUNDS) if (directory / name).exists()]
+    found = [record for file in files for record in _read_records(file)]
+    known = [(record.spec, record.started_utc) for record in kept]
+    others = [record for record in found if (record.spec, record.started_utc) not in known]
+    for record in others:
+        _append(directory / BROKEN_OFF, record.model_dump_json(), _parse, _ADVICE, durable=True)
+    if others or len(found) != len(kept):
+        for file in files:
+            _replace_records(file, kept if file.name == TRIALS else [])
 
 
 def _replace_records(path: Path, records: Sequence[TrialRecord]) -> None:

@@ -15,23 +15,26 @@ import pytest
 
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import (
+    BROKEN_OFF,
     ENVIRONMENT,
     HISTORY,
     PLAN,
     TRIALS,
     append_history,
     append_trial,
+    keep_rounds,
     lock_run,
     make_run_directory,
     read_environment,
     read_history,
     read_plan,
     read_trials,
+    trials_to_keep,
     write_json,
 )
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.training import HistoryLine
-from xttsbench.records.trial import TrialError
+from xttsbench.records.trial import TrialError, TrialRecord
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -335,3 +338,154 @@ def test_what_is_no_history_is_refused(tmp_path: Path) -> None:
 def test_a_directory_that_went_away_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="cannot be written"):
         append_history(tmp_path / "gone", warned("x"))
+
+
+STARTS = """
+import os, sys
+from pathlib import Path
+from xttsbench.errors import UsageError
+from xttsbench.records.plan import RunPlan
+from xttsbench.workflows import runs
+
+runs.read_machine = lambda _: {"fingerprint": "f"}
+PLAN = RunPlan(kind="run", command="c", created_utc="2026-01-02T03:04:05+00:00", target="t", steps=1, budget_s=1.0)
+
+def starts(out):
+    (go, gone), (told, tell), (hold, held) = os.pipe(), os.pipe(), os.pipe()
+    for _ in range(3):
+        if not os.fork():
+            os.close(gone), os.close(held)
+            os.read(go, 1)  # all go when nobody can say so any more
+            try:
+                with runs.make_run(PLAN, out, "x") as run:
+                    os.write(tell, f"{run.directory.name}\\n".encode())
+                    os.read(hold, 1)
+            except UsageError as error:
+                os.write(tell, b"refused\\n")
+            os._exit(0)
+    os.close(gone), os.close(tell)
+    said = b""
+    while said.count(b"\\n") < 3:
+        said += os.read(told, 100)
+    os.close(held)
+    for _ in range(3):
+        os.wait()
+    return said.decode().split()
+
+for number in range(20):
+    print(*starts(None), flush=True)
+for number in range(20):
+    out = Path(f"out-{number}")
+    if number % 2:
+        out.mkdir()
+    print(*starts(out), flush=True)
+"""
+
+
+def test_of_runs_that_start_together_no_two_share_a_directory(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3]), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    rounds = [line.split() for line in done.stdout.splitlines()]
+    named_by_themselves = [name for names in rounds[:20] for name in names]
+    assert len(set(named_by_themselves)) == 60
+    assert "refused" not in named_by_themselves
+    for number, names in enumerate(rounds[20:]):
+        assert sorted(names) == [f"out-{number}", "refused", "refused"]
+
+
+def test_what_a_killed_run_left_is_cleared_by_its_holder_alone(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with make_run_directory(out, "x", NOW):
+        (out / ENVIRONMENT).write_text("{}")
+        with pytest.raises(UsageError, match="is in use by another process"):
+            make(out, "x", NOW, clear=True)
+        assert (out / ENVIRONMENT).exists()
+    with pytest.raises(UsageError, match="holds 'environment"):
+        make(out, "x", NOW)
+    assert not list(make(out, "x", NOW, clear=True).iterdir())
+
+
+def test_a_file_system_without_locks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuses)
+    with lock_run(tmp_path) as ours:
+        assert ours
+
+
+@pytest.fixture
+def small(build) -> list[TrialRecord]:
+    """Trials whose lines are short, the last one interrupted."""
+    return [build.trial("input", number=number, cause="ä" if number else None) for number in range(3)]
+
+
+def test_a_journal_that_is_cut_anywhere_is_read_and_goes_on(tmp_path: Path, small, monkeypatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of them
+    lines = [record.model_dump_json().encode() + b"\n" for record in small]
+    whole, path = b"".join(lines), tmp_path / TRIALS
+    ends = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        kept = sum(end - 1 <= cut for end in ends[1:])  # a line counts without its newline, too
+        assert read_trials(tmp_path) == small[:kept], cut
+        assert trials_to_keep(tmp_path) == small[:kept]
+        for record in small[kept:] or small[-1:]:
+            append_trial(tmp_path, record)
+        assert path.read_bytes() == (whole if kept < len(small) else whole + lines[-1]), cut
+
+
+def test_a_history_that_is_cut_anywhere_is_read_and_goes_on(tmp_path: Path) -> None:
+    told = [warned(text) for text in ("one", "zwölf", "three")]
+    lines = [line.model_dump_json(exclude_none=True).encode() + b"\n" for line in told]
+    whole, path = b"".join(lines), tmp_path / HISTORY
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        kept = read_history(tmp_path)
+        assert kept == told[: len(kept)]
+        append_history(tmp_path, warned("after"))
+        assert read_history(tmp_path) == [*kept, warned("after")], cut
+
+
+def test_a_whole_line_of_another_version_without_its_newline_is_cut_off(tmp_path: Path, small) -> None:
+    append_trial(tmp_path, small[0])
+    with (tmp_path / TRIALS).open("ab") as file:
+        file.write(json.dumps(json.loads(small[1].model_dump_json()) | {"schema_version": 99}).encode())
+    assert read_trials(tmp_path) == small[:1]
+    append_trial(tmp_path, small[2])
+    assert read_trials(tmp_path) == [small[0], small[2]]
+
+
+def test_what_was_broken_off_is_measured_again_and_kept_beside_the_journal(tmp_path: Path, build) -> None:
+    trials = [build.trial("input", number=0), build.trial("input", number=1, status="killed", cause="by SIGKILL")]
+    trials += [build.trial("input", number=2), build.trial("input", number=3, status="interrupted")]
+    for trial in trials:
+        append_trial(tmp_path, trial)
+    assert trials_to_keep(tmp_path) == trials[:1]
+    assert read_trials(tmp_path) == trials[:1]
+    assert (tmp_path / BROKEN_OFF).read_bytes().count(b"\n") == 3
+    assert trials_to_keep(tmp_path) == trials[:1]
+    append_trial(tmp_path, trials[2])
+    assert read_trials(tmp_path) == [trials[0], trials[2]]
+    assert (tmp_path / BROKEN_OFF).read_bytes().count(b"\n") == 3
+
+
+def test_rounds_of_trials_that_never_ended_count_until_they_are_in_the_journal(tmp_path: Path, build) -> None:
+    first, living = build.trial("parity"), build.trial("arm", number=1)
+    append_trial(tmp_path, first)
+    keep_rounds(tmp_path, [living])
+    found = read_trials(tmp_path)
+    assert [(trial.spec.trial_id, trial.status) for trial in found] == [
+        (first.spec.trial_id, "ok"),
+        (living.spec.trial_id, "interrupted"),
+    ]
+    assert found[1].segments == living.segments
+    append_trial(tmp_path, living)
+    assert read_trials(tmp_path) == [first, living]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution.child import Limits, at_pace, now_utc
 from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.run_directory import ROUNDS, append_trial, keep_rounds
+from xttsbench.execution.run_directory import ROUNDS, append_trial, keep_rounds, keep_trials
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
@@ -95,6 +96,7 @@ class Session:
     ) -> None:
         self.trials: list[TrialRecord] = []
         self.earlier = {record.spec.trial_id: record for record in earlier if record.status != "interrupted"}
+        self._goes_on = bool(earlier)
         self._directory = directory
         self._helper = helper
         self._borrowed = helper
@@ -135,7 +137,10 @@ class Session:
         if self._gpus[0] is not None:
             self._gpus[0].close()
         if kind is None:  # all are in the journal, or were measured again
-            (self._directory / ROUNDS).unlink(missing_ok=True)
+            with suppress(OSError):
+                (self._directory / ROUNDS).unlink()
+            if self._goes_on and not interrupted(self.trials):  # some may have been measured again in another order
+                keep_trials(self._directory, self.trials)
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
@@ -144,7 +149,7 @@ class Session:
 
         Raises:
             HelperError: TensorFlow cannot be started here.
-            JournalError: the journal cannot be written, or holds another trial under this one's id.
+            JournalError: the journal cannot be written.
         """
         if (kept := self._kept(spec)) is not None:
             self.trials.append(kept)
@@ -313,12 +318,7 @@ class Session:
 
     def _kept(self, spec: TrialSpec) -> TrialRecord | None:
         kept = self.earlier.pop(spec.trial_id, None)
-        if kept is not None and kept.spec != spec:
-            raise JournalError(
-                f"{self._directory}: the journal holds another trial as {spec.trial_id}, so the run cannot go on from "
-                "it. Start anew with another --out."
-            )
-        return kept
+        return kept if kept is not None and kept.spec == spec else None
 
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
         with interruptible():

@@ -167,13 +167,14 @@ class Group:
 
     def _had_before(self, specs: Mapping[str, TrialSpec]) -> bool:
         """Whether a run before has had all of them; where one is missing all are measured again, to be paired."""
-        had = [spec for spec in specs.values() if spec.trial_id in self.session.earlier]
+        earlier = self.session.earlier
+        had = [spec for spec in specs.values() if spec.trial_id in earlier and earlier[spec.trial_id].spec == spec]
         if len(had) == len(specs):
             for spec in had:
                 self.session.run(spec, self._limits)
             return True
-        for spec in had:
-            del self.session.earlier[spec.trial_id]
+        for spec in specs.values():
+            earlier.pop(spec.trial_id, None)
         return False
 
     def _open(self, specs: Mapping[str, TrialSpec]) -> str | None:

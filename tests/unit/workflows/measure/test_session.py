@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from xttsbench.errors import HelperError, JournalError
+from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.run_directory import BROKEN_OFF, append_trial, read_trials
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.session import Session
 
@@ -169,13 +169,14 @@ def test_a_trial_that_was_interrupted_is_run_again_and_replaces_it(world) -> Non
     assert [trial.status for trial in read_trials(world.directory)] == ["ok"]
 
 
-def test_another_trial_under_the_same_id_is_refused(world) -> None:
+def test_another_trial_under_the_same_id_gives_way_to_the_one_that_is_asked_for(world) -> None:
     before = TrialRecord(spec=spec(block=3), status="ok", started_utc="t", duration_s=1.0)
-    with (
-        Session(world.directory, earlier=[before], budget_s=10) as session,
-        pytest.raises(JournalError, match="another trial as 000"),
-    ):
-        session.run(spec(), LIMITS)
+    append_trial(world.directory, before)
+    with Session(world.directory, earlier=[before], budget_s=10) as session:
+        asked_for = session.run(spec(), LIMITS)
+    assert len(world.ran) == 1
+    assert read_trials(world.directory) == [asked_for]
+    assert before.model_dump_json() in (world.directory / BROKEN_OFF).read_text()
 
 
 class FakeLive:
