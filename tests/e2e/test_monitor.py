@@ -103,7 +103,7 @@ def test_a_kill_leaves_whole_rows_of_which_a_page_is_made(environment, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_ends_it_with_a_summary_and_130(number, environment, tmp_path):
+def test_an_interruption_ends_it_with_a_summary_and_its_code(number, environment, tmp_path):
     log = tmp_path / "a.csv"
     monitor = subprocess.Popen(
         command("--log", log), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -111,7 +111,7 @@ def test_an_interruption_ends_it_with_a_summary_and_130(number, environment, tmp
     wait_for_rows(log, 5)
     monitor.send_signal(number)
     out, err = monitor.communicate(timeout=20)
-    assert monitor.returncode == 130
+    assert monitor.returncode == 128 + number
     assert "cpu_share" in out
     assert "Traceback" not in err
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.parent import WITH_CTRL_C, WITHOUT_TENSORFLOW
@@ -291,19 +292,43 @@ def test_a_whole_run_without_tensorflow_in_the_parent_and_its_report_again(start
     assert {name: (tmp_path / "out" / name).read_bytes() for name in pages} == pages
 
 
-def test_ctrl_c_leaves_a_report_of_what_there_is(start, tmp_path):
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGHUP))]
+)
+def test_a_signal_leaves_a_report_of_what_there_is(start, tmp_path, number):
     process = start(WITH_CTRL_C, "run", "mine.yaml", "--set", "batch=3", "--blocks", "60", "--out", "out")
     err = ""
     for line in process.stderr:
         err += line
         if "round 1 of" in line and "is done" in line:
             break
-    process.send_signal(signal.SIGINT)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
     err += process.communicate(timeout=120)[1]
-    assert process.returncode == 130, err
+    assert process.returncode == 128 + number, err
     assert "Traceback" not in err
+    assert len(children) >= 1 + 3  # the helper, and three that took turns
+    assert not psutil.wait_procs(children, timeout=10)[1]
     assert "Interrupted; what was measured before is in the report." in err
     trials = read_trials(tmp_path / "out")
     assert [trial.status for trial in trials] == ["ok", "ok", "ok", "interrupted"]
     assert all(trial.rounds for trial in trials[1:])
     assert record(tmp_path / "out")["parity"]["same"] is True
+    assert not (tmp_path / "out" / "rounds.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_in_its_turns_has_its_whole_rounds_on_disk(start, tmp_path):
+    process = start(WITH_CTRL_C, "run", "mine.yaml", "--set", "batch=3", "--blocks", "60", "--out", "out")
+    for line in process.stderr:
+        if "round 2 of" in line and "is done" in line:
+            break
+    process.kill()
+    process.communicate()
+    trials = read_trials(tmp_path / "out")
+    assert [(trial.spec.kind, trial.status) for trial in trials] == [("parity", "ok"), *[("arm", "interrupted")] * 3]
+    assert [len(trial.rounds) >= 2 for trial in trials[1:]] == [True] * 3
+    command = [sys.executable, "-m", "xttsbench", "report", "out", "--json"]
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode == 130, again.stderr
+    assert [arm["rounds"] >= 2 for arm in json.loads(again.stdout)["arms"]] == [True] * 3

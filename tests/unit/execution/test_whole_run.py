@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from typing import Any
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from xttsbench.execution import held_back, trial
+from xttsbench.execution import ending, held_back, trial, whole_run
 from xttsbench.execution.child import SharedRows
 from xttsbench.execution.whole_run import run_whole, training_environment
 from xttsbench.records.readings import HostReadings, Readings
@@ -52,6 +53,50 @@ def test_a_killed_trial_that_held_most_of_the_memory_ran_out_of_it(held_gib, sus
 
 def test_without_readings_nothing_is_suspected() -> None:
     assert trial._out_of_memory(Readings()) is None
+
+
+@pytest.fixture
+def trains(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A process that trains, which notes what it is sent; and its session."""
+    sent: list[int] = []
+    real, process = os.kill, Mock(pid=-1)
+    process.poll.return_value = None
+    monkeypatch.setattr(
+        whole_run.os, "kill", lambda pid, number: sent.append(number) if pid == -1 else real(pid, number)
+    )
+    monkeypatch.setattr(whole_run, "_kill", lambda _: sent.append(signal.SIGKILL))
+    return process, Mock(signals=0), sent
+
+
+def test_a_hang_up_asks_a_training_once_for_its_end_and_a_second_key_kills_it(trains: Any) -> None:
+    process, session, sent = trains
+    with ending.heeded(), whole_run._signals_go_to(process, session):
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        assert sent == [signal.SIGTERM]
+        signal.raise_signal(signal.SIGINT)
+        assert sent == [signal.SIGTERM, signal.SIGKILL]
+        assert ending.asked == [signal.SIGHUP, signal.SIGINT]
+    assert session.listener.stopping.call_count == 1
+
+
+def test_who_asked_while_a_training_was_started_is_passed_on(trains: Any) -> None:
+    process, session, sent = trains
+    with ending.heeded(), ending.finishes():
+        signal.raise_signal(signal.SIGTERM)
+        with whole_run._signals_go_to(process, session):
+            assert sent == [signal.SIGTERM]
+
+
+def test_under_nohup_a_training_hears_no_hang_up(trains: Any) -> None:
+    process, session, sent = trains
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with whole_run._signals_go_to(process, session):
+            signal.raise_signal(signal.SIGHUP)
+        assert sent == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_who_interrupts_before_there_is_a_script_gets_none() -> None:

@@ -61,6 +61,21 @@ def test_a_directory_without_room_is_refused(tmp_path: Path, full_disk) -> None:
     assert not list((tmp_path / "run").iterdir())
 
 
+def test_beside_a_run_that_goes_on_its_report_is_shown_and_nothing_is_written(tmp_path: Path, build) -> None:
+    with open_run(PLAN, tmp_path / "run", "name") as run:
+        append_trial(run.directory, build.ladder())
+        before = sorted(run.directory.iterdir())
+        outcome = rebuild(run.directory)
+        assert outcome.report.verdict.step_time_s is not None
+        assert (outcome.exit_code, outcome.message) == (
+            0,
+            "The run goes on, so nothing was written: this is it so far.",
+        )
+        assert sorted(run.directory.iterdir()) == before
+    assert rebuild(run.directory).message is None
+    assert (run.directory / "report.json").exists()
+
+
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="names no comparison"):
         _ = opened(PLAN, tmp_path / "run", "name").comparison

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution.run_directory import TRIALS, append_trial, read_plan, read_trials
+from xttsbench.execution.run_directory import TRIALS, append_trial, lock_run, read_plan, read_trials
 from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure
 from xttsbench.records.trial import Parity, TrialRecord
@@ -85,6 +85,17 @@ def test_going_on_in_a_directory_of_something_else_is_refused(start: Any, tmp_pa
     with pytest.raises(UsageError, match=r"thesis\.tex"):
         start(resume=True)
     assert (tmp_path / "out" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_beside_a_run_that_lives_nobody_goes_on_with_it_or_begins_in_it(start: Any, build: Any, resume: bool) -> None:
+    first = start()
+    append_trial(first.directory, build.arm_trial("ms=1", status="interrupted"))
+    before = {path.name: path.read_bytes() for path in first.directory.iterdir()}
+    with lock_run(first.directory):
+        with pytest.raises(UsageError, match=r"is in use by another process; wait for its end, or name another"):
+            start(resume=resume, budget_s=600.0)
+        assert {path.name: path.read_bytes() for path in first.directory.iterdir()} == before
 
 
 def test_without_resume_a_run_s_directory_is_refused(start: Any) -> None:

@@ -209,6 +209,12 @@ def counted(world, arm):
     return [turn.batches for live in world.lives if live.spec.arm == arm for turn in live.turns if turn.round >= 0]
 
 
+def test_each_round_is_kept_before_the_next_one_begins(build) -> None:
+    world, _ = measured(build, "a", "b", planned=4)
+    assert [{count for _, count in kept} for kept in world.kept_rounds] == [{1}, {2}, {3}, {4}]
+    assert all(len(kept) == 3 for kept in world.kept_rounds)
+
+
 def test_each_arm_has_one_turn_a_round_in_an_order_of_its_own(build) -> None:
     world, trials = measured(build, "a", "b", "c", planned=4)
     for number in range(4):
