@@ -331,4 +331,4 @@ def test_a_run_that_is_killed_in_its_turns_has_its_whole_rounds_on_disk(start, t
     command = [sys.executable, "-m", "xttsbench", "report", "out", "--json"]
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 130, again.stderr
-    assert [arm["rounds"] >= 2 for arm in json.loads(again.stdout)["arms"]] == [True] * 3
+    assert [arm["step_time_s"]["estimate"] > 0 for arm in json.loads(again.stdout)["arms"]] == [True] * 3
