@@ -355,7 +355,13 @@ def children_of(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
 
 
-def test_ctrl_c_during_a_trial(command, tmp_path):
+ENDS = pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGHUP))]
+)
+
+
+@ENDS
+def test_a_signal_during_a_trial(command, tmp_path, number):
     pids, out = tmp_path / "pids", tmp_path / "run"
     process = command("diagnose", f"{BAD}:never_ends_with_a_child", "--set", f"pids={pids}", "--out", str(out))
     end = time.monotonic() + 90
@@ -364,9 +370,9 @@ def test_ctrl_c_during_a_trial(command, tmp_path):
     time.sleep(2.5)  # steps have been sent by then
     left = [*map(int, pids.read_text(encoding="utf-8").split()), *children_of(process.pid)]
     assert len(left) == 3
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Traceback" not in err
     assert "Interrupted; what was measured before is in the report." in err
     assert still_running(left) == []
@@ -377,16 +383,17 @@ def test_ctrl_c_during_a_trial(command, tmp_path):
     assert report["target"]["status"] == "interrupted"
 
 
-def test_ctrl_c_before_the_first_trial(command, tmp_path):
+@ENDS
+def test_a_signal_before_the_first_trial(command, tmp_path, number):
     out = tmp_path / "run"
     process = command("diagnose", f"{BAD}:good", "--out", str(out))
     assert "starting TensorFlow" in process.stderr.readline()
     time.sleep(0.3)
     helpers = children_of(process.pid)
     assert len(helpers) == 1
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Traceback" not in err
     assert still_running(helpers) == []
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["verdict"]["bottleneck"] == "inconclusive"

@@ -80,6 +80,17 @@ def test_a_script_s_own_failure_is_recorded_and_is_no_success(tmp_path: Path, wh
         assert "\x1b" not in done.stderr.split("Error: ")[-1].splitlines()[-1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_a_watched_run_by_a_signal_gets_that_signals_code(tmp_path: Path, number: signal.Signals) -> None:
+    process = started(PLAIN, tmp_path / "run", "wait")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + number, said
+
+
 def test_an_interruption_reaches_the_script_once_and_ends_with_130(tmp_path: Path) -> None:
     process = started(PLAIN, tmp_path / "run", "wait")
     assert process.stdout is not None

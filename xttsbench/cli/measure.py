@@ -295,7 +295,8 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     if (directory / TRIALS).exists():
         for warning in rebuild(directory).warnings:
             say(f"Warning: {warning}")
-        say(f"Report: {directory}/report.html (and report.json, report.md, plots/)")
+        if (directory / "report.html").exists():  # of a run that lives yet nothing is written
+            say(f"Report: {directory}/report.html (and report.json, report.md, plots/)")
     return True
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from xttsbench.analysis.steps import measured, steady
 from xttsbench.comparison.arms import ComparedVariants, compare
+from xttsbench.comparison.runs import settled
 from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.report import Variant
@@ -361,6 +362,25 @@ def test_an_interrupted_trial_ends_nothing(build, session) -> None:
     found = compare(comparison, [*trials[:-1], build.dead("b", "interrupted", block=7)])
     assert by_id(found)["b"].decision == "clearly_faster"
     assert by_id(found)["b"].status == "ok"
+
+
+def test_whole_turns_of_an_interrupted_trial_count_and_the_last_one_does_not(build) -> None:
+    rounds = [0] * 5 + [1] * 5 + [2] * 2
+    marks = tuple(RoundMark(round=number, start_ns=0, end_ns=1) for number in range(2))
+    trial = build.arm_trial("a", 0.02, steps=len(rounds) + 1)
+    as_is = trial.segment("as_is")
+    columns = {name: values[-len(rounds) :] for name, values in as_is.columns.items()} | {"round": tuple(rounds)}
+    turns = trial.model_copy(
+        update={
+            "spec": trial.spec.model_copy(update={"turns": True}),
+            "segments": (as_is.model_copy(update={"columns": columns, "warmup_steps": 0}),),
+            "rounds": marks,
+        }
+    )
+    interrupted = turns.model_copy(update={"status": "interrupted"})
+    assert len(settled(turns)) == 12
+    assert list(settled(interrupted).round) == [0] * 5 + [1] * 5
+    assert settled(interrupted.model_copy(update={"rounds": ()})) is None
 
 
 def test_an_arm_with_other_data_is_refused(build, session) -> None:
