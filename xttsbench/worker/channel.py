@@ -41,9 +41,10 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def closed(control: socket.socket) -> bool:
-    """Whether the parent's end of a socket is closed."""
-    ready, _, _ = select.select([control], [], [], 0.0)
-    return bool(ready) and not control.recv(1, socket.MSG_PEEK)
+    """Whether the parent's end of a socket is closed, also where what it sent before has not been read."""
+    hung_up = select.poll()
+    hung_up.register(control, select.POLLRDHUP)
+    return bool(hung_up.poll(0))
 
 
 def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:
