@@ -341,13 +341,17 @@ def test_a_directory_that_went_away_is_one_sentence(tmp_path: Path) -> None:
 
 
 STARTS = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from xttsbench.errors import UsageError
 from xttsbench.records.plan import RunPlan
 from xttsbench.workflows import runs
 
-runs.read_machine = lambda _: {"fingerprint": "f"}
+def read_machine(directory):
+    time.sleep(0.05)  # as long as reading takes, in which the directory is empty
+    return {"fingerprint": "f"}
+
+runs.read_machine = read_machine
 PLAN = RunPlan(kind="run", command="c", created_utc="2026-01-02T03:04:05+00:00", target="t", steps=1, budget_s=1.0)
 
 def starts(out):
