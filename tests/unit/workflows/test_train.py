@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from xttsbench.diagnosis.training import explain
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
-from xttsbench.execution.run_directory import HISTORY, read_history
+from xttsbench.execution.run_directory import ENVIRONMENT, HISTORY, PLAN, lock_run, read_history, write_json
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Synthesised, SynthesisJob, Watched
+from xttsbench.workflows import train
 from xttsbench.workflows.bundled import TrainRequest
 from xttsbench.workflows.train import SessionProgress, Silent, follower, synthesise, worker_number
 
@@ -170,3 +172,27 @@ def test_the_process_is_told_absolute_paths(
     (job,) = jobs
     assert (job.checkpoint, job.out) == (str(tmp_path / "run"), str(tmp_path / "a.wav"))
     assert (job.reference, job.speaker, job.text) == (str(tmp_path / "voice.wav"), None, "soli")
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_second_training_leaves_all_of_a_living_one_alone(tmp_path: Path, monkeypatch, build, planned: bool) -> None:
+    prepared: list[str] = []
+
+    def prepare(*_: object, **__: object) -> Any:
+        prepared.append("data")
+        return SimpleNamespace(said=(), recipe=SimpleNamespace(name="tiny"))
+
+    plan = build.run_plan(kind="train")
+    monkeypatch.setattr(train, "require_tensorflow", lambda: None)
+    monkeypatch.setattr(train, "environment", lambda: {"fingerprint": "f"})
+    monkeypatch.setattr(train, "prepare_training", prepare)
+    monkeypatch.setattr(train, "_plan", lambda *_: plan)
+    with lock_run(tmp_path):
+        write_json(tmp_path / ENVIRONMENT, {"first": True})  # it has come so far
+        if planned:
+            write_json(tmp_path / PLAN, plan.model_dump(mode="json"))
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        with pytest.raises(UsageError, match="is in use by another process"):
+            train.train(TrainRequest(out=tmp_path))
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert prepared == ([] if planned else ["data"])
