@@ -99,8 +99,8 @@ def train(
 ) -> None:
     """Train the bundled speech model; run again with the same --out it resumes from its last checkpoint.
 
-    Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint); 130: ended by a signal, with a
-    checkpoint written.
+    Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint); 130: ended by Ctrl-C (129
+    by SIGHUP, 143 by SIGTERM), with a checkpoint written.
 
     Example:  xttsbench train tiny --best --out reports/trained
     """
