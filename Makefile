@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev diagnose test test-unit test-all browser matrix check lint types schema docs bench proof clean
+.PHONY: help install dev diagnose test test-unit test-all browser matrix check lint types schema docs bench proof soak clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -94,11 +94,14 @@ docs: dev ## write the reference pages and the picture of the README, and build 
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-bench: dev ## side-by-side comparisons, each of benchmarks/ but mutations, proof, diagnosis, fixes, noise and others (two hours)
-	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise benchmarks/others,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
+bench: dev ## side-by-side comparisons, each of benchmarks/ but mutations, proof, diagnosis, fixes, noise, others and soak (two hours)
+	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/noise benchmarks/others benchmarks/soak,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
 
 proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
 	$(BIN)/python benchmarks/proof
+
+soak: dev ## an hour of diagnose, watch, sweep and train, over and over: what grows, or is left behind
+	$(BIN)/python benchmarks/soak
 
 clean: ## remove what building, linting and testing leave behind, but neither .venv nor reports
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache

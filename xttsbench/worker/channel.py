@@ -78,9 +78,20 @@ def flush() -> None:
             stream.flush()
 
 
+_GENERATED: Final = "__autograph_generated_file"
+"""How TensorFlow's AutoGraph begins the names of the modules that it writes."""
+
+
 def leave(code: int) -> NoReturn:
-    """End this process; not by ``sys.exit``: a live Python function in tf.data can hang the interpreter's shutdown."""
+    """End this process; not by ``sys.exit``: a live Python function in tf.data can hang the interpreter's shutdown.
+
+    The sources that AutoGraph put into the temporary folder are removed: it does so itself where Python shuts down.
+    """
     flush()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_GENERATED) and (file := getattr(module, "__file__", None)):
+            with contextlib.suppress(OSError):
+                os.unlink(file)
     os._exit(code)
 
 

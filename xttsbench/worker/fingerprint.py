@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +45,7 @@ from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.channel import Channel
+from xttsbench.worker.channel import Channel, leave
 from xttsbench.worker.contents import compare_apart, padding_of
 
 MOST_ROWS: Final = 2000
@@ -153,7 +152,7 @@ def _end_within(dataset: tf.data.Dataset, bench: Bench) -> NoReturn:
     iterator = iter(dataset)
     next(iterator, None)
     bench.channel.send({"done": True})
-    os._exit(0)
+    leave(0)
 
 
 class _Passes:

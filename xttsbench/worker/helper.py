@@ -25,9 +25,6 @@ from typing import Any, Final
 
 from xttsbench.worker.channel import closed, die_with_parent, leave, quiet_unless_it_fails
 
-_GENERATED: Final = "__autograph_generated_file"
-"""How TensorFlow's AutoGraph begins the names of the modules that it writes."""
-
 
 def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> None:
     """Answer ``fork`` requests of the parent until it closes its end.
@@ -90,16 +87,7 @@ def _fork(control: socket.socket, connection: socket.socket, rows: int, *, scrip
 
         code = main(connection, rows)
     finally:
-        _remove_generated()
         leave(code)
-
-
-def _remove_generated() -> None:
-    """Remove the sources that AutoGraph left in the temporary directory; it does so itself where Python shuts down."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_GENERATED) and (file := getattr(module, "__file__", None)):
-            with contextlib.suppress(OSError):
-                os.unlink(file)
 
 
 def kill_group(pid: int) -> None:

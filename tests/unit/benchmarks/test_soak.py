@@ -1,0 +1,87 @@
+"""The soak's judging: growth that was planted is found, noise and a single step are not; what is left is seen."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from growth import judge, table
+from traces import TOKEN, files, held, left_behind
+
+
+def noisy(count: int, growth: float, *, seed: int, noise: float = 2.0, level: float = 140.0) -> list[float]:
+    """Megabytes of repetitions: a level, Gaussian noise, a growth from the first to the last, and a tenth disturbed."""
+    drawn = np.random.default_rng(seed)
+    values = level + drawn.normal(0, noise, count) + np.linspace(0, growth, count)
+    disturbed = drawn.random(count) < 0.1
+    return (values + disturbed * drawn.uniform(10, 60, count)).tolist()
+
+
+@pytest.mark.parametrize("count", [12, 40, 100])
+def test_noise_is_steady_and_planted_growth_is_found(count: int) -> None:
+    still = [judge("peak_mb", noisy(count, 0, seed=seed)).verdict for seed in range(50)]
+    grown = [judge("peak_mb", noisy(count, 30, seed=seed)).verdict for seed in range(50)]
+    assert still.count("grows") == 0
+    assert grown.count("grows") >= 45
+
+
+def test_a_leak_of_one_in_several_repetitions_is_found() -> None:
+    for every in (1, 3, 8):
+        assert judge("descriptors", [7 + number // every for number in range(40)]).verdict == "grows"
+    shaken = [7 + number // 3 + number % 2 for number in range(40)]
+    assert judge("descriptors", shaken).verdict == "grows"
+
+
+def test_what_comes_once_is_no_growth() -> None:
+    assert judge("rss_mb", [100, 300, 420, 480, *[500] * 16]).verdict == "steady"  # imports and caches
+    assert judge("threads", [3] * 12 + [4] * 12).verdict == "steady"
+    assert judge("descriptors", [8, 9, 8, 11, 8, 8, 9, 8, 8, 8, 10, 8]).verdict == "steady"
+    assert judge("tmp", [4] * 30).verdict == "steady"
+
+
+def test_few_repetitions_say_nothing_and_a_child_left_behind_fails_at_once() -> None:
+    assert judge("descriptors", range(7)).verdict == "too few"
+    assert judge("children", [0, 1, 0]).verdict == "grows"
+    assert judge("children", [0] * 3).verdict == "steady"
+    assert judge("peak_mb", []).verdict == "too few"
+
+
+def test_the_table_names_what_grows() -> None:
+    text, failed = table({"watch": {"peak_mb": [90.0] * 10, "threads": list(range(10))}})
+    assert failed
+    assert [line.split()[-1] for line in text.splitlines()[1:]] == ["steady", "grows"]
+    assert not table({"watch": {"peak_mb": [90.0] * 10}})[1]
+
+
+def test_what_this_process_holds() -> None:
+    before = held(os.getpid())
+    with Path(os.devnull).open():
+        after = held(os.getpid())
+    assert after["descriptors"] == before["descriptors"] + 1
+    assert after["threads"] >= 1
+    assert after["peak_mb"] >= after["rss_mb"] > 10
+    assert held(2**22 + 1) == {}
+
+
+def test_a_child_that_has_gone_its_own_way_is_found_and_one_that_ends_is_not(monkeypatch) -> None:
+    monkeypatch.setattr("traces._GRACE_S", 0.5)
+    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+    environment = {**os.environ, TOKEN: "of-this-test"}
+    with subprocess.Popen(sleeps, env=environment, start_new_session=True) as child:
+        try:
+            until = time.monotonic() + 10
+            while not left_behind("of-this-test", ()):  # between fork and exec its environment is ours
+                assert time.monotonic() < until
+            assert left_behind("of-this-test", {child.pid}) == []
+        finally:
+            child.kill()
+    assert left_behind("of-this-test", ()) == []
+
+
+def test_files_are_listed_by_place(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "gone").symlink_to("nowhere")
+    assert files({"tmp": tmp_path}) == {"tmp": ["a", "a/b", "a/b/gone"]}
