@@ -197,13 +197,17 @@ def _request(
 
 def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | None) -> tuple[Any, Report]:
     from xttsbench.records.pipeline import Pipeline
+    from xttsbench.records.redaction import Redaction
     from xttsbench.workflows.saved import read_plan, read_report, report_of
 
     path = None if isinstance(plan, Optimized) else Path(plan)
     found = plan if isinstance(plan, Optimized) else read_plan(Path(plan))
     report = read_report(path, found)
     name = target if isinstance(target, str) else described(target)
-    dataset = _worker("trial").load_here(target, name, found.kwargs if kwargs is None else kwargs).dataset
+    kwargs, guard = found.kwargs if kwargs is None else kwargs, Redaction()
+    guard.kept(kwargs, "kwargs")
+    guard.require_values()
+    dataset = _worker("trial").load_here(target, name, kwargs).dataset
     before = Pipeline.model_validate(report.pipeline) if report is not None and report.pipeline else None
     fixed = _worker("optimized").apply_plan(dataset, found, before=before)
     return fixed, report or report_of(found, name)

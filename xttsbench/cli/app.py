@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
 import sys
 import traceback
+from codecs import register_error
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
@@ -80,7 +83,7 @@ def main() -> None:
     """Run the command line; errors that are ours become one sentence on standard error."""
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    _survive_closed_pipes()
+    _survive_the_terminal(_without_secrets(arguments))
     with heeded():
         try:
             app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments, prog_name="xttsbench")
@@ -110,8 +113,29 @@ def _what_is_left() -> str:
     return f" What was measured is kept; its report: {command}"
 
 
-def _survive_closed_pipes() -> None:
-    """Let a command run to its own end and exit code where whoever read its output has gone (``| head``)."""
+def _without_secrets(arguments: list[str]) -> Callable[[str], str]:
+    """What masks the secrets among the arguments in whatever is printed."""
+    if len(arguments) < 2 or "--help" in arguments:
+        return lambda text: text
+    from xttsbench.records.redaction import Redaction  # not at the top: help comes without it
+
+    found = Redaction()
+    found.kept(arguments)
+    return Redaction(found.secrets()).without_known
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """What stands in place of characters that a stream cannot encode: an error handler of codecs."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def _survive_the_terminal(shown: Callable[[str], str]) -> None:
+    """Let a command run to its own end and exit code where whoever read its output has gone (``| head``).
+
+    What the terminal has no sign for is shown as JSON would escape it, and everything as ``shown`` makes it.
+    """
+    register_error("xttsbench", _escaped)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is TextIOWrapper:
@@ -121,19 +145,22 @@ def _survive_closed_pipes() -> None:
                 _Stream(
                     stream.buffer,
                     encoding=stream.encoding,
-                    errors=stream.errors,
+                    errors="xttsbench" if stream.errors in ("strict", "surrogateescape") else stream.errors,
                     line_buffering=stream.line_buffering,
                     write_through=stream.write_through,
                 ),
             )
+            getattr(sys, name).shown = shown
 
 
 class _Stream(TextIOWrapper):
     """Standard output or error, whose text goes nowhere once nobody reads it any more."""
 
+    shown: Callable[[str], str]
+
     def write(self, text: str, /) -> int:
         try:
-            return super().write(text)
+            return super().write(self.shown(text))
         except BrokenPipeError:
             self._discard()
             return len(text)

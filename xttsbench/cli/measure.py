@@ -21,6 +21,7 @@ from xttsbench.cli.options import (
     Open,
     Out,
     Quiet,
+    Redact,
     Settings,
     Steps,
     Strict,
@@ -66,6 +67,7 @@ def diagnose(
     data: Data = None,
     best: Annotated[Path | None, typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.")] = None,
     out: Out = None,
+    redact: Redact = False,
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the bootstrap.")] = 0,
     fail_on: Annotated[
@@ -167,6 +169,7 @@ def optimize(
         bool, typer.Option("--repeat", help="A script may run again whatever it writes and whomever it connects to.")
     ] = False,
     out: Out = None,
+    redact: Redact = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
     strict: Strict = False,
     browse: Open = False,
@@ -235,6 +238,7 @@ def watch(
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write scalars for TensorBoard.")] = None,
     out: Out = None,
+    redact: Redact = False,
     strict: Strict = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -277,7 +281,7 @@ def _show(summary: WatchSummary, place: str, *, quiet: bool = False) -> None:
     sys.stderr.flush()
 
 
-def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
+def show_run(directory: Path, *, as_json: bool, quiet: bool, redact: bool = False) -> bool:
     """Show a watched run, whether it goes on, has ended, or was killed with everything; whether it is one.
 
     Of a run that has ended the report is built again as well.
@@ -293,7 +297,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool) -> bool:
     summary = read_summary(directory)
     put(summary, watch_document(summary, str(directory)), as_json=as_json, detail=-1 if quiet else 0)
     if (directory / TRIALS).exists():
-        for warning in rebuild(directory).warnings:
+        for warning in rebuild(directory, redact=redact).warnings:
             say(f"Warning: {warning}")
         if (directory / "report.html").exists():  # of a run that lives yet nothing is written
             say(f"Report: {directory}/report.html (and report.json, report.md, plots/)")
@@ -321,6 +325,7 @@ def run(
     budget: Budget = None,
     data: Data = None,
     out: Out = None,
+    redact: Redact = False,
     seed: Seed = None,
     resume: Resume = False,
     strict: Strict = False,
@@ -371,6 +376,7 @@ def sweep(
     budget: Budget = None,
     data: Data = None,
     out: Out = None,
+    redact: Redact = False,
     seed: Seed = None,
     resume: Resume = False,
     strict: Strict = False,

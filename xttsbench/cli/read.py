@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Verbose, detail, typed
+from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Redact, Verbose, detail, typed
 from xttsbench.cli.output import end, open_page, put, rendered, say
 from xttsbench.errors import NothingMeasuredError, UsageError
 
@@ -67,6 +67,7 @@ def compare(
     ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.")] = None,
+    redact: Redact = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -103,6 +104,7 @@ def compare(
         markdown=Path(markdown) if markdown not in (None, _STDOUT) else None,
         junit=junit,
         command=typed(context),
+        redact=redact,
     )
     _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT, detail=detail(context))
 
@@ -182,6 +184,7 @@ def report(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/; or a CSV of monitor.")
     ],
+    redact: Redact = False,
     browse: Open = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -198,11 +201,11 @@ def report(
     from xttsbench.cli.measure import show_run
     from xttsbench.workflows.runs import rebuild
 
-    if show_run(directory, as_json=as_json, quiet=quiet):
+    if show_run(directory, as_json=as_json, quiet=quiet, redact=redact):
         if browse:
             open_page(directory / "report.html")
         return
-    end(rebuild(directory), context)
+    end(rebuild(directory, redact=redact), context)
 
 
 def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
@@ -225,6 +228,7 @@ def export(
         Path | None,
         typer.Option(metavar="FILE", help="Where (default: trace.json or steps.csv in RUN); - for standard output."),
     ] = None,
+    redact: Redact = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -235,10 +239,11 @@ def export(
     from xttsbench.execution.run_directory import TRIALS, read_trials
     from xttsbench.files import atomic_write
     from xttsbench.reporting import traces
+    from xttsbench.workflows.runs import read_run, redacted
 
     if as_json and str(out) == _STDOUT:
         raise UsageError("--json and --out - both write to standard output; give --out a file.")
-    trials = read_trials(directory)
+    trials = redacted(read_run(directory)).kept.trials if redact else read_trials(directory)
     steps = sum(segment.steps for trial in trials for segment in trial.segments)
     if not steps:
         raise NothingMeasuredError(f"{directory / TRIALS} has no step to export; name a run that measured some.")

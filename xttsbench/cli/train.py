@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Verbose, asked, names
+from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Redact, Verbose, asked, names
 from xttsbench.cli.output import Watched as DataWatched
 from xttsbench.cli.output import end, printable, say, write_line
 
@@ -59,6 +59,7 @@ def train(
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out names, where it holds one.")
     ] = True,
     out: Out = None,
+    redact: Redact = False,
     settings: Annotated[
         list[str] | None,
         typer.Option(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from xttsbench.records.comparison_result import Difference
+from xttsbench.records.variables import KNOWN
 
 _BATCH_KEYS: Final = ("batch_size", "batch", "tokens_per_batch")
 _ALIKE: Final = 0.1  # Mean batches of a token budget vary by less than this from run to run
@@ -95,8 +96,8 @@ def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
 def _named(environment: Mapping[str, Any]) -> dict[str, Any]:
     """What may have been changed on purpose."""
     packages = {name: value for name, value in _part(environment, "packages").items() if name != "tensorflow"}
-    variables = dict(_part(environment, "variables"))
-    variables.pop("CUDA_VISIBLE_DEVICES", None)
+    told = _part(environment, "variables").items()  # of earlier versions some that are nobody's to see
+    variables = {name: value for name, value in told if name in KNOWN and name != "CUDA_VISIBLE_DEVICES"}
     return {"Python": _part(environment, "python").get("version")} | packages | variables
 
 

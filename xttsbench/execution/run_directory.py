@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from xttsbench.errors import JournalError, UsageError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write
-from xttsbench.records.base import READABLE, SCHEMA_VERSION
+from xttsbench.records.base import READABLE, SCHEMA_VERSION, Rewriting
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.training import HistoryLine
 from xttsbench.records.trial import TrialRecord
@@ -90,7 +90,7 @@ def clear_unplanned(directory: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically: a reader sees the old file or the new one, whole."""
-    atomic_write(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    atomic_write(path, (json.dumps(Rewriting().kept(value), indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def write_first(directory: Path, files: Mapping[str, Any]) -> None:

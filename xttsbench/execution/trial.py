@@ -96,7 +96,7 @@ class Child(Follower):
                 super().__init__(connection, Collected(spec, rows.memory))
                 self.pid = helper.fork(theirs, rows)
             self.monitor = monitor(self.pid) if monitor else None
-            self.tell(spec.model_dump_json())
+            self.tell(spec.to_line())
         except BaseException:
             connection.close()
             raise

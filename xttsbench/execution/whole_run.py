@@ -95,7 +95,7 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
                 )
             listener.started(process.pid)
             with suppress(BrokenPipeError, ConnectionResetError):
-                ours.sendall(spec.model_dump_json().encode() + b"\n")
+                ours.sendall(spec.to_line().encode() + b"\n")
             ours.setblocking(False)
             return _Following(process, ours, listener).to_the_end()
 
@@ -218,7 +218,7 @@ def run_training(
         session.monitor = monitor(process.pid) if monitor else None
         with _signals_go_to(process, session):
             try:
-                session.tell(job.model_dump_json())
+                session.tell(job.to_line())
                 session.follow()
             except BaseException:
                 _kill(process)

@@ -6,6 +6,7 @@ Versions come from the packages' metadata, so TensorFlow is never imported here.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import hashlib
 import json
 import os
@@ -23,6 +24,9 @@ from xttsbench.errors import HelperError
 from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import cpu_allowance, memory_limit_bytes
 from xttsbench.records.machine import TENSORFLOW
+from xttsbench.records.plan import RunPlan
+from xttsbench.records.redaction import Redaction, harmless, secret_name
+from xttsbench.records.variables import KNOWN
 
 PACKAGES: Final = (
     "xttsbench",
@@ -41,13 +45,9 @@ PACKAGES: Final = (
     "psutil",
 )
 _OTHER_NAMES: Final = {"tensorflow": ("tensorflow-cpu", "tf-nightly", "intel-tensorflow")}
-_VARIABLE_PREFIXES: Final = ("TF_", "XLA_")
-_VARIABLES: Final = (
-    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "KERAS_BACKEND"),
-    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
-)
-_SECRET_PREFIXES: Final = ("TF_TOKEN_", "TF_VAR_", "TF_CLI_")
-"""Terraform's variables share TensorFlow's prefix and may hold credentials; a report must not."""
+_PREFIXES: Final = ("TF_", "XLA_")
+_ANYBODYS: Final = ("admin", "docker", "jovyan", "localhost", "root", "runner", "ubuntu", "user")
+"""Names of accounts and machines that tell nothing."""
 
 
 def environment(directory: str | Path = ".") -> dict[str, Any]:
@@ -79,6 +79,8 @@ def environment(directory: str | Path = ".") -> dict[str, Any]:
         "storage": storage_under(Path(directory), unmeasured),
         "variables": variables(os.environ),
     }
+    if others := sum(name.startswith(_PREFIXES) and name not in KNOWN for name in os.environ):
+        unmeasured["variables.others"] = f"{others} more begin with {' or '.join(_PREFIXES)}; none is known"
     unmeasured |= {f"packages.{name}": "not installed" for name, has in found["packages"].items() if has is None}
     if found["cpu"]["physical_cores"] is None:
         unmeasured["cpu.physical_cores"] = "the operating system does not tell"
@@ -204,9 +206,37 @@ def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of these variables those that TensorFlow, CUDA and NumPy read, and nothing that may be a secret."""
+    """Of these variables those that TensorFlow, CUDA and NumPy read, without secrets and folders in their flags."""
+    guard = Redaction(redact=True)
+    return {name: " ".join(guard.words(environ[name].split())) for name in sorted(environ) if name in KNOWN}
+
+
+def guard(directory: Path, plan: RunPlan, environ: Mapping[str, str] = os.environ) -> Redaction:
+    """Return what keeps the secrets of a run out of its files, and with ``redact`` who measured where.
+
+    Secrets are those among the plan's arguments, and what variables of such a name hold.
+    """
+    found = plan.redaction()
+    found.kept(plan)
+    return plan.redaction([*found.secrets(), *secrets_of(environ)], **where(directory))
+
+
+def where(directory: Path) -> dict[str, Any]:
+    """Return the folders of a run and the names of user and machine, as :class:`Redaction` takes them."""
+    names = {platform.node(), platform.node().partition(".")[0]}
+    with contextlib.suppress(KeyError, OSError):
+        names.add(getpass.getuser())
     return {
-        name: environ[name]
-        for name in sorted(environ)
-        if name in _VARIABLES or (name.startswith(_VARIABLE_PREFIXES) and not name.startswith(_SECRET_PREFIXES))
+        "places": [(str(directory.absolute()), ""), (str(Path.cwd()), ""), (os.path.expanduser("~"), "…/")],
+        "names": {name for name in names if len(name) > 2 and name not in _ANYBODYS},
     }
+
+
+def secrets_of(environ: Mapping[str, str]) -> list[str]:
+    """What variables hold whose names say that it is secret; a path is none."""
+    return [
+        value
+        for name, value in environ.items()
+        if secret_name(name) and "SESSION" not in name and len(value) >= 8 and not value.startswith("/")
+        if not harmless(value)
+    ]

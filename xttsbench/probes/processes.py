@@ -239,7 +239,7 @@ def announce(pid: int, run: Path) -> Path | None:
             return None
         directory.chmod(0o700)
         file = directory / f"{pid}.json"
-        atomic_write(file, RunningRun(run=str(run.absolute())).model_dump_json().encode())
+        atomic_write(file, RunningRun(run=str(run.absolute())).to_line().encode())
     except OSError:
         return None
     return file
@@ -262,8 +262,8 @@ def running() -> dict[int, Path]:
             with suppress(OSError):
                 file.unlink()
             continue
-        with suppress(OSError, ValidationError):
-            found[int(file.stem)] = Path(RunningRun.model_validate_json(_content(file)).run)
+        with suppress(OSError, ValueError, RecursionError):
+            found[int(file.stem)] = Path(RunningRun.from_line(_content(file)).run)
     return found
 
 

@@ -34,6 +34,7 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.run_directory import write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.report import Report, Severity
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.diagnose import VERDICT_S, diagnose
@@ -116,9 +117,9 @@ def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Meas
     block = None if helper is None else 0
     with open_run(plan, directory, asked.name) as run:
         comparison = run.comparison
-        with Session(directory, helper=helper, block=block, budget_s=left_s) as session:
+        with Session(directory, helper=helper, block=block, budget_s=left_s, redaction=run.redaction) as session:
             trials = compare_arms(comparison, session, budget_s=left_s, seed=plan.seed)
-        report = assemble_run(replace(run, trials=trials))
+        report = run.redaction.kept(assemble_run(replace(run, trials=trials).kept))
         write_json(directory / "report.json", report.model_dump(mode="json"))
     if not trials:
         raise UsageError(
@@ -126,7 +127,7 @@ def measure(asked: Asked, directory: Path, helper: Helper | None = None) -> Meas
             "give more, 30 at least."
         )
     code, message = judge_run(report, trials, comparison)
-    _check(code, message)
+    _check(code, run.redaction.kept(message))
     (group,) = collect(comparison, trials)
     if group.ended is not None:
         raise XttsbenchError(f"Target {asked.target!r}: a process ended before it had measured ({group.ended}).")
@@ -216,7 +217,7 @@ def extra_info(asked: Asked, measured: Measured) -> dict[str, Any]:
         "xttsbench_version": xttsbench.__version__,
         "run": str(measured.directory),
         "target": asked.target,
-        "kwargs": dict(asked.kwargs),
+        "kwargs": Redaction().kept(dict(asked.kwargs), "kwargs"),
         "accelerator": {"kind": report.accelerator["kind"], "label": report.accelerator["label"]},
         "fingerprint": report.environment.get("fingerprint"),
         "verdict": {

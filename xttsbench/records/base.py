@@ -7,11 +7,15 @@ a :class:`Missing` stands in its place.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import cache
+from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticSerializationError
 
 SCHEMA_VERSION: Final = 2
 """Version of every file that this package writes. History: 1, the first; 2, comparisons in rounds, decided by evidence
@@ -29,6 +33,70 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
+
+    def model_dump_json(self, **how: Any) -> str:
+        """The record as JSON for files and people; what is not UTF-8 in its text is replaced."""
+        try:
+            return super().model_dump_json(**how)
+        except PydanticSerializationError:
+            return BaseModel.model_dump_json(Rewriting().kept(self), **how)
+
+    def to_line(self) -> str:
+        """The record as one line of JSON for another process, whose text is what it was, UTF-8 or not."""
+        return json.dumps(self.model_dump(), allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Self:
+        """The record that :meth:`to_line` has made a line of."""
+        return cls.model_validate(json.loads(line))
+
+
+_NOT_UTF8: Final = re.compile("[\ud800-\udfff]")
+
+
+def readable(text: str) -> str:
+    """The text with a mark for each byte that is not UTF-8, so that it can stand in a file and on a screen."""
+    return _NOT_UTF8.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class Rewriting:
+    """Makes values again with other text in them; by itself what is not UTF-8 is replaced and the rest is the same."""
+
+    def kept(self, value: Any, name: str = "") -> Any:
+        """A value of JSON or a record as it may be kept; ``name`` is that of the field or key that holds it."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.key(key): self.kept(one, str(key)) for key, one in value.items()}
+        if isinstance(value, list | tuple) and not {*map(type, value)} <= {int, float}:
+            return type(value)(self.items(value))
+        if isinstance(value, BaseModel):
+            return value.model_copy(update={one: self.kept(getattr(value, one), one) for one in _spoken(type(value))})
+        return value
+
+    def text(self, text: str) -> str:
+        """A text as it may be kept."""
+        return readable(text)
+
+    def key(self, key: Any) -> Any:
+        """A key of a mapping; names of the program stay what they are."""
+        return self.text(key) if isinstance(key, str) and not key.isidentifier() else key
+
+    def items(self, values: Collection[Any]) -> Iterator[Any]:
+        """The items of a list."""
+        return map(self.kept, values)
+
+
+@cache
+def _spoken(kind: type[BaseModel]) -> tuple[str, ...]:
+    """Fields that may hold text of others, and not only one of a few words."""
+    return tuple(name for name, field in kind.model_fields.items() if _holds_text(field.annotation))
+
+
+def _holds_text(annotation: Any) -> bool:
+    if annotation in (str, Any) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return True
+    return any(map(_holds_text, get_args(annotation)))
 
 
 class Estimate(Record):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
 from xttsbench.records.code import ScriptAgain
+from xttsbench.records.redaction import Hidden, Redaction
 from xttsbench.records.report import Kind
 
 
@@ -104,6 +106,26 @@ class RunPlan(Record):
     other_batches: bool = False  # Fixes that put the same samples into other batches are wanted too
     verified: bool = True  # Whether fixes are verified, where there is time
     repeat: bool = False  # Whether a script may be run again, whatever it writes
+    redact: bool = False  # Whether values of arguments, paths and names are left out of every file
+    hidden: Hidden | None = None  # What is masked in it; ``None`` where nothing is
+
+    def redaction(self, known: Collection[str] = (), **where: Any) -> Redaction:
+        """Return what leaves secrets, and with ``redact`` more, out of files; what is compared stays."""
+        compared = self.comparison.arms if self.comparison is not None else ()
+        bundled = self.comparison is not None and self.comparison.bundled
+        shown = None if bundled else {key for arm in compared for key in arm.config}
+        return Redaction(known, redact=self.redact, shown=shown, **where)
+
+    def sealed(self, salt: str) -> RunPlan:
+        """Return the plan with a digest of what is masked in its files.
+
+        Raises:
+            UsageError: a value is the mask itself.
+        """
+        found = self.redaction()
+        found.kept(self.model_copy(update={"command": ""}))
+        found.require_values()
+        return self.model_copy(update={"hidden": Hidden.of(sorted(set(found.hidden)), salt)})
 
     @property
     def asked(self) -> frozenset[str]:

@@ -141,7 +141,7 @@ class Channel:
 
     def receive(self, kind: type[SomeRecord]) -> SomeRecord:
         """Block for what is to be done: the specification of a trial, or the job of a training."""
-        return kind.model_validate_json(self._lines.readline())
+        return kind.from_line(self._lines.readline())
 
     def next_turn(self, *stretch_ns: int) -> Turn | None:
         """Say that the turn of that stretch of time is over, stand still, and give the next one; ``None`` for the end.

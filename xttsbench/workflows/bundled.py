@@ -86,6 +86,7 @@ class TrainRequest:
     xla: bool = True
     bucketing: bool = True
     print_to_stderr: bool = False
+    redact: bool = False
     command: str = "xttsbench train"
 
 

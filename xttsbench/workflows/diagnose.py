@@ -80,6 +80,7 @@ class Request:
     profile: bool = False
     seed: int = 0
     print_to_stderr: bool = False
+    redact: bool = False
     command: str = "xttsbench diagnose"
     comparison: Comparison | None = None
     arguments: tuple[str, ...] = ()

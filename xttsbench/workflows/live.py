@@ -26,6 +26,7 @@ from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Elements
 from xttsbench.records.readings import Readings
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose import VERDICT_S, Request, plan_of, window_s
@@ -95,7 +96,9 @@ def _measured(run: Recorded, request: Request, measure: Measure, reading_s: floa
         window_s=window_s(reading_s, request.steps is not None),
         seed=plan.seed,
     )
-    session = LiveSession(run.directory, measure, run.began, budget_s=plan.budget_s, label=label)
+    session = LiveSession(
+        run.directory, measure, run.began, budget_s=plan.budget_s, label=label, redaction=run.redaction
+    )
     _read(job, session, reading_s)
     if plan.kind == "optimize" and session.trials[0].status == "ok":
         _verify(job, session, run)
@@ -111,7 +114,14 @@ class LiveSession:
     """
 
     def __init__(
-        self, directory: Path, measure: Measure, began: float, *, budget_s: float, label: str = _OPTIMIZED
+        self,
+        directory: Path,
+        measure: Measure,
+        began: float,
+        *,
+        budget_s: float,
+        label: str = _OPTIMIZED,
+        redaction: Redaction | None = None,
     ) -> None:
         self.trials: list[TrialRecord] = []
         self.earlier: dict[str, TrialRecord] = {}
@@ -121,7 +131,7 @@ class LiveSession:
         """The guard's trial leaves the cache of a fix full for those that measure it."""
         self.side_by_side = ""
         """No process begins."""
-        self._directory = directory
+        self._directory, self._redaction = directory, redaction or Redaction()
         self._measure = measure
         self._label = label
         self._began = began
@@ -156,7 +166,7 @@ class LiveSession:
         unread = Readings(unmeasured={"host": "no process of its own to read beside the steps"})
         record = collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=unread)
         self.trials.append(record)
-        append_trial(self._directory, record)
+        append_trial(self._directory, self._redaction.kept(record))
         return record
 
     def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:

@@ -5,11 +5,12 @@ All of the end follows from the run's files, so that ``xttsbench report DIR`` do
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -76,12 +77,13 @@ def make_run(
     Raises:
         UsageError: the directory cannot be made or written to, or holds something.
     """
-    now = datetime.fromisoformat(plan.created_utc)
+    plan, now = plan.sealed(secrets.token_hex(8)), datetime.fromisoformat(plan.created_utc)
     with make_run_directory(out, name, now, clear=clear) as directory, finishes():
-        machine = read_machine(directory)
+        run = Recorded(directory, plan, read_machine(directory), began=time.monotonic() if began is None else began)
         # The plan comes last: with it the directory is a run's.
-        write_first(directory, {ENVIRONMENT: machine, PLAN: plan.model_dump(mode="json")})
-        yield Recorded(directory, plan, machine, began=time.monotonic() if began is None else began)
+        kept = run.kept
+        write_first(directory, {ENVIRONMENT: kept.environment, PLAN: kept.plan.model_dump(mode="json")})
+        yield run
 
 
 def read_run(directory: Path) -> Recorded:
@@ -258,8 +260,10 @@ def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
     )
 
 
-def rebuild(directory: Path) -> Outcome:
+def rebuild(directory: Path, *, redact: bool = False) -> Outcome:
     """Read plan, environment and journal of a run, and write its report again; of one that goes on it is only given.
+
+    With ``redact`` it is without what tells who measured where.
 
     Raises:
         JournalError: a file is missing, torn in the middle, or of another schema version.
@@ -267,15 +271,21 @@ def rebuild(directory: Path) -> Outcome:
     if not directory.is_dir():
         return finish(read_run(directory))  # which says so
     with lock_run(directory, shared=True) as ours:
-        run = read_run(directory)
+        run = redacted(read_run(directory)) if redact else read_run(directory)
         if ours:
             return finish(run)
         return Outcome(report_of(run), directory, DONE, "The run goes on, so nothing was written: this is it so far.")
 
 
+def redacted(run: Recorded) -> Recorded:
+    """The run as if it had been asked to leave out who measured where."""
+    return replace(run, plan=run.plan.model_copy(update={"redact": True}))
+
+
 def finish(run: Recorded) -> Outcome:
     """Write the report of a run of any kind, with what else it leaves, and say how it ended."""
     assembled, judged = _KINDS[run.plan.kind]
+    run = run.kept
     report = assembled(run)
     code, message = judged(report, run)
     if (file := changed_file(run.trials)) is not None:
@@ -293,6 +303,7 @@ def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Ou
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.page import write_run
 
+    report, judged = run.redaction.kept(report), (judged[0], run.redaction.kept(judged[1]))
     try:
         warnings = write_run(run.directory, report, run.trials)
         if run.plan.kind == "sweep":
@@ -310,7 +321,7 @@ def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Ou
 
 def report_of(run: Recorded) -> Report:
     """The report of a run of any kind, from its files."""
-    return _KINDS[run.plan.kind][0](run)
+    return _KINDS[run.plan.kind][0](run.kept)
 
 
 def _diagnosed(run: Recorded) -> Report:

@@ -9,6 +9,7 @@ holds. What a sweep measures next, and what it comes to, is decided from the tri
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -139,6 +140,7 @@ class Request:
         out: the run's own directory, or ``None`` for one under ``reports/``.
         resume: go on with the run in ``out``.
         print_to_stderr: what the target prints goes to standard error.
+        redact: leave values of arguments, paths and names out of every file.
         command: as it was typed, for the report.
     """
 
@@ -153,6 +155,7 @@ class Request:
     out: Path | None = None
     resume: bool = False
     print_to_stderr: bool = False
+    redact: bool = False
     command: str = "xttsbench run"
 
 
@@ -215,6 +218,7 @@ def begin(
         steps=comparison.steps,
         budget_s=scenario.budget_s,
         seed=scenario.seed,
+        redact=request.redact,
         comparison=comparison,
         procedure=plan_procedure(scenario, request.blocks) if is_sweep else None,
         code=code_identity(comparison.target, bundled=comparison.bundled),
@@ -230,7 +234,11 @@ def begin(
 
 def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
     before, machine = read_plan(directory), read_environment(directory)
-    reasons = differences(before, plan)
+    plan = plan.model_copy(update={"redact": plan.redact or before.redact})
+    plan = plan.sealed(before.hidden.salt if before.hidden else secrets.token_hex(8))
+    plan = plan.model_copy(update={"command": before.command, "created_utc": before.created_utc})
+    run = Recorded(directory, plan, machine)
+    reasons = differences(run.redaction.kept(before), run.kept.plan)
     if machine.get("fingerprint") != read_machine(directory)["fingerprint"]:
         reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
     if reasons:
@@ -238,11 +246,10 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
             f"--resume: the run in {str(directory)!r} cannot be resumed: {'; '.join(reasons)}. "
             "Undo that, or start anew with another --out."
         )
-    kept = before.model_copy(update={"budget_s": plan.budget_s})
-    if kept != before:
-        write_first(directory, {PLAN: kept.model_dump(mode="json")})
+    if run.kept.plan != before:
+        write_first(directory, {PLAN: run.kept.plan.model_dump(mode="json")})
     trials = trials_to_keep(directory)
-    return Recorded(directory, kept, machine, trials, began - sum(trial.duration_s for trial in trials))
+    return replace(run, trials=trials, began=began - sum(trial.duration_s for trial in trials))
 
 
 def differences(before: RunPlan, now: RunPlan) -> list[str]:
@@ -254,8 +261,13 @@ def differences(before: RunPlan, now: RunPlan) -> list[str]:
         "seed": f"the seed was {before.seed} and is {now.seed}",
         "comparison": "the scenario has changed",
         "procedure": "the scenario's sweep has changed",
+        "redact": "what it has written so far was without --redact",
     }
     different = [name for name in _different(before, now) if name not in _MAY_DIFFER]
+    if "hidden" in different and before.hidden is not None:
+        different = ["hidden"]  # what else differs may be no more than that
+        secret = ", ".join(before.hidden.names)
+        names["hidden"] = f"{secret} needs the value that the run began with, which no file holds, so give it again"
     found = [names[name] for name in different if name in names]
     if "comparison" in different and before.comparison is not None and now.comparison is not None:
         fields = _different(before.comparison, now.comparison)

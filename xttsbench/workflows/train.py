@@ -39,6 +39,7 @@ from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.report import Finding
 from xttsbench.records.training import (
     CHECKPOINTS,
@@ -110,8 +111,10 @@ class SessionProgress:
         explain: Callable[[float], Finding],
         *,
         clock: Callable[[], float] = time.monotonic,
+        redaction: Redaction | None = None,
     ) -> None:
         self.lines: list[HistoryLine] = []
+        self._redaction = redaction or Redaction()
         self._directory, self._session, self._progress = directory, session, progress
         self._explain, self._clock = explain, clock
         self._starvation = Starvation()
@@ -129,7 +132,7 @@ class SessionProgress:
 
     def told(self, line: HistoryLine) -> None:
         """Keep it, and report what a user wants to know."""
-        line = line.model_copy(update={"session": self._session})
+        line = self._redaction.kept(line.model_copy(update={"session": self._session}))
         self.lines.append(line)
         if self._writes:
             try:
@@ -212,7 +215,10 @@ def _train(
     plan = _plan(request, prepared)
     if resumed and request.out is not None:
         directory = request.out
-        plan = plan.model_copy(update={"created_utc": read_plan(directory).created_utc})
+        before = read_plan(directory)
+        plan = plan.model_copy(
+            update={"created_utc": before.created_utc, "redact": plan.redact or before.redact, "hidden": before.hidden}
+        )
     else:
         now = datetime.fromisoformat(plan.created_utc)
         made = make_run_directory(request.out, f"train-{prepared.recipe.name}", now, clear=request.resume)
@@ -222,10 +228,12 @@ def _train(
     if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
         refuse_another(read_setup(directory).job, job)
         refuse_other_data(read_plan(directory), plan, directory)
+    run = Recorded(directory, plan, machine)
+    kept, said = run.kept, run.redaction.kept(setup)
     with finishes():
-        first = {PLAN: plan.model_dump(mode="json"), SETUP: setup.model_dump(mode="json")}
-        write_first(directory, {ENVIRONMENT: machine, **first})
-        return _session(request, plan, machine, setup, directory, progress)
+        first = {PLAN: kept.plan.model_dump(mode="json"), SETUP: said.model_dump(mode="json")}
+        write_first(directory, {ENVIRONMENT: kept.environment, **first})
+        return _session(request, run, setup, progress)
 
 
 def _resumes(request: TrainRequest) -> bool:
@@ -279,26 +287,21 @@ def _plan(request: TrainRequest, prepared: Prepared) -> RunPlan:
         steps=recipe.training.steps,
         budget_s=_UNLIMITED_S,
         seed=request.seed,
+        redact=request.redact,
         comparison=comparison,
         code=code_identity(BUNDLED, bundled=True),
         data=data_identity([str(prepared.data)]),
     )
 
 
-def _session(
-    request: TrainRequest,
-    plan: RunPlan,
-    machine: dict[str, Any],
-    setup: TrainSetup,
-    directory: Path,
-    progress: TrainProgress,
-) -> Outcome:
+def _session(request: TrainRequest, run: Recorded, setup: TrainSetup, progress: TrainProgress) -> Outcome:
+    directory, plan = run.directory, run.plan
     earlier = read_trials(directory) if (directory / TRIALS).exists() else []
     before = read_history(directory)
     number = 1 + max([*(trial.spec.block for trial in earlier), *(line.session for line in before)], default=-1)
     job = setup.job
     why = partial(explain, job.config, overlap=job.overlap, input_workers=job.input_workers)
-    session = SessionProgress(directory, number, progress, lambda share: why(share=share))
+    session = SessionProgress(directory, number, progress, lambda share: why(share=share), redaction=run.redaction)
     gpus = open_gpus()
     has_gpu = gpus[0] is not None
     variables = training_environment(job, has_gpu=has_gpu)
@@ -315,9 +318,9 @@ def _session(
     finally:
         if gpus[0] is not None:
             gpus[0].close()
-    append_trial(directory, trained.record)
-    run = Recorded(directory, plan, machine, [*earlier, trained.record])
-    report = assemble_train(run, [*before, *session.lines], setup)
+    run = replace(run, trials=[*earlier, trained.record]).kept
+    append_trial(directory, run.trials[-1])
+    report = assemble_train(run, [*before, *session.lines], run.redaction.kept(setup))
     return written(run, report, judge_training(trained, report))
 
 
@@ -432,7 +435,7 @@ def run_synthesis(job: SynthesisJob, *, has_gpu: bool = False) -> Synthesised:
             )
         with process:
             try:
-                ours.sendall(job.model_dump_json().encode() + b"\n")
+                ours.sendall(job.to_line().encode() + b"\n")
                 with ours.makefile("r", encoding="utf-8") as lines:
                     line = lines.readline()
             except (BrokenPipeError, ConnectionResetError):

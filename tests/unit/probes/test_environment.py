@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xttsbench.errors import HelperError
 from xttsbench.probes.environment import _cpu_model, environment, fingerprint, require_tensorflow, variables
+from xttsbench.records.variables import KNOWN
 
 MACHINE: dict[str, Any] = {
     "os": {"kernel": "6.1"},
@@ -113,6 +116,34 @@ def test_only_the_variables_that_matter_are_kept_and_no_credentials() -> None:
         }
     )
     assert set(kept) == {"TF_XLA_FLAGS", "XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "KERAS_BACKEND"}
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(
+            r"(TF_|XLA_|CUDA_|NCCL_|OMP_|KERAS_|)[A-Z]{1,9}(_PASSWORD|_API_KEY|_TOKEN|_URL|)", fullmatch=True
+        ),
+        st.just("Mark3r-of-a-secret"),
+        min_size=1,
+    )
+)
+def test_a_variable_of_any_name_that_is_not_known_is_counted_at_most(tmp_path_factory, held: dict[str, str]) -> None:
+    held = {name: value for name, value in held.items() if name not in KNOWN}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in held.items():
+            patch.setenv(name, value)
+        found = environment(tmp_path_factory.getbasetemp())
+    assert "Mark3r" not in json.dumps(found)
+    assert not [name for name in held if f'"{name}"' in json.dumps(found)]
+    ours = sum(name.startswith(("TF_", "XLA_")) for name in held)
+    assert ours <= int(found["unmeasured"].get("variables.others", "0 more").split()[0])
+
+
+def test_flags_of_a_variable_are_without_folders_and_secrets() -> None:
+    told = "--xla_dump_to=/home/ada/dump --xla_gpu_cuda_data_dir /opt/ada/cuda --some_token=Mark3r --xla_cpu_x=true"
+    assert variables({"XLA_FLAGS": told}) == {
+        "XLA_FLAGS": "--xla_dump_to=…/dump --xla_gpu_cuda_data_dir …/cuda --some_token=*** --xla_cpu_x=true"
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from xttsbench import records
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record, nulls
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record, Rewriting, nulls
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.fix import Optimized
 from xttsbench.records.machine import Examination, Monitored
@@ -80,6 +80,22 @@ def test_what_is_tried_is_all_of_them_with_all_their_fields() -> None:
 @by_type
 def test_a_record_survives_json(record: Record) -> None:
     assert type(record).model_validate_json(record.model_dump_json()) == record
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(categories=["Cs", "L"]), min_size=1, max_size=6), st.data())
+def test_text_that_is_not_utf_8_is_replaced_in_every_field_of_every_record(text: str, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(RECORDS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PLAIN, str, text)
+        patch.setitem(PLAIN, Any, [text, {text: text}])
+        record = made(kind)
+    kept = record.model_dump_json()
+    again = kind.model_validate_json(kept)
+    assert again == Rewriting().kept(record)
+    assert again.model_dump_json() == kept
+    if not any("\ud800" <= one <= "\udbff" for one in text):  # bytes that are not UTF-8 are none of these
+        assert kind.from_line(record.to_line()) == record  # another process opens what is named, not its replacement
 
 
 @by_type

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.execution.child import Limits
 from xttsbench.execution.run_directory import TRIALS, append_trial, lock_run, read_plan, read_trials
 from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure
@@ -66,6 +67,34 @@ def test_a_run_goes_on_with_its_own_plan_and_trials(start: Any, build: Any) -> N
     assert again.began < first.began + 60  # what the trial took is behind it
     with again.session(None) as session:
         assert session.spent_s >= trial.duration_s
+
+
+SECRET = "Mark3r-0f-a-secret"
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_secret_argument_is_given_again_to_go_on_and_the_same_one_is_known(start, build, redact: bool) -> None:
+    first = start(settings={"api_key": SECRET}, command=f"run --set api_key={SECRET}", redact=redact)
+    assert first.comparison.baseline.kwargs["api_key"] == SECRET
+    trial = build.arm_trial("ms=1")
+    spec = trial.spec.model_copy(update={"kwargs": {"ms": 1, "api_key": SECRET}})
+    append_trial(first.directory, first.redaction.kept(trial.model_copy(update={"spec": spec})))
+    again = start(settings={"api_key": SECRET}, resume=True)
+    assert again.plan == first.plan.model_copy(update={"command": again.plan.command})
+    assert SECRET not in "".join(path.read_text() for path in first.directory.iterdir())
+    with again.session(None) as session:
+        assert session.run(spec, Limits(1.0, 1.0)).spec.kwargs == {"ms": 1, "api_key": "***"}
+    for other in ({"api_key": "other-secret-1"}, {}):
+        with pytest.raises(UsageError, match=r"api_key.* needs the value that the run began with, .* give it again"):
+            start(settings=other, resume=True)
+    with pytest.raises(UsageError, match=r"api_key: received '\*\*\*'"):
+        start(settings={"api_key": "***"}, resume=True)
+
+
+def test_what_was_written_whole_does_not_go_on_redacted(start: Any) -> None:
+    start()
+    with pytest.raises(UsageError, match="was without --redact"):
+        start(resume=True, redact=True)
 
 
 def test_going_on_where_nothing_is_yet_begins(start: Any) -> None:

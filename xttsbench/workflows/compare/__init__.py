@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
+from xttsbench.probes.environment import secrets_of, where
 from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
+from xttsbench.records.redaction import MASK, Redaction, secret_name
 from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import markdown
 from xttsbench.reporting.page import to_json
@@ -52,6 +55,7 @@ class Request:
         session_noise: standard deviation of speed between sessions, as a share.
         out: directory for ``report.json`` and ``report.md``.
         markdown, junit: files to write.
+        redact: leave values of arguments, paths and names out of every file.
         command: as it was typed, for the report.
     """
 
@@ -63,6 +67,7 @@ class Request:
     out: Path | None = None
     markdown: Path | None = None
     junit: Path | None = None
+    redact: bool = False
     command: str = "xttsbench compare"
 
 
@@ -97,6 +102,7 @@ def compare(request: Request) -> Compared:
     noise = None if sides.same_run else request.session_noise
     compared, effects = compare_pairs(sides, margin=MARGIN, session_noise=noise)
     report = _report(request, sides, differing, compared, judge_gates(request.limits, compared, effects), noise)
+    report = _without_secrets(report, sides, redact=request.redact)
     code, message = judge_comparison(report)
     return Compared(report, code, message, _write(request, report))
 
@@ -181,7 +187,7 @@ def _report(
     if noise is None:
         unmeasured["session_noise"] = "configurations of one run share its session"
     return ComparisonReport(
-        command=_readable(request.command),
+        command=request.command,
         created_utc=now_utc(),
         target=dict(b.report.target),
         environment=dict(b.report.environment),
@@ -232,8 +238,8 @@ def _reasons_of(report: Report, arm: Variant) -> Mapping[str, str]:
 def _run(side: Side) -> ComparedRun:
     report: Report = side.report
     return ComparedRun(
-        given=_readable(side.given),
-        path=_readable(str(side.path)),
+        given=side.given,
+        path=str(side.path),
         kind=report.kind,
         command=report.command,
         created_utc=report.created_utc,
@@ -243,9 +249,17 @@ def _run(side: Side) -> ComparedRun:
     )
 
 
-def _readable(text: str) -> str:
-    """A name from the command line, with a mark for what is not UTF-8, so that it can stand in a file."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
+def _without_secrets(report: ComparisonReport, sides: Sides, *, redact: bool) -> ComparisonReport:
+    differing = tuple(
+        one.model_copy(update={"a": MASK, "b": MASK})
+        if one.field.startswith("argument ") and (redact or secret_name(one.field))
+        else one
+        for one in report.differences
+    )
+    report = report.model_copy(update={"differences": differing})
+    guard = Redaction(secrets_of(os.environ), redact=redact, **where(Path()))
+    kept: ComparisonReport = guard.kept(report)
+    return kept
 
 
 def _sentence(pairs: Sequence[ComparedPair]) -> str:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol
@@ -23,11 +23,13 @@ from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
+from xttsbench.probes.environment import guard
 from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.procfs import cpu_allowance, memory_available_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
 from xttsbench.workflows.measure.sources import Sources
 from xttsbench.workflows.measure.sources import said as said_changed
@@ -79,6 +81,7 @@ class Session:
         budget_s: seconds that the progress is measured against.
         began: ``time.monotonic()`` at the start of the run.
         scripts: the trials are scripts, see :class:`xttsbench.execution.helper.Helper`.
+        redaction: what keeps secrets out of the journal.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Session:
         budget_s: float,
         began: float | None = None,
         scripts: bool = False,
+        redaction: Redaction | None = None,
     ) -> None:
         self.trials: list[TrialRecord] = []
         self.earlier = {record.spec.trial_id: record for record in earlier if record.status != "interrupted"}
@@ -107,6 +111,7 @@ class Session:
         self._budget_s = budget_s
         self._began = time.monotonic() if began is None else began
         self._scripts = scripts
+        self._redaction = redaction or Redaction()
         self._imports: tuple[str, ...] = ()
         self._why_alone: str | None = None
         self._gpus = open_gpus()
@@ -301,7 +306,7 @@ class Session:
 
     def keep_rounds(self, living: Sequence[TrialRecord]) -> None:
         """Write down what trials that take turns have measured so far; see :meth:`close`."""
-        keep_rounds(self._directory, living)
+        keep_rounds(self._directory, [self._redaction.kept(record) for record in living])
 
     def never_begun(
         self, spec: TrialSpec, status: TrialStatus = "interrupted", cause: str = "interrupted before the trial began"
@@ -312,13 +317,13 @@ class Session:
     def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
         record = self._sources.judged(record)
         self.trials.append(record)
-        append_trial(self._directory, record)
+        append_trial(self._directory, self._redaction.kept(record))
         self._progress.done(label, record.status, record.duration_s)
         return record
 
     def _kept(self, spec: TrialSpec) -> TrialRecord | None:
         kept = self.earlier.pop(spec.trial_id, None)
-        return kept if kept is not None and kept.spec == spec else None
+        return kept if kept is not None and kept.spec in (spec, self._redaction.kept(spec)) else None
 
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
         with interruptible():
@@ -361,7 +366,7 @@ class Recorded:
 
     Attributes:
         directory: of the run.
-        plan: as it is in ``plan.json``.
+        plan: what was asked for; ``plan.json`` is without the secrets in it.
         environment: as it is in ``environment.json``.
         trials: those of the journal.
         began: ``time.monotonic()`` at its start; what earlier trials took is counted as if it had just passed.
@@ -384,6 +389,17 @@ class Recorded:
             raise JournalError(f"{self.directory}: the plan names no comparison; run the command again.")
         return self.plan.comparison
 
+    @cached_property
+    def redaction(self) -> Redaction:
+        """What keeps secrets out of its files."""
+        return guard(self.directory, self.plan)
+
+    @property
+    def kept(self) -> Recorded:
+        """The run as its files have it, from which reports are made."""
+        plan, environment, trials = map(self.redaction.kept, (self.plan, self.environment, tuple(self.trials)))
+        return Recorded(self.directory, plan, environment, trials, self.began)
+
     def session(self, progress: Progress | None, *, print_to_stderr: bool = False, scripts: bool = False) -> Session:
         """What runs its trials; those that it has had are not run again."""
         return Session(
@@ -394,6 +410,7 @@ class Recorded:
             budget_s=self.plan.budget_s,
             began=self.began,
             scripts=scripts,
+            redaction=self.redaction,
         )
 
 

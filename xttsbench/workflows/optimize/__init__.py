@@ -96,6 +96,7 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
     last = session.trials[-1].spec.model_copy(update={"trial_id": f"{len(session.trials):03d}-patch"})
     if patch is None or changed_file(session.trials) is not None or session.source_changed(last):
         return
+    patch = run.redaction.kept(patch)
     write_json(directory / PATCH, patch.model_dump(mode="json"))
     if patch.diff:
         atomic_write(directory / DIFF, patch.diff.encode())

@@ -66,6 +66,7 @@ class Request:
         fail_on: gates as they were typed.
         baseline: an earlier ``summary.json``, or its directory.
         print_to_stderr: what the script prints goes to standard error.
+        redact: leave values of arguments, paths and names out of every file.
         command: as it was typed, for the report.
     """
 
@@ -76,6 +77,7 @@ class Request:
     fail_on: tuple[str, ...] = ()
     baseline: Path | None = None
     print_to_stderr: bool = False
+    redact: bool = False
     command: str = "xttsbench watch"
 
 
@@ -103,7 +105,7 @@ def watch(request: Request, shown: Shown) -> Watched:
     gates = tuple(map(parse, request.fail_on or (DEFAULTS if baseline is not None else ())))
     if baseline is None and any(gate.relative for gate in gates):
         raise UsageError("--fail-on with a + compares with an earlier run: name it with --baseline SUMMARY.")
-    plan = _plan(request.script, request.arguments, request.command)
+    plan = _plan(request.script, request.arguments, request.command).model_copy(update={"redact": request.redact})
     with open_run(plan, request.out, f"watch-{target.name}") as run:
         return _watched(run, request, gates, baseline, shown)
 
@@ -111,8 +113,8 @@ def watch(request: Request, shown: Shown) -> Watched:
 def _watched(
     run: Recorded, request: Request, gates: Sequence[Gate], baseline: WatchSummary | None, shown: Shown
 ) -> Watched:
-    plan, spec = run.plan, _spec(run.plan.target, run.plan.arguments)
-    about = About(shlex.join([plan.target, *plan.arguments]), _diagnose_command(plan))
+    plan, spec = run.kept.plan, _spec(run.plan.target, run.plan.arguments)
+    about = About(shlex.join([plan.target, *plan.arguments]), _diagnose_command(plan), run.redaction)
     with SharedRows(ROWS + 1) as shared:
         observer = Observer(run.directory, spec, shared.memory, about, tensorboard=request.tensorboard, shown=shown)
         left = run_whole(spec, observer, shared, print_to_stderr=request.print_to_stderr)
@@ -157,9 +159,9 @@ def _diagnose_command(plan: RunPlan) -> str:
 
 def _finished(observer: Observer, run: Recorded) -> WatchSummary:
     """Write the journal and the report of a run that is over, and return what it comes to."""
-    record = observer.record()
-    append_trial(run.directory, record)
-    report = report_of(replace(run, trials=(record,)))
+    run = replace(run, trials=(observer.record(),)).kept
+    append_trial(run.directory, run.trials[0])
+    report = run.redaction.kept(report_of(run))
     from xttsbench.reporting.page import to_json
 
     atomic_write(run.directory / "report.json", to_json(report).encode())
@@ -228,9 +230,11 @@ class Session:
         self.run = self._holds.enter_context(make_run(plan, out, f"watch-{Path(script).stem or what}"))
         spec = _spec(plan.target)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
+        plan = self.run.kept.plan
         about = About(
             script=shlex.join([plan.target, *plan.arguments]),
             next_command=_diagnose_command(plan) if script else "",
+            redaction=self.run.redaction,
             every_s=_READINGS_S,
             summary_s=_SUMMARY_S,
         )

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from xttsbench.files import atomic_write
 from xttsbench.probes.monitor import HostProbe
 from xttsbench.probes.processes import announce
 from xttsbench.records.readings import Readings
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
@@ -61,12 +62,14 @@ class About:
     Attributes:
         script: it and its arguments as a shell would take them, or what stands for them.
         next_command: what would prove what is likely; empty where there is none.
+        redaction: what keeps secrets out of what is written and shown.
         every_s: between two readings of the host.
         summary_s: between two summaries.
     """
 
     script: str
     next_command: str
+    redaction: Redaction = field(default_factory=Redaction)
     every_s: float = 2.0
     summary_s: float = 3.0
 
@@ -238,7 +241,7 @@ class Observer:
     def summary(self, report: Report | None = None) -> WatchSummary:
         """What the run comes to; with the report of its end where there is one."""
         script = self.collected.part("script") or {}
-        return summarise(
+        found = summarise(
             self.watched(),
             profile=self.profile(),
             handoff_s=self.running.handoff_s,
@@ -254,6 +257,8 @@ class Observer:
             },
             unmeasured=dict(script.get("unmeasured", {})),
         )
+        kept: WatchSummary = self._about.redaction.kept(found)
+        return kept
 
     def write(self, summary: WatchSummary) -> None:
         """Replace ``summary.json``; a disk that is full must not end a run that is watched."""
