@@ -145,7 +145,7 @@ class Session:
             with suppress(OSError):
                 (self._directory / ROUNDS).unlink()
             if self._goes_on and not interrupted(self.trials):  # some may have been measured again in another order
-                keep_trials(self._directory, self.trials)
+                keep_trials(self._directory, [self._redaction.kept(record) for record in self.trials])
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
@@ -321,9 +321,14 @@ class Session:
         self._progress.done(label, record.status, record.duration_s)
         return record
 
+    def had(self, spec: TrialSpec) -> bool:
+        """Whether a run that goes on has had this very trial."""
+        kept = self.earlier.get(spec.trial_id)
+        return kept is not None and kept.spec in (spec, self._redaction.kept(spec))
+
     def _kept(self, spec: TrialSpec) -> TrialRecord | None:
-        kept = self.earlier.pop(spec.trial_id, None)
-        return kept if kept is not None and kept.spec in (spec, self._redaction.kept(spec)) else None
+        had, kept = self.had(spec), self.earlier.pop(spec.trial_id, None)
+        return kept if had else None
 
     def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
         with interruptible():

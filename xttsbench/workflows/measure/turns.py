@@ -167,14 +167,13 @@ class Group:
 
     def _had_before(self, specs: Mapping[str, TrialSpec]) -> bool:
         """Whether a run before has had all of them; where one is missing all are measured again, to be paired."""
-        earlier = self.session.earlier
-        had = [spec for spec in specs.values() if spec.trial_id in earlier and earlier[spec.trial_id].spec == spec]
+        had = [spec for spec in specs.values() if self.session.had(spec)]
         if len(had) == len(specs):
             for spec in had:
                 self.session.run(spec, self._limits)
             return True
         for spec in specs.values():
-            earlier.pop(spec.trial_id, None)
+            self.session.earlier.pop(spec.trial_id, None)
         return False
 
     def _open(self, specs: Mapping[str, TrialSpec]) -> str | None:

@@ -11,6 +11,7 @@ import pytest
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits
 from xttsbench.execution.run_directory import BROKEN_OFF, append_trial, read_trials
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.session import Session
 
@@ -167,6 +168,29 @@ def test_a_trial_that_was_interrupted_is_run_again_and_replaces_it(world) -> Non
     with Session(world.directory, earlier=read_trials(world.directory), budget_s=10) as session:
         assert session.run(spec(), LIMITS).status == "ok"
     assert [trial.status for trial in read_trials(world.directory)] == ["ok"]
+
+
+class Masks(Redaction):
+    """Keeps one word out of arguments, and knows what it has kept out before."""
+
+    def kept(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, TrialRecord):
+            return value.model_copy(update={"spec": self.kept(value.spec)})
+        return value.model_copy(update={"kwargs": {"key": "***"}}) if "key" in value.kwargs else value
+
+
+def test_a_run_that_goes_on_finds_its_trials_again_and_keeps_secrets_out_of_its_journal(world) -> None:
+    asked = [spec().model_copy(update={"trial_id": str(n), "kwargs": {"key": "s3cret"}}) for n in range(3)]
+    for before in ([], asked[:1]):
+        earlier = read_trials(world.directory) if before else ()
+        with Session(world.directory, earlier=earlier, budget_s=10, redaction=Masks()) as session:
+            for one in asked if before else asked[:2]:
+                session.run(one, LIMITS)
+        if not before:  # another one than is asked for, so that the journal is written anew
+            append_trial(world.directory, read_trials(world.directory)[0].model_copy(update={"spec": spec(9)}))
+    assert len(world.ran) == 3
+    assert [trial.spec.trial_id for trial in read_trials(world.directory)] == ["0", "1", "2"]
+    assert not [path for path in world.directory.iterdir() if "s3cret" in path.read_text()]
 
 
 def test_another_trial_under_the_same_id_gives_way_to_the_one_that_is_asked_for(world) -> None:

@@ -121,6 +121,9 @@ class World:
         for name, value in fields.items():
             setattr(self, name, value)
 
+    def had(self, spec) -> bool:
+        return spec.trial_id in self.earlier
+
     def keep_rounds(self, living) -> None:
         self.kept_rounds.append([(record.spec.arm, len(record.rounds)) for record in living])
 
