@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xttsbench.execution.helper import kill_group
-from xttsbench.worker.channel import die_with_parent, leave
+from xttsbench.processes import die_with_parent, kill_group
+from xttsbench.worker.channel import leave
 from xttsbench.worker.script.process import exit_code_of
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import select
 import sys
 import termios
 import time
@@ -22,6 +21,7 @@ import typer
 from xttsbench.cli.options import AsJson, Debug, Quiet, Verbose, detail, typed
 from xttsbench.cli.output import put, rendered
 from xttsbench.errors import UsageError
+from xttsbench.processes import readable
 
 if TYPE_CHECKING:
     from xttsbench.analysis.stream import Stream
@@ -188,8 +188,7 @@ class Screen:
         if not self._keys:
             time.sleep(max(seconds, 0.0))
             return False
-        ready, _, _ = select.select([sys.stdin], [], [], max(seconds, 0.0))
-        if not ready:
+        if not readable([sys.stdin], seconds):
             return False
         typed = os.read(sys.stdin.fileno(), 64)
         if not typed:  # its other end is gone

@@ -10,7 +10,6 @@ import fcntl
 import json
 import mmap
 import os
-import select
 import signal
 import site
 import socket
@@ -28,6 +27,7 @@ from xttsbench.analysis.disturbance import shares
 from xttsbench.analysis.readings import turns_of
 from xttsbench.errors import HelperError
 from xttsbench.planning import IMPORT_S
+from xttsbench.processes import readable
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import ROWS, RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
@@ -304,6 +304,7 @@ class Follower:
         self.collected = collected
         self.monitor: Monitor | None = None
         self._buffer = b""
+        self._unsent = b""
         self._steps = 0
         self._closed = False
 
@@ -313,11 +314,12 @@ class Follower:
         return self._closed or self.collected.done or self.collected.status != "ok"
 
     def tell(self, line: str) -> None:
-        """Send it one line; one that has ended does not hear it, and its exit code says how it ended."""
-        try:
-            self.connection.sendall(line.encode() + b"\n")
-        except (BrokenPipeError, ConnectionResetError):
-            self._closed = True
+        """Send it one line, of which it may read the rest while it is followed.
+
+        One that has ended does not hear it, and its exit code says how it ended.
+        """
+        self._unsent += line.encode() + b"\n"
+        self._send()
 
     def follow(self, limits: Limits | None = None, until: Callable[[], bool] = lambda: False) -> None:
         """Read messages until that is so, or the child says that it is done, ends, or breaks a limit."""
@@ -338,8 +340,10 @@ class Follower:
             ended = self.has_ended()
             if ended:
                 timeout = 0.0
-            ready, _, _ = select.select(self.sources(), [], [], None if timeout is None else max(timeout, 0.0))
-            if self.connection in ready:
+            ready = readable(self.sources(), timeout, writable=self.connection if self._unsent else None)
+            if self._unsent:
+                self._send()
+            if self.connection.fileno() in ready:
                 heard = time.monotonic()
                 self._read()
             elif ended:  # and all that it sent has been read
@@ -371,6 +375,16 @@ class Follower:
                 f"no step ended and nothing was heard for {limits.stall_s:.0f} s in phase {collected.phase!r}"
             )
         return collected.status in ("time_limit", "stalled")
+
+    def _send(self) -> None:
+        """Send what it has not heard yet, as much as the socket takes now."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self.connection.send(self._unsent, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError):
+            self._unsent = b""  # what it has said is there to be read, and then the end
 
     def _read(self) -> None:
         try:

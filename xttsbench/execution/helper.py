@@ -1,26 +1,36 @@
-"""The helper process seen from the parent: started with an environment, asked for forks, ended for good."""
+"""The helper process seen from the parent: started with an environment, asked for forks, ended for good.
+
+With a trial's process id comes a descriptor of the process. The helper waits for what has ended, so only the descriptor
+says for good who is meant; and it kills what the trial leaves behind before it says that the trial has ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
+import psutil
+
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import SharedRows, child_environment, start
+from xttsbench.processes import readable
 
 _START_S = 180.0  # importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer
-
-
+_FORK_S = 30.0
+_END_S = 2.0
+_ROUNDS, _ROUND_S = 50, 0.01
+"""How often what descends from a helper that does not end is looked for and killed."""
+_PROCESS_GROUP: Final = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
 _SCRIPTS: Final = "scripts"
 
 
@@ -57,6 +67,8 @@ class Helper:
         self._buffer = b""
         self._gone = False
         self._ends: dict[int, int] = {}
+        self._descriptors: dict[int, int] = {}  # of the trials that are not known to have ended
+        self._received: deque[int] = deque()  # of trials whose ids have not been read yet
         self._asked = 0
 
     @property
@@ -89,6 +101,7 @@ class Helper:
                 print_to_stderr=self._print_to_stderr,
                 start_new_session=True,
             )
+        ours.settimeout(_FORK_S)
         self.control = ours
         return self
 
@@ -99,10 +112,29 @@ class Helper:
             self.control.close()  # the helper kills its trials, if any, and ends
         if self._process is not None:
             try:
-                self._process.wait(timeout=2)
+                self._process.wait(timeout=_END_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self._kill_all(self._process)
+        for descriptor in (*self._descriptors.values(), *self._received):
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def _kill_all(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the helper, which hangs or was stopped, after all that descends from it: orphans come to it."""
+        with contextlib.suppress(psutil.Error):
+            helper = psutil.Process(process.pid)
+            helper.suspend()
+            for _ in range(_ROUNDS):
+                found = helper.children(recursive=True)
+                left = [one for one in found if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+                for one in left:
+                    with contextlib.suppress(psutil.Error):
+                        one.kill()  # only the process that it has seen: psutil compares when it started
+                if not left:
+                    break
+                time.sleep(_ROUND_S)
+        process.kill()
+        process.wait()
 
     def wait_ready(self) -> None:
         """Block until TensorFlow is imported; trials asked for earlier simply wait.
@@ -131,13 +163,31 @@ class Helper:
             raise HelperError(f"The helper process is gone ({error}).") from error
         self._asked += 1
         while self._asked:
-            event = self._next_event(30.0)
+            event = self._next_event(_FORK_S)
             if event is None or event.get("event") not in ("ended", "forked"):
-                raise HelperError("The helper process did not fork a trial within 30 s; it was killed or is stuck.")
+                raise HelperError(
+                    f"The helper process did not fork a trial within {_FORK_S:.0f} s; it was killed or is stuck."
+                )
             pid = self._heard(event)
             if event["event"] == "forked" and self._asked:  # for an earlier request, whose caller was interrupted
-                kill_group(pid)
+                self.signal(pid, signal.SIGKILL)
         return pid
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a trial and its process group; to nobody where it has ended, whoever has its id by now."""
+        if (descriptor := self._descriptors.get(pid)) is None:
+            return
+        for flags in (_PROCESS_GROUP, 0):  # it has no group before it has called setsid
+            try:
+                signal.pidfd_send_signal(descriptor, number, None, flags)
+            except (ProcessLookupError, PermissionError):
+                pass
+            except OSError:  # this kernel does not know of groups
+                # The id is the trial's own while that lives. Without a helper it ended just now, and what it started
+                # may be there.
+                if self._gone or not readable([descriptor], 0.0):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, number)
 
     def has_ended(self, pid: int) -> bool:
         """Whether a trial is known to have ended, by what has been read from the helper and what is there to be read.
@@ -166,20 +216,24 @@ class Helper:
         pid = int(event["pid"])
         if event["event"] == "ended":
             self._ends[pid] = int(event["status"])
+            os.close(self._descriptors.pop(pid))
         else:
             self._asked -= 1
+            if not self._received:
+                raise HelperError("No file can be opened any more for a trial; close some, or raise 'ulimit -n'.")
+            self._descriptors[pid] = self._received.popleft()
         return pid
 
     def _without_parent(self, event: Mapping[str, Any]) -> None:
         """Keep what a message says; nobody follows what was forked after who asked for it was interrupted."""
         pid = self._heard(event)
         if event["event"] == "forked":
-            kill_group(pid)
+            self.signal(pid, signal.SIGKILL)
 
     def _readable(self, timeout_s: float) -> bool:
         if b"\n" in self._buffer:
             return True
-        return self.control is not None and bool(select.select([self.control], [], [], timeout_s)[0])
+        return self.control is not None and bool(readable([self.control], timeout_s))
 
     def _next_event(self, timeout_s: float) -> dict[str, Any] | None:
         """The next message of the helper, or ``None`` when none came in time or the helper is gone."""
@@ -189,7 +243,8 @@ class Helper:
             if not self._readable(timeout_s):
                 return None
             try:
-                data = self.control.recv(65536)
+                data, received, _, _ = socket.recv_fds(self.control, 65536, 1, socket.MSG_CMSG_CLOEXEC)
+                self._received += received
             except OSError:
                 data = b""
             if not data:
@@ -199,10 +254,3 @@ class Helper:
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
-
-
-def kill_group(pid: int) -> None:
-    """Kill a trial and everything in its process group."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)

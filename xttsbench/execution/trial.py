@@ -21,7 +21,7 @@ import psutil
 
 from xttsbench.execution.child import Collected, Follower, Limits, Monitor, SharedRows, now_utc
 from xttsbench.execution.ending import interruptible
-from xttsbench.execution.helper import Helper, kill_group
+from xttsbench.execution.helper import Helper
 from xttsbench.probes.procfs import memory_limit_bytes, parse_stat
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec, Turn
@@ -138,7 +138,7 @@ class Child(Follower):
         patient = collected.done or collected.status == "ok"
         status = helper.wait_status(self.pid, 2.0) if patient else None
         died_by_itself = status is not None
-        kill_group(self.pid)  # what the target started and left behind goes with it
+        helper.signal(self.pid, signal.SIGKILL)  # the helper kills what the target started and left behind
         if status is None:
             status = helper.wait_status(self.pid, 5.0)
         if collected.done or collected.status != "ok":
@@ -285,8 +285,7 @@ class LiveTrial(Child):
             self._moved_s += found[1] - self._stopped[1]
         self._stopped = None
         self.tell(line)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGCONT)
+        self._helper.signal(self.pid, signal.SIGCONT)
 
     def _sample(self) -> None:
         if self.monitor is not None:

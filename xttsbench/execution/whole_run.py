@@ -32,6 +32,7 @@ from xttsbench.execution.child import (
     now_utc,
     start,
 )
+from xttsbench.processes import ends_within, kill_group
 from xttsbench.records.readings import Readings
 from xttsbench.records.training import HistoryLine, TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -215,16 +216,15 @@ def run_training(
                 print_to_stderr=print_to_stderr,
                 start_new_session=True,
             )
-        session.monitor = monitor(process.pid) if monitor else None
-        with _signals_go_to(process, session):
-            try:
+        try:
+            with _signals_go_to(process, session):
+                session.monitor = monitor(process.pid) if monitor else None
                 session.tell(job.to_line())
                 session.follow()
-            except BaseException:
-                _kill(process)
-                raise
-            finally:
-                _wait(process)
+                ends_within(process.pid, _END_S)
+        finally:
+            kill_group(process.pid)  # what it started and left behind goes with it
+            process.wait()  # not before: the id is its own until then, and no signal is passed on any more
     session.name_the_end(process.returncode)
     readings = session.monitor.readings() if session.monitor else Readings()
     record = session.collected.record(started_utc=started_utc, duration_s=time.monotonic() - began, readings=readings)
@@ -265,25 +265,13 @@ class _Session(Follower):
             collected.ended(code)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=_END_S)
-    _kill(process)  # what it started and left behind goes with it
-    process.wait()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 @contextmanager
 def _signals_go_to(process: subprocess.Popen[bytes], session: _Session) -> Iterator[None]:
     def pass_on() -> None:
         session.signals += 1
         if session.signals > 1:
-            _kill(process)
-        elif process.poll() is None:
+            kill_group(process.pid)
+        elif not ends_within(process.pid, 0.0):
             os.kill(process.pid, signal.SIGTERM)
             session.listener.stopping()
 

@@ -27,10 +27,11 @@ import psutil
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.processes import die_with_parent
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, Shape, TrainingStep, make_strategy
 from xttsbench.xtts.data.batches import Batch
-from xttsbench.xtts.data.pool import Server, end_with_parent
+from xttsbench.xtts.data.pool import Server
 from xttsbench.xtts.recipe import Recipe
 
 SMALLER: Final = "take a smaller recipe, training.gradient_checkpointing, or shorter edges"
@@ -239,7 +240,7 @@ def _forked(plan: Plan, prepare: Callable[[], object], shape: Shape) -> int | st
         pid = os.fork()
     if not pid:
         try:
-            end_with_parent()
+            die_with_parent()  # the server, which is killed when all is measured or the run ends
             theirs.send(_measured(plan, prepare, shape))
         except BaseException:
             traceback.print_exc()

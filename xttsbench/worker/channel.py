@@ -6,7 +6,6 @@ Messages go over a socket of their own, a JSON object a line, apart from standar
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import mmap
 import os
@@ -19,25 +18,15 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Final, NoReturn, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
+from xttsbench.processes import die_with_parent
 from xttsbench.records.base import Record
 from xttsbench.records.code import ScriptRun
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec, Turn
 
 SomeRecord = TypeVar("SomeRecord", bound=Record)
-
-_PR_SET_PDEATHSIG: Final = 1
-
-
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Ask the kernel (Linux) for this signal when the parent dies, 0 for none; elsewhere the socket alone must do.
-
-    Ask :func:`closed` afterwards: a parent that died before this call sends no signal any more.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0)
 
 
 def closed(control: socket.socket) -> bool:

@@ -4,26 +4,38 @@ A fresh process for each trial is what makes trials independent; importing Tenso
 most trials measure. The helper touches no device, and has only the idle threads of what it imports, so that a fork of
 it is a clean start.
 Several children may live at once: those of a comparison that take turns. It is also their guard: when the parent goes
-away, however it died, the helper's end of the socket closes and the process groups of all children are killed. So once
-it guards, the helper must outlive its parent by that moment; the kernel ends it with its parent only while it imports
-TensorFlow and cannot listen.
+away, however it died, the helper's end of the socket closes and all children are killed. So once it guards, the helper
+must outlive its parent by that moment; the kernel ends it with its parent only while it imports TensorFlow and cannot
+listen.
+
+What a trial started and left behind ends with it, in whatever session it is: the kernel gives orphans to the helper,
+which knows whose they are by what every process inherits and hardly any changes, the order in which processes are
+killed when memory runs out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import os
-import select
 import signal
 import socket
 import sys
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from xttsbench.worker.channel import closed, die_with_parent, leave, quiet_unless_it_fails
+from xttsbench.processes import adopt_orphans, children, die_with_parent, kill_group, readable
+from xttsbench.worker.channel import closed, leave, quiet_unless_it_fails
+
+_LAST_TO_GO, _FIRST_TO_GO = 901, 1000
+"""A trial's ``oom_score_adj`` (proc(5)): all of them before everything else, and each another for its children."""
+_ROUNDS, _ROUND_S = 500, 0.002
+"""How often what a trial left behind is looked for; who forks faster than it is killed is given up on."""
 
 
 def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> None:
@@ -42,43 +54,81 @@ def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> N
             importlib.import_module(name)
 
     die_with_parent(0)
+    adopt_orphans()
     _tell(control, {"event": "ready", "pid": os.getpid()})
-    children: dict[int, int] = {}  # descriptor that tells of its end -> process id
+    own, forks = children(), itertools.cycle(range(_LAST_TO_GO, _FIRST_TO_GO + 1))
+    trials: dict[int, _Trial] = {}  # by the descriptor that tells of its end
     while True:
-        ready, _, _ = select.select([control.fileno(), *children], [], [])
-        for watched in children.keys() & set(ready):
-            pid = children.pop(watched)
+        ready = readable([control, *trials], None)
+        for watched in trials.keys() & ready:
+            ended = trials.pop(watched)
             os.close(watched)
-            _tell(control, {"event": "ended", "pid": pid, "status": os.waitpid(pid, 0)[1]})
+            status = _end(ended, own, trials.values())
+            _tell(control, {"event": "ended", "pid": ended.pid, "status": status})
         if control.fileno() not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
         if not message:
             break
         with socket.socket(fileno=descriptors[0]) as connection:
-            pid = _fork(control, connection, descriptors[1], scripts=scripts)
+            trial = _fork(control, connection, descriptors[1], next(forks), scripts=scripts)
         os.close(descriptors[1])
-        children[os.pidfd_open(pid)] = pid
-        _tell(control, {"event": "forked", "pid": pid})
-    for pid in children.values():
-        kill_group(pid)
-    for pid in children.values():
-        os.waitpid(pid, 0)
+        watched = os.pidfd_open(trial.pid)
+        trials[watched] = trial
+        _tell(control, {"event": "forked", "pid": trial.pid}, watched)
+    for trial in trials.values():
+        kill_group(trial.pid)
+    while trials:
+        _end(trials.popitem()[1], own, trials.values())
 
 
-def _fork(control: socket.socket, connection: socket.socket, rows: int, *, scripts: bool) -> int:
+@dataclass(frozen=True)
+class _Trial:
+    pid: int
+    goes: int  # what its ``oom_score_adj`` is, and so that of whatever it starts; of its own among those that live
+
+
+def _end(trial: _Trial, own: set[int], others: Collection[_Trial]) -> int:
+    """Kill what an ended trial left behind, wait for all of it, and give the trial's wait status.
+
+    Args:
+        trial: which has ended.
+        own: children of this process that belong to no trial.
+        others: trials that live on; without any, no orphan is spared.
+    """
+    kill_group(trial.pid)
+    status = os.waitpid(trial.pid, 0)[1]
+    spared = own | {other.pid for other in others}
+    for _ in range(_ROUNDS):  # whoever is killed leaves us its own children
+        left = [pid for pid in children() - spared if not others or _goes(pid) == trial.goes]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)  # a child that has not been waited for
+            os.waitpid(pid, os.WNOHANG)
+        if not left:
+            break
+        time.sleep(_ROUND_S)
+    return status
+
+
+def _goes(pid: int) -> int | None:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as score:
+        return int(score.read())
+    return None
+
+
+def _fork(control: socket.socket, connection: socket.socket, rows: int, goes: int, *, scripts: bool) -> _Trial:
     with warnings.catch_warnings():
         # Python warns of forking with threads; here they are idle, and the fork is the point.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid:
-        return pid
+        return _Trial(pid, goes)
     code = 70
     try:
         control.close()
         os.setsid()  # a process group of its own, so that whatever the target starts ends with it
         die_with_parent()
-        _first_to_go()
+        _first_to_go(goes)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if scripts:
             from xttsbench.worker.script.process import main
@@ -90,24 +140,16 @@ def _fork(control: socket.socket, connection: socket.socket, rows: int, *, scrip
         leave(code)
 
 
-def kill_group(pid: int) -> None:
-    """Kill a trial and everything that it started in its process group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _first_to_go() -> None:
+def _first_to_go(goes: int) -> None:
     """When memory runs out, let the trial be killed rather than whoever keeps its results."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("1000")
+        score.write(str(goes))
 
 
-def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+def _tell(control: socket.socket, message: dict[str, Any], *descriptors: int) -> None:
     """Send what the parent waits for; where it is gone, the closed socket says so to whoever reads it next."""
     with contextlib.suppress(OSError):
-        control.sendall(json.dumps(message).encode() + b"\n")
+        socket.send_fds(control, [json.dumps(message).encode() + b"\n"], descriptors)
 
 
 _TRIALS: Final = ("tensorflow", "xttsbench.worker.trial")

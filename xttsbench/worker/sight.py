@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.worker.channel import die_with_parent, leave
+from xttsbench.processes import die_with_parent
+from xttsbench.worker.channel import leave
 
 EXPECTED: Final = 3680.0
 """The sum of x xᵀ, where x is 4 by 4 with the numbers 0 to 15: the squared length of its column sums. All numbers

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from xttsbench.execution.child import child_environment
 from xttsbench.execution.run_directory import read_trials
 from xttsbench.probes import machine as probes
 from xttsbench.probes.machine import storage
+from xttsbench.processes import ends_within, kill_group, readable
 from xttsbench.records.machine import Driver, Examination, Machine, Sight
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 from xttsbench.xtts.data.make import cache_directory
@@ -180,14 +180,15 @@ def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]
             os.close(writing)
         try:
             known = _listen(pipe, time.monotonic() + patience_s)
-            ended = _end(child, patience_s, done=known.get("stage") == "done")
+            done = known.get("stage") == "done"
+            busy = not done and not ends_within(child.pid, 0.5)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+            kill_group(child.pid)  # it has not been waited for
             # One that the kernel holds inside of a driver cannot be killed, and is not waited for.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_KILLED_S)
-        return known, ended, _printed(words)
+        ended = f"still busy after {patience_s:g} s" if busy else _named(child.returncode)
+        return known, None if done else ended, _printed(words)
 
 
 def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
     known: dict[str, Any] = {}
     buffer = b""
     while known.get("stage") != "done" and (left_s := deadline_s - time.monotonic()) > 0:
-        if not select.select([pipe], [], [], left_s)[0]:
+        if not readable([pipe], left_s):
             break
         if not (piece := pipe.read(1 << 16)):
             break
@@ -205,14 +206,10 @@ def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
     return known
 
 
-def _end(child: subprocess.Popen[bytes], patience_s: float, *, done: bool) -> str | None:
-    """How the child ended; ``None`` where it did what it should."""
-    if done:
-        return None
-    try:
-        code = child.wait(timeout=0.5)
-    except subprocess.TimeoutExpired:
-        return f"still busy after {patience_s:g} s"
+def _named(code: int | None) -> str:
+    """How a process ended, by its exit code (negative: by that signal; ``None``: the kernel cannot end it)."""
+    if code is None:
+        return "not to be killed"
     if code >= 0:
         return f"ended with exit code {code}"
     with contextlib.suppress(ValueError):

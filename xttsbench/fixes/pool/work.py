@@ -13,7 +13,6 @@ function keeps must not change with the next call. The block is an anonymous fil
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import importlib.machinery
@@ -40,6 +39,8 @@ from typing import Any, Final, Literal
 
 import cloudpickle  # type: ignore[import-untyped]  # it brings no types
 import numpy as np
+
+from xttsbench.processes import die_with_parent
 
 LARGE_BYTES: Final = 64 * 1024
 """Buffers from this size on go through the block; a socket would take them in several pieces."""
@@ -138,7 +139,6 @@ def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 _worker: list[int] = []  # what this process adds to every seed; empty outside a pool
 _shared: dict[str, Any] = {}  # what calls have in common, by its key, the oldest first
-_PR_SET_PDEATHSIG: Final = 1
 _AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool, list)
 """Results that the parent turns into a tensor as it would without the pool."""
 
@@ -276,8 +276,7 @@ def _prepared(functions: list[tuple[Callable[..., Any], bool]]) -> list[tuple[Ca
 def _end_with_parent(connection: Connection) -> None:
     """End when the parent does, however it died; leave Ctrl-C, which a terminal sends to all of us, to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError, AttributeError):  # Linux
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    die_with_parent()
 
     def follow() -> None:
         poll = select.poll()

@@ -18,8 +18,9 @@ from importlib.machinery import SourceFileLoader
 from types import FrameType
 from typing import Any, Final
 
+from xttsbench.processes import die_with_parent
 from xttsbench.step.frames import classify
-from xttsbench.worker.channel import ScriptReport, die_with_parent, flush
+from xttsbench.worker.channel import ScriptReport, flush
 from xttsbench.worker.script.process import Process, exit_code_of, print_error, report_over
 
 _SHOW: Final = signal.SIGUSR1
