@@ -7,6 +7,7 @@ says for good who is meant; and it kills what the trial leaves behind before it 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -177,17 +178,20 @@ class Helper:
         """Send a signal to a trial and its process group; to nobody where it has ended, whoever has its id by now."""
         if (descriptor := self._descriptors.get(pid)) is None:
             return
-        for flags in (_PROCESS_GROUP, 0):  # it has no group before it has called setsid
-            try:
-                signal.pidfd_send_signal(descriptor, number, None, flags)
-            except (ProcessLookupError, PermissionError):
-                pass
-            except OSError:  # this kernel does not know of groups
+        # Once, for a trial that goes on may have stopped itself again; it has no group before it has called setsid.
+        for flags in (_PROCESS_GROUP, 0):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                try:
+                    return signal.pidfd_send_signal(descriptor, number, None, flags)
+                except ProcessLookupError:
+                    continue
+                except OSError as error:
+                    if error.errno != errno.EINVAL:  # this kernel knows how to signal groups
+                        raise
                 # The id is the trial's own while that lives. Without a helper it ended just now, and what it started
                 # may be there.
                 if self._gone or not readable([descriptor], 0.0):
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(pid, number)
+                    return os.killpg(pid, number)
 
     def has_ended(self, pid: int) -> bool:
         """Whether a trial is known to have ended, by what has been read from the helper and what is there to be read.
