@@ -60,11 +60,11 @@ def trains(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A process that trains, which notes what it is sent; and its session."""
     sent: list[int] = []
     real, process = os.kill, Mock(pid=-1)
-    process.poll.return_value = None
     monkeypatch.setattr(
         whole_run.os, "kill", lambda pid, number: sent.append(number) if pid == -1 else real(pid, number)
     )
-    monkeypatch.setattr(whole_run, "_kill", lambda _: sent.append(signal.SIGKILL))
+    monkeypatch.setattr(whole_run, "kill_group", lambda _: sent.append(signal.SIGKILL))
+    monkeypatch.setattr(whole_run, "ends_within", lambda *_: False)
     return process, Mock(signals=0), sent
 
 
