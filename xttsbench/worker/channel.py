@@ -18,7 +18,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NoReturn, TextIO, TypeVar
+from typing import Any, Final, NoReturn, TextIO, TypeVar
 
 from xttsbench.processes import die_with_parent
 from xttsbench.records.base import Record
