@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Final
 
@@ -67,11 +67,9 @@ def heeded(handler: Callable[[int, FrameType | None], Any] = interrupt) -> Itera
             asked.clear()
 
 
-@contextmanager
-def finishes() -> Iterator[None]:
+def finishes() -> AbstractContextManager[None]:
     """Let the first signal wait: what goes on here is to have its report."""
-    with _waiting(True):
-        yield
+    return _waiting(True)
 
 
 @contextmanager

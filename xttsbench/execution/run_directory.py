@@ -286,16 +286,22 @@ def read_trials(directory: Path) -> list[TrialRecord]:
 def trials_to_keep(directory: Path) -> list[TrialRecord]:
     """The trials of a run that goes on: those before the first that was broken off, and is to be run again.
 
-    A trial that somebody killed says nothing of what it measured, and what came after it was chosen by how it ended.
+    A trial that somebody killed, or whose helper, says nothing of what it measured, and what came after it was chosen
+    by how it ended. One that died of itself is a result.
 
     Raises:
         JournalError: see :func:`read_trials` and :func:`append_trial`.
     """
     if not (directory / TRIALS).exists():
         return []
-    kept = list(takewhile(lambda trial: trial.status not in ("interrupted", "killed"), read_trials(directory)))
+    kept = list(takewhile(lambda trial: not _was_broken_off(trial), read_trials(directory)))
     keep_trials(directory, kept)
     return kept
+
+
+def _was_broken_off(trial: TrialRecord) -> bool:
+    by_others = any(words in (trial.cause or "") for words in ("SIGKILL", "helper process"))
+    return trial.status == "interrupted" or (trial.status == "killed" and by_others)
 
 
 def keep_trials(directory: Path, kept: Sequence[TrialRecord]) -> None:

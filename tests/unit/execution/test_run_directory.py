@@ -481,6 +481,23 @@ def test_what_was_broken_off_is_measured_again_and_kept_beside_the_journal(tmp_p
     assert (tmp_path / BROKEN_OFF).read_bytes().count(b"\n") == 3
 
 
+@pytest.mark.parametrize(
+    ("status", "cause", "again"),
+    [
+        ("killed", "killed by SIGKILL in phase 'as_is'", True),
+        ("killed", "the helper process ended (exit code -9) and the trial with it, in phase 'as_is'", True),
+        ("killed", "killed by SIGSEGV in phase 'as_is'", False),
+        ("out_of_memory", "killed by SIGKILL in phase 'as_is': it held 9.0 of 10.0 GiB", False),
+        ("raised", "no", False),
+    ],
+)
+def test_what_died_of_itself_is_a_result_and_what_others_killed_is_not(
+    tmp_path: Path, build, status: str, cause: str, again: bool
+) -> None:
+    append_trial(tmp_path, build.trial("input", status=status, cause=cause))
+    assert (trials_to_keep(tmp_path) == []) is again
+
+
 def test_rounds_of_trials_that_never_ended_count_until_they_are_in_the_journal(tmp_path: Path, build) -> None:
     first, living = build.trial("parity"), build.trial("arm", number=1)
     append_trial(tmp_path, first)

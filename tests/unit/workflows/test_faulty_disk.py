@@ -156,7 +156,10 @@ def test_a_run_says_so_in_a_sentence_and_keeps_what_was_measured(tmp_path: Path,
 @FAULTS
 def test_a_run_that_goes_on_loses_nothing_of_its_journal(tmp_path: Path, build, code: int, stays: bool) -> None:
     trials = [build.trial("input", number=number) for number in range(2)]
-    trials += [build.trial("input", number=2, status="killed"), build.trial("input", number=3)]
+    trials += [
+        build.trial("input", number=2, status="killed", cause="killed by SIGKILL in phase 'as_is'"),
+        build.trial("input", number=3),
+    ]
     at = 0
     while True:
         at += 1
