@@ -1,4 +1,4 @@
-"""How many calls of a pipeline's functions are worth running at once, and how many threads they need.
+"""Number of parallel calls worth running for a pipeline's functions, and of threads that those need.
 
 Pure. Functions that wait are given a number of calls, and as many threads: AUTOTUNE starts with few, adds one at a
 time, and takes no more than the pool has. Those that compute are left to AUTOTUNE.
@@ -130,7 +130,7 @@ def held_bytes(ops: Iterable[PipelineOp], calls: int) -> float:
 
 
 def sources_of(op: PipelineOp, pipeline: Pipeline, cpus: int) -> int:
-    """How many sources a flat map goes through one after the other, where reading ahead of them can help; else 0.
+    """Number of sources that a flat map reads one after the other, where reading ahead can help; else 0.
 
     That is so where each is a file, or where making its elements waits.
     """

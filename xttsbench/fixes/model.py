@@ -57,7 +57,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Modelled:
-    """What the model says of a target."""
+    """Predictions of the model for a target."""
 
     model: Model  # with which more can be asked
     known: tuple[Candidate, ...]  # the candidates, of several caches only the best
@@ -132,7 +132,7 @@ def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, beside_s
         return pipeline
 
     def above(factor: float) -> float:
-        """How far the model is above what was measured with that factor, as the sum of logarithms."""
+        """Bias of the model with that factor: the sum of log(modelled time / measured time)."""
         given = scaled(pipeline, factor)
         return sum(math.log(pipeline_pace(given, by, evidence).period_s / seconds) for by, seconds in measured_s)
 
@@ -160,7 +160,7 @@ def scaled(pipeline: Pipeline, factor: float) -> Pipeline:
 
 
 def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
-    """What some fixes give together, in the order in which they are given."""
+    """Predicts some fixes together, applied in the order in which they are given."""
     name = str(FixSet.of(fix.name for fix in fixes))
     tried = model.evidence.fixes.get(name)
     row = Prediction(
@@ -226,7 +226,7 @@ def _batches_in_an_epoch(evidence: Evidence) -> float | None:
 
 
 def _best_cache(places: Sequence[Candidate], rows: dict[str, Prediction]) -> Candidate | None:
-    """Of several places the one that gives most, and of those that give nearly as much the one that holds least."""
+    """Best place for a cache: the least held bytes among places whose rate is near the highest; ``None`` for none."""
     if not places:
         return None
     rates = {one.name: rows[one.name].batches_per_s or 0.0 for one in places}
@@ -237,7 +237,7 @@ def _best_cache(places: Sequence[Candidate], rows: dict[str, Prediction]) -> Can
 
 
 def _off(period_s: float, wall_s: float | None) -> str | None:
-    """What is wrong with a model that is far from what was measured of the same target, or ``None``."""
+    """Reason to distrust a model that is far from the measured time of the same target; ``None`` where it is near."""
     if wall_s is None or wall_s <= 0 or 1 / _FAR <= period_s / wall_s <= _FAR:
         return None
     times = max(period_s / wall_s, wall_s / period_s)

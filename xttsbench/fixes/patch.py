@@ -27,7 +27,7 @@ def propose(
     step_traces: Sequence[Trace] = (),
     cache_file: Callable[[str], str] | None = None,
 ) -> Patch:
-    """What to change in the user's source so that it has the fixes.
+    """Proposes edits of the user's source that give it the fixes.
 
     Nothing is run or written. A fix of several calls, some of which cannot be edited, has edits for the others and an
     entry in ``unpatched``.
@@ -80,7 +80,7 @@ class _Draft:
         self.steps: dict[str, list[Step]] = {}
         self.edits: list[Edit] = []
         self.places: list[tuple[Module, int]] = []
-        """Where each change is."""
+        """Modules and positions of the changes."""
 
     def take(self, fix: str, changes: Sequence[Change]) -> str | None:
         """Take changes that belong together in, if the files are Python with them; else say why not."""

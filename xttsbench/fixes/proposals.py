@@ -1,4 +1,4 @@
-"""Which fixes, alone and together, are worth verifying, the most promising first, and why the others are not.
+"""Fixes worth verifying, alone and together, the most promising first, and the reasons against the others.
 
 Pure. Nothing here is a finding: whether a fix helps, and leaves the data alone, is for the trials to say. What is
 expected comes from the model where that can be believed, and from what the pipeline is made of where not. What a mode
@@ -57,7 +57,7 @@ class Proposal:
 
     @property
     def fills_long(self) -> bool:
-        """Whether it fills a cache that takes long, or nobody knows how long."""
+        """Whether the proposal fills a cache for longer than a trial can wait, or for an unknown time."""
         return CACHE.name in FixSet.of(self.fixes) and (self.first_pass_s or math.inf) > WHOLE_S
 
 
@@ -72,7 +72,7 @@ class Option:
 
 
 def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
-    """Those worth verifying first; nearly equal ones by what has to be proved, their number of fixes, and memory."""
+    """Proposals sorted by worth; nearly equal ones by the need of a proof, their number of fixes, and memory."""
 
     def key(option: Option) -> tuple[float, bool, int, float]:
         score = round(math.log(max(_over_a_training(option, options), 1e-6)) / math.log(WORTH))
@@ -222,7 +222,7 @@ def option(
     wanted: Collection[str] = (),
     asked: Collection[str] = (),
 ) -> Option:
-    """What is to be expected of some fixes together, and what is against them.
+    """Proposal of some fixes together: their expected speed-up, and the reasons against them.
 
     Args:
         evidence: of the run.
@@ -267,7 +267,7 @@ def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
 
 
 def _guess(fixes: Sequence[Candidate]) -> float:
-    """What a fix of which nothing is predicted is ranked by: a little above the bar, by kind."""
+    """Rank of fixes without a prediction: a speed-up a little above the bar, by kind."""
     ranks = [rank for fix in fixes if (rank := _spec(fix).rank) is not None]
     return WORTH * (1.2 - 0.01 * min(ranks, default=_UNRANKED)) + 0.1 * (len(fixes) - 1)
 

@@ -60,7 +60,7 @@ def candidates(setting: Setting) -> tuple[Candidate, ...]:
 
 
 def said(fixes: Iterable[Fix]) -> str:
-    """What some fixes do: ``maps in parallel (32 calls), a private thread pool (32 threads)``."""
+    """Phrase for the effect of some fixes: ``maps in parallel (32 calls), a private thread pool (32 threads)``."""
     return ", ".join(SPECS[fix.kind].said(fix) if fix.kind in SPECS else str(fix) for fix in fixes)
 
 

@@ -108,7 +108,7 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
 
 
 def _on_part(one: Proposal, found: Verified, count: int) -> str:
-    """What is to be known of a speed-up that was measured on a part of the data, read again and again."""
+    """Clause about a speed-up that was measured on a part of the data, read again and again."""
     if CACHE.name not in FixSet.of(one.fixes):
         return f", measured on {count:,} elements of each source"
     whole_speedup = found.training_speedup(one.name)

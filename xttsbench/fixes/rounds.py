@@ -1,4 +1,4 @@
-"""What verifying fixes measures: the elements that they yield, each fix alone, then the good ones together.
+"""Trials that verify fixes: the elements that they yield, each fix alone, then the good ones together.
 
 Pure. Every trial says by its group, arm and fix what it is for, so that a journal alone tells what was verified.
 """
@@ -24,7 +24,7 @@ TOGETHER: Final = "fixes together"
 """Groups of trials: what is yielded, those worth it alone, and what may be proposed. What is measured in one counts in
 all."""
 ROUNDS: Final = ("fixes screened", ALONE, TOGETHER)
-"""Those that are timed; the first is of runs before 2026-11, whose fixes had one short round together."""
+"""Groups of timed trials; the first is of runs before 2026-11, whose fixes had one short round together."""
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
 """Configurations that are no fix."""
@@ -44,7 +44,7 @@ _GUARD_S: Final = 8.0  # seconds that one trial of the guard may read
 
 @dataclass(frozen=True)
 class Size:
-    """How much of a dataset the guard looks at."""
+    """Amount of a dataset that the same-data check reads."""
 
     source_limit: int
     batches: int

@@ -1,4 +1,4 @@
-"""What the trials of a verification say of the data that each fix yields, as the guard read them and as timed. Pure."""
+"""Results of the same-data check for each fix, from the trials of a verification: as read and as timed. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def semantics_of(
 
 
 def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
-    """What one configuration does to the data, from the trials alone; ``None`` where it was not read."""
+    """Result of the same-data check for one configuration, from the trials alone; ``None`` where it was not read."""
     return _judged(trials, *originals_of(trials), only=arm).get(arm)
 
 
@@ -59,7 +59,7 @@ def _judged(
 
 
 def _read_again(filled: Semantics, read: Semantics) -> Semantics:
-    """What a cache on disk gave the process that filled it, and what it gave the next one."""
+    """Result for a cache on disk: that of the process that filled it joined with that of the next one."""
     if filled.equivalent is not True:
         return filled
     if read.equivalent is not True:
@@ -70,7 +70,7 @@ def _read_again(filled: Semantics, read: Semantics) -> Semantics:
 
 
 def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, originals: Sequence[Elements]) -> Semantics:
-    """What the batches of the timed runs add to what the guard found, and how much was checked in all."""
+    """Adds the comparison of the timed runs' batches to the result of the same-data check."""
     if data.equivalent is not True:
         return data
     timed, original = _contents(trials, arm), _contents(trials, ORIGINAL, ORIGINAL + AGAIN)

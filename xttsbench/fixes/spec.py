@@ -1,4 +1,4 @@
-"""What a fix is, in data and words, and one that might be tried: an edit of the pipeline's record, for the model.
+"""Kinds of fixes as data and words, and candidates: edits of the pipeline's record, for the model.
 
 Pure. What is edited is the description, not the dataset. The rewrite of the graph needs TensorFlow, and is only named
 here (``module:function``), so that the parent knows every fix without loading it.
@@ -32,7 +32,7 @@ class Candidate:
     edit: Edit | None  # of the record; `None` where the model cannot judge it
     why_not: str | None = None  # why it may not be relied on, or needs asking for, or cannot be judged
     proof: str | None = None
-    """What must hold for it to leave the data alone, which running it beside the original shows."""
+    """Condition for the fix to leave the data alone, which running it beside the original shows."""
     ops: tuple[str, ...] = ()  # names of the ops that it changes
     alone: bool = True  # whether it can give anything without another fix
     held_bytes: float = 0.0  # memory that it takes, as far as it is known
@@ -47,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Setting:
-    """What candidates are found in."""
+    """Context in which candidates are found."""
 
     pipeline: Pipeline  # with costs
     cpus: int  # processors of the process
@@ -87,7 +87,7 @@ class Spec:
     sentences``, see :mod:`xttsbench.fixes.graph.hazards`."""
     runs_ahead: bool = False  # whether it runs functions earlier than the step asks for their results
     helps_step: bool = False
-    """Whether it may make the step itself faster, so that it is of use where nobody waits for data."""
+    """Whether the fix may make the step itself faster, so that it is of use where nobody waits for data."""
     asked_for: str | None = None  # what has to be asked for, in a sentence; `None` where nothing has
     patch: str | None = None
     """``module:function`` of its edit of the user's source: from the pipeline's calls
@@ -97,11 +97,11 @@ class Spec:
 
     @property
     def usage(self) -> str:
-        """How it is written: ``parallel-map[:<n>]``."""
+        """Syntax of the fix on the command line: ``parallel-map[:<n>]``."""
         return self.name + {"name": "", "name[:n]": "[:<n>]", "name:n": ":<n>", "name@op": "@<op>"}[self.form]
 
     def said(self, fix: Fix) -> str:
-        """What one fix of the kind does: ``maps in parallel (32 calls)``."""
+        """Phrase for the effect of one fix of the kind: ``maps in parallel (32 calls)``."""
         if fix.op:
             return f"{self.words} after {fix.op}"
         return self.words if fix.number is None else f"{self.words} ({f'{fix.number} {self.unit}'.rstrip()})"

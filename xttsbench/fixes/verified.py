@@ -1,4 +1,4 @@
-"""What the trials of a verification say of each fix: the data that it yields, its speed, and what is proposed. Pure."""
+"""Results of verified fixes, from the trials: the data that each yields, its speed, and the proposals. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord
 
 _LEAST_ROUNDS: Final = 2
-"""Of a fix that is clearly faster: beside one candidate one round would be enough, however it came about."""
+"""Fewest rounds of a fix that is clearly faster: beside one candidate a single round would always be enough."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Measured:
 
     @property
     def evidence(self) -> Evidence | None:
-        """What its rounds beside the original's show."""
+        """Evidence from the configuration's rounds beside the original's; ``None`` without an effect."""
         return self.effect.found if self.effect else None
 
     @property
     def accepted(self) -> bool:
-        """Whether it is faster: clearly so, or in two processes."""
+        """Whether the configuration is faster: clearly so, or in two processes."""
         found = self.evidence
         return self.settled and self.ended is None and found is not None and found.word in FASTER
 
@@ -83,7 +83,7 @@ class Verified:
         return arm in self.semantics and self.semantics[arm].equivalent is True
 
     def ratio(self, arm: str) -> float:
-        """How many times as fast a configuration was measured to be; 0 where it was not."""
+        """Measured speed of a configuration relative to the original's; 0 where it was not measured."""
         found = self.measured.get(arm)
         return found.evidence.ratio.estimate if found is not None and found.evidence is not None else 0.0
 
@@ -171,10 +171,10 @@ class Verified:
         return next(as_good, last[0])
 
     def training_speedup(self, name: str) -> float:
-        """How many times as fast a training is with a configuration.
+        """Measured speed of a whole training with a configuration, relative to the original's; 0 if not measured.
 
-        Of one whose cache was measured on a part of the data, since its first pass takes long, that pass counts: its
-        other fixes are at work meanwhile, as far as they were accepted without it.
+        The first pass counts where a cache was measured on a part of the data because filling it takes long: the other
+        fixes are at work meanwhile, as far as they were accepted without the cache.
         """
         after = self.ratio(name)
         if not after or not _filled_later(name, self.parts):

@@ -103,7 +103,7 @@ def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
 def _end_of_opened(
     node: Any, datasets: list[Any], by_name: Mapping[str, Any], library: nodes.FunctionLibrary
 ) -> Any | None:
-    """Of a generator that the fix has opened, whose readers hand over groups of items: the op that yields elements."""
+    """Op that yields elements behind a generator that the fix has opened, whose readers hand over groups of items."""
     known = map(lookup, library.python_tokens(nodes.called(node)))
     made = [getattr(one.generator_state._generator, "__self__", None) for one in known if one and one.generator_state]
     opened = next((one for one in made if isinstance(one, Opened | ItemSource)), None)
@@ -119,7 +119,7 @@ _REACH: Final = 300_000  # elements of a source that are skipped at most, in som
 
 
 def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Where ``count`` elements of each source are taken, of sources that hold their elements or count.
+    """Positions of ``count`` elements in each source that holds its elements or counts.
 
     Sources of one length have the same places, so that what ``zip`` puts together stays together; with several lengths
     beside a ``zip``, or with a ``skip``, which would skip what was taken, there are none.
@@ -212,7 +212,7 @@ def _cut(graph: Any, sources: Sequence[Any], stretches: Mapping[str, Sequence[tu
     output, constant = (":handle:0", ":output:0") if inside else ("", "")
 
     def added(source: Any, op: str, *inputs: str) -> str:
-        """What a new node is referred to by, which yields elements such as those of the source."""
+        """Adds a node that yields elements such as those of the source; returns the reference to it."""
         node = written.add(name=nodes.free_name(graph, f"{source.name}/{op}"), op=op, input=inputs)
         types, shapes = _signature(source) or ([], [])
         node.attr["output_types"].list.type.extend(types)

@@ -125,12 +125,12 @@ _SWITCH_INTERVAL_S: Final = 0.002
 _NAP_S: Final = 0.0003
 """Well under the interval, so that in a function that keeps the lock the napper's waits outweigh its naps."""
 _NAP_EXCESS_S: Final = 0.00006
-"""How much longer Linux lets a thread sleep than it asked (its timer slack is 50 microseconds)."""
+"""Excess of a short sleep on Linux, in seconds: its timer slack is 50 microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Where the time of a call went; the three add up to 1."""
+    """Shares of a call's time by its use of the interpreter lock; the three add up to 1."""
 
     blocks: float
     holds: float

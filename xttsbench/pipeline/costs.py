@@ -1,4 +1,4 @@
-"""What each op of a pipeline costs, from two readings and a check.
+"""Costs of each op of a pipeline, from two readings and a check.
 
 Each op is run by itself (:mod:`xttsbench.pipeline.stages`), then TensorFlow's own performance model is read while
 the whole runs, with fusion and the default rewrites off, so that every op keeps its name, and autotune on, without

@@ -34,24 +34,25 @@ _MAPS: Final = ("MapDataset", "ParallelMapDataset", "ScanDataset")
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How elements are cut."""
+    """Way in which elements are cut into batches."""
 
     batched: bool = False
     size: int | None = None  # rows at most, where all of the pipeline's batches say so
     padding: tuple[Any, ...] | None = None
-    """What rows are filled up with, by component; empty where it cannot be told by component, ``None`` where the rows
-    are not filled up."""
+    """Values that fill rows up, by component; empty where they are not known by component, ``None`` where no row is
+    filled up.
+    """
 
 
 def batching(graph: Any) -> Batching:
-    """What the last data ops of a graph say; an op that takes batches apart ends the search."""
+    """Reads the batching from the last data ops of a graph; an op that takes batches apart ends the search."""
     by_name = {node.name: node for node in graph.node}
     ends = nodes.results(graph)
     return _of(ends[0], by_name, nodes.FunctionLibrary(graph.library.function), mapped=False) if ends else Batching()
 
 
 def _of(name: str, by_name: Mapping[str, Any], library: nodes.FunctionLibrary, *, mapped: bool) -> Batching:
-    """Of one dataset node; ``mapped`` where a function comes between it and the result."""
+    """Batching at one dataset node; ``mapped`` where a function comes between it and the result."""
     while (node := by_name.get(name)) is not None:
         if _BATCHES.fullmatch(node.op):
             return Batching(True, nodes.constant_input(node, "batch_size", by_name), _padding(node, by_name, mapped))
@@ -68,7 +69,7 @@ def _of(name: str, by_name: Mapping[str, Any], library: nodes.FunctionLibrary, *
 
 
 def _of_windows(node: Any, library: nodes.FunctionLibrary, mapped: bool) -> Batching:
-    """Of ``group_by_window`` and ``bucket_by_sequence_length``, whose function batches each window."""
+    """Batching by ``group_by_window`` and ``bucket_by_sequence_length``, whose function batches each window."""
     reduce = node.attr["reduce_func"].func.name if "reduce_func" in node.attr else next(iter(nodes.called(node)), "")
     for function in library.functions([reduce]):
         inside = {one.name: one for one in function.node_def}
@@ -274,7 +275,7 @@ class _NoBitsError(TypeError):
 
 
 Piece = tuple[Array, ...]
-"""What a row is hashed from; the values come last, what is before tells how they are laid out."""
+"""Arrays that a row is hashed from: the layout first, the values last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What functions of a graph do: what they pass on, read, draw at random and capture, and where they cut a file's bytes.
+"""Functions of a graph: components that they pass on, reads, random draws, captures and cuts of a file's bytes.
 
 A ``FunctionDef`` names its arguments, its nodes and, per result, the node's output that it is. The functions of
 ``tf.data`` take the element's components first and what they capture after them. Calls are followed; a branch or a
@@ -81,7 +81,7 @@ class _Body:
         return None if target is None else _Body(self._library, target, self, node)
 
     def _result(self, node: Any, reference: str) -> tuple[_Body, str] | None:
-        """That function, and the reference inside it of the result that a reference to the node stands for."""
+        """Called function's body, and the reference in it of the result that a reference to the node stands for."""
         body = self._called(node)
         inside = None if body is None or reference.startswith("^") else returned(body._function, reference)
         return None if body is None or inside is None else (body, inside)

@@ -1,4 +1,4 @@
-"""What a pipeline is known again by in another process: its ops, functions and Python code, apart from what it reads.
+"""Identity of a pipeline across processes: its ops, functions and Python code, apart from the data that it reads.
 
 Names of nodes and functions count up within a process, tokens of Python functions too, and addresses and the seeds that
 TensorFlow draws are new in each; none of them counts here. A node is hashed by its op, its attributes and the hashes
@@ -33,7 +33,7 @@ class _PythonHasher:
         self._data = data
         self._seen: dict[int, str] = {}
         self._alive: list[Any] = []
-        """What is in ``_seen``, kept because an address may be used again."""
+        """Objects whose addresses are in ``_seen``, kept alive because an address may be used again."""
 
     def of(self, function: Any, depth: int = 0) -> str:
         """The hash of a function, bound method, partial or callable object."""
@@ -251,7 +251,7 @@ class _Hasher:
 
 
 def _seeds(node: Any, by_name: Mapping[str, Any]) -> str | None:
-    """What stands for the seeds of a dataset op: the user's number, or that there is none; ``None`` without seeds.
+    """Text for the seeds of a dataset op: the user's number, or that there is none; ``None`` for an op without seeds.
 
     TensorFlow makes a pair of the process's seed and the op's own. Where an op has none, it draws one from Python's
     generator, seeded with the process's seed, or writes two zeros where the process has none either.

@@ -179,7 +179,7 @@ def named_inputs(node: Any) -> Iterator[tuple[str, str]]:
 
 
 def captured_inputs(node: Any) -> list[str]:
-    """What a dataset node hands to its functions besides the element, in order."""
+    """Names of a dataset node's inputs that go to its functions besides the element, in order."""
     return [name for argument, name in named_inputs(node) if argument.endswith(("other_arguments", "other_args"))]
 
 

@@ -1,4 +1,4 @@
-"""What each op costs, worked out of several readings of it, and which of them to believe: pure.
+"""Cost of each op from several readings, and the choice of the reading to believe: pure.
 
 TensorFlow's performance model keeps one node per live iterator. An op under ``repeat`` gets a new one each epoch, the
 inner datasets of ``interleave`` come and go, and the counters of what is gone are gone too. So its costs are taken per
@@ -43,7 +43,7 @@ class ModelNode:
 
 @dataclass(frozen=True, slots=True)
 class OpCost:
-    """What the model says of one op."""
+    """Cost and elements of one op, as the model has them."""
 
     cost_s: float | None
     elements: int
@@ -196,7 +196,7 @@ class StageCost:
     why_not: str | None = None
     start_up_s: float = 0.0  # what its first call took beyond the others, which is no part of ``wall_s``
     handed_on_s: float | None = None
-    """Of an op that only hands elements on: seconds for one, where nothing runs beside it."""
+    """Seconds for one element of an op that only hands elements on, where nothing runs beside it; else ``None``."""
 
     @property
     def priced(self) -> bool:
@@ -279,7 +279,7 @@ def explained(ops: Sequence[PipelineOp], chosen: Mapping[str, Chosen], sequentia
 
 
 def _off(costs: Mapping[str, float], sequential_s: float) -> float:
-    """How far a sum is from what it should be, as the absolute logarithm of their ratio."""
+    """Distance of a sum of costs from the sequential time: the absolute logarithm of their ratio."""
     total = sum(costs.values())
     return abs(math.log(total / sequential_s)) if total > 0 and sequential_s > 0 else math.inf
 

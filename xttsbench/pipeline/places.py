@@ -1,4 +1,4 @@
-"""Where each dataset was made: the user's file and line, noted as it is constructed, and found again by its node.
+"""File and line where each dataset was made, noted as it is constructed, and found again by its node.
 
 A graph does not say which line made it, and ``batch`` or ``prefetch`` leave nothing else behind. Every Python dataset
 runs one constructor, which is wrapped here: it looks up the stack for the innermost line of the user's own code
@@ -47,7 +47,7 @@ _watchers: list[object] = []  # one per installation that has not ended
 
 @dataclass(slots=True)
 class Made:
-    """What was made while one function was traced."""
+    """Datasets, functions and graphs made while one function was traced."""
 
     places: dict[str, Place] = field(default_factory=dict)  # node name of each dataset -> where it was made
     functions: dict[str, Made] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def install() -> Callable[[], None]:
 
 
 def place_of(dataset: Any) -> Place | None:
-    """Where a dataset object was made; ``None`` where it was made unobserved or outside of anybody's code."""
+    """Place where a dataset object was made; ``None`` where it was made unobserved or outside of anybody's code."""
     return getattr(dataset, _PLACE, None)
 
 
@@ -97,7 +97,7 @@ def files_of(dataset: Any) -> list[str]:
 
 
 def _made_in(function: Any) -> Made | None:
-    """What was made while a ``ConcreteFunction`` was traced, or ``None`` where that was not observed."""
+    """Notes on the trace of a ``ConcreteFunction``; ``None`` where the trace was not observed."""
     return getattr(getattr(function, "graph", None), _MADE, None)
 
 
@@ -153,7 +153,10 @@ def _user_calls(frame: FrameType | None) -> Calls:
 
 
 def _site(frame: FrameType) -> CallSite:
-    """Where a frame stands. What AutoGraph wrote ends elsewhere than in the user's file."""
+    """File, line and columns of the call that a frame is at.
+
+    The columns are unknown in code that AutoGraph wrote. What AutoGraph wrote ends elsewhere than in the user's file.
+    """
     code = frame.f_code
     end_line = end_column = None
     if "__autograph_generated_file" not in code.co_filename:
@@ -178,7 +181,7 @@ def _note(dataset: Any, variant: Any, place: Place) -> None:
 
 
 def _made(graph: Any) -> Made:
-    """What was made in a graph; the graph around it is told of it the first time."""
+    """Notes on a graph's trace, begun on the first request and then listed with the graph around it."""
     made: Made | None = getattr(graph, _MADE, None)
     if made is None:
         made = Made()
@@ -194,7 +197,7 @@ _SAME: Final = {"DenseToRagged": "DenseToRaggedBatch", "Choose": "DirectedInterl
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is known of a pipeline's places, and of what its functions made while they were traced."""
+    """Places of a pipeline's nodes, and notes on the traces of its functions."""
 
     nodes: dict[str, Place] = field(default_factory=dict)  # name of a node -> file and line of the call that made it
     made: dict[str, Made] = field(default_factory=dict)  # name of a function -> what was made in its trace

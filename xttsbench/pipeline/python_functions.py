@@ -1,4 +1,4 @@
-"""Where the time of the Python functions in a pipeline goes: their calls recorded in a short run, then an experiment.
+"""Times of the Python functions in a pipeline: their calls recorded in a short run, then an experiment.
 
 During the run the functions are called as the pipeline calls them and no more. The experiment then calls each one a
 few times more with arguments from the run, which a function with side effects may not want: it is bounded, and
@@ -214,7 +214,7 @@ def _majority(function: Callable[..., Any], arguments: list[tuple[Any, ...]], ca
 def _parts(
     function: PythonFunction, found: Registered, arguments: tuple[Any, ...] | None, calls: int, max_s: float
 ) -> PythonFunction:
-    """Where a generator can be cut in two, what its head takes and how long it is, where it may be begun once more."""
+    """Adds the split of a generator to its record, and the measured time of the head, if it may be begun once more."""
     generator = found.generator_state._generator
     parts, items, once = None, generator, True
     try:

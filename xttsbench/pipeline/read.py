@@ -119,14 +119,14 @@ def _inner(
 
 
 def _inner_places(made: Made) -> Places:
-    """What was noted in one trace, as the places of that function's nodes."""
+    """Notes on one trace as the places of that function's nodes."""
     own = {name: found for name, place in made.places.items() if (found := user_place(place)) is not None}
     users = {name: user for name, function in made.users.items() if (user := user_function(function)) is not None}
     return Places(own, made.functions, users)
 
 
 def _called_trace(made: Made | None, function: str) -> Made | None:
-    """What was noted in the trace of a called function, whose name is that of its graph between a mark and a number."""
+    """Notes on the trace of a called function, whose name is that of its graph between a mark and a number."""
     calls = [] if made is None else made.calls
     found = [inner for name, inner in calls if re.fullmatch(rf"__\w+?_{re.escape(name)}_\d+", function)]
     return found[0] if len(found) == 1 else None

@@ -43,7 +43,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a token stands for."""
+    """Registry entry of a token, with the user's function."""
 
     entry: Any  # the object in the registry; TensorFlow holds it weakly, so keep this while the entry is swapped
     kind: PythonKind
@@ -54,12 +54,12 @@ class Registered:
 
     @property
     def called(self) -> Callable[..., Any]:
-        """What TensorFlow calls: the user's function with the wrappers around it."""
+        """User's function with the wrappers around it, as TensorFlow calls it."""
         return _called(self.entry)
 
 
 def lookup(token: str) -> Registered | None:
-    """What the registry holds for a token, or ``None`` where the function is gone."""
+    """Registry entry of a token; ``None`` where the function is gone."""
     entry = script_ops._py_funcs.get(token)
     if entry is None:
         return None
@@ -159,7 +159,7 @@ _USERS: Final = ("user", "typed", "autograph", "workload")
 
 
 def whose(file: str) -> Literal["user", "library", "internal"]:
-    """Whose code a file is: the user's, an installed library's, or Python's, TensorFlow's, Keras's and our own."""
+    """Owner of a file: the user, an installed library, or ``internal`` (Python, TensorFlow, Keras, this package)."""
     found = owner(file)
     return "user" if found in _USERS else "library" if found == "library" else "internal"
 
@@ -223,7 +223,7 @@ def captured_datasets(dataset: Any) -> list[Any]:
 
 
 def _variables(function: Any) -> list[Any]:
-    """What a function's closure and the global names in its code stand for."""
+    """Values of a function's closure, of the globals that it names, and of its bound object."""
     names = getattr(getattr(function, "__code__", None), "co_names", ())
     everything = getattr(function, "__globals__", {})
     owner = getattr(function, "__self__", None)  # ``dataset.skip`` given as the function
@@ -395,5 +395,5 @@ def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
 
 
 def call_of(obj: Any) -> Any:
-    """What a call of an object runs, as its type has it; ``None`` where calling it is not Python's."""
+    """``__call__`` as an object's type defines it; ``None`` where calling it is not Python's."""
     return next((vars(kind)["__call__"] for kind in type(obj).__mro__ if "__call__" in vars(kind)), None)

@@ -1,4 +1,4 @@
-"""What each op costs by itself: a prefix of the pipeline is run op by op, each on elements held from the op before.
+"""Cost of each op by itself: a prefix of the pipeline is run op by op, each on elements held from the op before.
 
 The beginnings of the graph could be timed and neighbours subtracted; sending held elements through one op after
 another gives the same differences without the noise of subtracting, and with each op run once. Nothing runs beside
@@ -31,7 +31,7 @@ MOST_ELEMENTS: Final = 8192
 """Elements that a drain draws at most."""
 _HELD_BYTES: Final = 8 * 2**20
 _HELD_ELEMENTS: Final = 256
-"""What is held for the next op at most: few enough to stay in the processor's cache, as what has just been made is."""
+"""Most elements held for the next op: few enough to stay in the processor's cache, as fresh ones are."""
 _WINDOW_BYTES: Final = 2**19
 _WINDOW_S: Final = 0.03  # time that one window should take; an element that takes longer is a window of its own
 _PROBED: Final = 3
@@ -62,7 +62,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Drained:
-    """What a drain took, hand-over taken off."""
+    """Time and elements of a drain, hand-over taken off."""
 
     elements: int
     wall_s: float  # as it would be where this process had the processors to itself (:func:`uncontended_s`)
@@ -71,7 +71,7 @@ class _Drained:
     held: _Held | None
     raised: str | None = None  # the last error of the elements that raised, where some did
     start_up_s: float = 0.0
-    """What the first element took beyond the second: imports, compilation, opening what it reads."""
+    """Seconds of the first element beyond the second: imports, compilation, opening what it reads."""
 
 
 def drain(variant: Any, spec: Spec, *, max_s: float, handover: Clock, max_elements: int = MOST_ELEMENTS) -> _Drained:
@@ -112,7 +112,7 @@ def drain(variant: Any, spec: Spec, *, max_s: float, handover: Clock, max_elemen
 
 
 def _measure_handover() -> Clock:
-    """What drawing one window costs by itself: the median of some draws that compute nothing."""
+    """Time to draw one window, by itself: the median of some draws that compute nothing."""
     spec = (tf.TensorSpec([], tf.int64),)
     iterator = iter(windowed(tf.data.Dataset.range(1000)._variant_tensor, spec, 1))
     seen = []
@@ -169,7 +169,7 @@ class _Drawing:
         return max(0.0, first.wall_s - self._timed[-1].wall_s)
 
     def drained(self, held: _Held | None) -> _Drained:
-        """What was drawn so far."""
+        """Time and elements drawn so far."""
         kept = least_contended(self._timed)
         share = self.drawn / max(1, sum(timed.elements for timed in kept))
         wall_s, cpu_s, waited_s = (

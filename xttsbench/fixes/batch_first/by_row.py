@@ -188,7 +188,7 @@ def _call(body: Any, definition: Any, names: dict[str, str], arguments: Sequence
 
 @contextmanager
 def conversions() -> Iterator[None]:
-    """What ``pfor`` does not know, known to it while the block runs; what it reports on the way is kept quiet."""
+    """Registers converters for ops that ``pfor`` lacks while the block runs, and silences its reports meanwhile."""
     ours: dict[str, Callable[[Any], Any]] = dict.fromkeys(_ANY_SHAPE, _any_shape)
     ours.update(dict.fromkeys(_LOOK_UPS, _look_up))
     ours.update(dict.fromkeys(_RESIZES, _resize))

@@ -25,7 +25,7 @@ def filter_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 
 
 def _predicate(seen: dict[int, int], module: Module, links: Sequence[Link]) -> Sequence[Replacement]:
-    """What to change in the filter's function so that it takes what the first of the maps takes.
+    """Edits of the filter's function so that it takes the parameters of the first of the maps.
 
     A function of one parameter before and after is left as it is: its element may be a dict, which it knows by its
     keys. Otherwise components are parameters, by position.

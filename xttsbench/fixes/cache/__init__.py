@@ -1,4 +1,4 @@
-"""Where a pipeline's elements could be kept from pass to pass, what that would spare, and how much room it takes.
+"""Places in a pipeline where a cache could stand, the time that each would spare, and the room that it takes.
 
 Pure. An op is a place where every pass yields the same up to it, an epoch has an end, and the epoch is read to that
 end, since a cache that is not filled is thrown away. Shuffles and repeats before a map do not count: the fix lets them
@@ -45,7 +45,7 @@ class CachePlace:
 
     @property
     def name(self) -> str:
-        """Of the fix."""
+        """Name of the fix, with the kind of cache and the op."""
         return str(Fix("cache-file" if self.fits == "disk" else "cache", "@", self.op.name))
 
 
@@ -173,7 +173,7 @@ def _is_kept_later(op: PipelineOp, pipeline: Pipeline) -> bool:
 def useless(
     op: str, types: Mapping[str, str], inputs: Mapping[str, Sequence[str]], in_memory: Collection[str]
 ) -> list[str]:
-    """Of the caches in memory above an op those that serve nothing once what comes behind it is kept.
+    """Names of caches in memory above an op that are redundant once a new cache after the op is full.
 
     Each of their elements passes the new cache once; before a repeat, a cache serves the passes after the first. Ops
     are given by name, with their types and what they read.
@@ -188,7 +188,7 @@ def useless(
 
 
 def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:
-    """What shuffles that come after a cache behind an op hold of its elements."""
+    """Bytes of a cache's elements that shuffles after the cache hold in memory."""
     elements, later = elements_in_a_pass(op, pipeline), chain_before(op, pipeline).orderings
     held = [one.buffer_size or 0 for one in pipeline.ops if one.name in later and "Shuffle" in one.op]
     most = [min(size, elements or size) if size > 0 else elements or 0.0 for size in held]
@@ -198,7 +198,7 @@ def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:
 def _room(
     held: float | None, shuffled: float, environment: Mapping[str, Any]
 ) -> tuple[Literal["memory", "disk"] | None, str | None]:
-    """Where so many bytes have room, or why nowhere; what a shuffle holds of them is shared with a cache in memory."""
+    """Storage with room for ``held`` bytes, and otherwise the reason; memory is shared with the shuffles' elements."""
     if held is None:
         return None, "how large what it would hold is was not worked out"
     memory = _bytes_of(environment.get("memory"), "total_bytes", "limit_bytes")
@@ -223,7 +223,7 @@ def _bytes_of(part: Any, *names: str) -> float | None:
 
 
 def _free(pipeline: Pipeline, names: frozenset[str]) -> Pipeline:
-    """Those ops without any cost; elements come from memory, which hands out references and copies nothing."""
+    """Pipeline with the named ops at no cost: elements come from memory, by reference and not copied."""
     tokens = {token for op in pipeline.ops if op.name in names for token in op.python_functions}
     functions = tuple(one for one in pipeline.python_functions if one.token not in tokens)
     nothing = {"cost_s": 0.0, "cpu_s": 0.0, "python_functions": (), "inner": ()}

@@ -113,7 +113,7 @@ def on_disk(graph: Any, op: str, *, directory: str | None) -> Any:
 
 
 def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
-    """What differs from pass to pass before the cache, or would no longer happen, in words."""
+    """Differences between passes before the cache, and effects that it would leave out, one sentence each."""
     op = fix.op or ""
     # A filter that is moved before the map stands between it and what orders its elements.
     moved = () if "filter-first" in every else chain_of(op, *_shape(reader.graph)).orderings
@@ -181,6 +181,6 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 def key_of(graph: Any) -> str:
-    """What the elements of a graph are kept under: its identity with its data, as another process knows it again."""
+    """Key of a graph's cached elements: a digest of the graph and its data that is the same in every process."""
     found = identity(None, graph)
     return digest(found.graph, found.data)[:20]

@@ -1,4 +1,4 @@
-"""How a program ends that has a dataset with fixes: its iterators end before the interpreter does.
+"""End of a program that has a dataset with fixes: its iterators end before the interpreter does.
 
 TensorFlow destroys an iterator once the Python functions that it called have come back. When the interpreter is
 finalized, CPython ends a thread that comes back to it (up to 3.13) or holds it for ever (from 3.14), so that an
@@ -21,7 +21,7 @@ from tensorflow.python.data.ops.multi_device_iterator_ops import OwnedMultiDevic
 
 _ITERATORS: Final = (OwnedIterator, OwnedMultiDeviceIterator)
 _WAIT_S: Final = 1.0
-"""How long calls that are under way as the program ends are waited for."""
+"""Longest wait, in seconds, for calls that are under way as the program ends."""
 
 
 @functools.cache

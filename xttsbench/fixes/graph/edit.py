@@ -1,4 +1,4 @@
-"""What every rewrite does to a graph: copy it, ask what flows where, add and move ops, make a dataset of it, refuse.
+"""Edits of graphs shared by all rewrites: copy, follow the data flow, add and move ops, make a dataset, refuse.
 
 Only the outer pipeline is edited, never the functions of the graph: TensorFlow keeps one function of a name in a
 process, so that an edited one would need another name wherever it is called.

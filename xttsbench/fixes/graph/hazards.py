@@ -41,7 +41,7 @@ _ENDLESS: Final = 2**62
 
 @dataclass(frozen=True)
 class Reader:
-    """What there is to be asked of one pipeline."""
+    """Queries about one pipeline's graph and its Python functions."""
 
     dataset: Any
     graph: Any
@@ -91,7 +91,7 @@ class Reader:
         return list(found)
 
     def python(self, name: str, kinds: Sequence[str] = ("function", "generator")) -> Iterator[PythonState]:
-        """What the Python functions of one node do, of these kinds."""
+        """State, reads and random draws of the Python functions of one node, limited to these kinds."""
         node = self.nodes.get(name)
         for token in self.library.python_tokens(called(node)) if node is not None else ():
             found = lookup(token)
@@ -119,11 +119,11 @@ class Reader:
                 yield f"{name} runs {op}, which changes what other calls see"
 
     def reads(self, name: str) -> Iterator[str]:
-        """What Python functions of a node read and others change, in words."""
+        """State outside of a node's Python functions that they read and other code changes, one sentence each."""
         yield from (one.reads for one in self.python(name) if one.reads is not None)
 
     def random(self, name: str) -> Iterator[str]:
-        """What differs from pass to pass in a node, in words."""
+        """Sources of randomness in a node, one sentence each."""
         op = self.ops.get(name)
         for one in every_op((op,)) if op is not None else ():
             if one.random and not any(inner.random for inner in one.inner):
@@ -131,7 +131,7 @@ class Reader:
         yield from (one.random for one in self.python(name) if one.random is not None)
 
     def changed_meanwhile(self) -> Iterator[str]:
-        """What functions read that a step may change, so that running ahead of it finds something else, in words."""
+        """State that functions read and a step may change, so that running ahead of it alters the data."""
         for op in self.ops.values():
             if "variable" in op.captures:
                 yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
@@ -188,7 +188,7 @@ def hazards(
 
 
 def random_ops(dataset: Any, graph: Any, *, state_of: Callable[[Any], PythonState] = python_state) -> tuple[str, ...]:
-    """What shuffles or draws random numbers in a pipeline, Python functions among it, in words."""
+    """Ops and Python functions of a pipeline that shuffle or draw random numbers, one sentence each."""
     reader = Reader(dataset, graph, state_of)
     return tuple(dict.fromkeys(told for name in reader.nodes for told in reader.random(name)))
 

@@ -110,7 +110,7 @@ class AllElements(Body):
         self._waiting: dict[int, list[Any]] = {}
 
     def __call__(self, number: Any) -> Any:
-        """How many elements an item has."""
+        """Reads all elements of an item, keeps them for their turn, and returns their number."""
         made = self.elements(number)
         with self._lock:
             if made:
@@ -159,7 +159,7 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: b
 
 
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """What the bodies of generators read and other code changes, and errors that are passed over."""
+    """State that the bodies of generators read and other code changes, and errors that are passed over."""
     for node, registered in generators(reader.graph):
         user = registered.generator_state._generator
         try:
@@ -197,7 +197,7 @@ def generators(graph: Any) -> list[tuple[Any, Registered]]:
 
 
 def ends_of_epochs(graph: Any) -> list[Callable[[], Any]]:
-    """What Keras calls after each epoch of the generators that it has made of a ``PyDataset`` or the like."""
+    """Callbacks ``on_epoch_end`` of the ``PyDataset`` or the like from which Keras made the graph's generators."""
     owners: list[Any] = [getattr(one.generator_state._generator, "__self__", None) for _, one in generators(graph)]
     return [one.on_epoch_end for one in owners if type(one).__module__.startswith("keras.")]
 

@@ -1,4 +1,4 @@
-"""What ops do one call at a time, done by several calls at once; and the order given up that they keep.
+"""Sequential ops made parallel, and parallel ops released from keeping the order of their elements.
 
 ``parallel-map`` and ``calls`` are of maps, ``parallel-interleave`` of what reads files; with
 ``any-order``, which has to be asked for, all of them hand their elements on as they come.

@@ -34,7 +34,7 @@ _PARALLEL_MAPS: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")  # the nu
 FILES_AHEAD: Final = 8
 """Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
 BUFFERED_BYTES: Final = 256 << 20
-"""What the buffers of all inputs that are read ahead may hold together."""
+"""Largest total size, in bytes, of the buffers of all inputs that are read ahead."""
 _UNKNOWN_BYTES: Final = 64 << 10  # what an element is taken to hold whose shape is not known before it is there
 _MOST_ELEMENTS: Final = 4096
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")

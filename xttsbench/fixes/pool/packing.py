@@ -233,7 +233,7 @@ def _culprit(value: Any, path: tuple[str, ...], depth: int) -> tuple[tuple[str, 
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a function, method, partial, container or object consists of, each with a phrase that names it."""
+    """Parts of a function, method, partial, container or object, each with a phrase that names it."""
     if isinstance(value, types.FunctionType):
         yield from ((f"variable {name!r}", part) for name, part in cells(value).items())
         yield from (

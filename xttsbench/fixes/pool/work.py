@@ -131,7 +131,7 @@ class Channel:
 
 
 def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Where buffers of these sizes lie in the block, and where the last one ends; both sides work it out alike."""
+    """Offsets of buffers of these sizes in the shared block, and the end of the last; the same on both sides."""
     whole = (-(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for size in sizes)
     *offsets, end = itertools.accumulate(whole, initial=0)
     return offsets, end
@@ -253,7 +253,7 @@ def _sendable_part(value: Any) -> Any:
 
 
 def _raised(error: BaseException) -> tuple[Any, ...]:
-    """What tells the parent of an exception: itself where it can be copied, its name and message, its traceback."""
+    """Message to the parent about an exception: its pickle where it has one, its name and text, its traceback."""
     text = "".join(traceback.format_exception(error))
     pickled: bytes | None = None
     with suppress(Exception):

@@ -31,12 +31,12 @@ _START: Final = (
     "from xttsbench.fixes.pool.work import main; main(sys.argv.pop(1))"
 )
 _SILENT: Final = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-"""What TensorFlow says as it starts has been said by the parent; exceptions come back whatever the level."""
+"""Environment that silences TensorFlow's start-up log, which the parent has shown; exceptions come back anyway."""
 _FRUGAL: Final = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 """For a function that imports TensorFlow only when it is called; loaded earlier, it sees no GPU at all."""
 _ATTEMPTS: Final = 2
 _ENDING_S: Final = 5.0
-"""How long a process whose connection broke may take to be gone by itself, so that its own exit code is seen."""
+"""Longest wait, in seconds, for a process whose connection broke to end by itself, so that its exit code is seen."""
 
 
 class WorkerDiedError(XttsbenchError):
@@ -175,7 +175,7 @@ class WorkerPool:
 
 
 class _State:
-    """What outlives the pool for the moment in which its processes are ended."""
+    """State that outlives the pool while its processes are ended."""
 
     def __init__(self, pickled: bytes) -> None:
         # Processes that wait for a call; an error stays in it for all who ask.

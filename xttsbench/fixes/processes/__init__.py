@@ -62,7 +62,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 
 def _shares_memory(function: PythonFunction) -> bool:
-    """Whether it is a generator's body that computes for long without the lock.
+    """Whether a function is a generator's body that computes for long without the lock.
 
     In threads of one process such calls wait for the lock between their parts, and for memory: transforms of NumPy's
     that took 11.5 ms a batch took 9 to 15 ms in two threads, and 4.7 ms in two processes (TensorFlow 2.21, two cores).

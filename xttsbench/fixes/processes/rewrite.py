@@ -116,7 +116,7 @@ def _packed_body(shared: Shared) -> bytes:
 
 
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """What Python functions keep from call to call, or read and others change."""
+    """State that Python functions keep from call to call, or read while other code changes it."""
     for node in reader.nodes:
         for found in reader.python(node, ("function",)):
             if found.state is not None:

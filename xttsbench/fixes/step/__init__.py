@@ -33,7 +33,7 @@ class Retraced:
 
 
 def retraced(traces: Iterable[Trace], name: str) -> Retraced | None:
-    """What varies among the traces of the function of a name; ``None`` where it was not traced again for that."""
+    """Arguments and shapes that vary among a function's traces; ``None`` where neither caused a new trace."""
     own = [trace.signature for trace in traces if trace.function == name]
     values: dict[str, set[str]] = {}
     for signature in own:

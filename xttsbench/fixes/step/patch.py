@@ -57,7 +57,7 @@ def _compiled(calls: Calls, *, xla: bool) -> Found:
 
 
 def _of_script(module: Module, *, xla: bool) -> Change:
-    """Of a step that was not seen to take a batch: the function that takes the gradients, or what the loop holds."""
+    """Edit for a step that was not seen to take a batch: of the function with the tape, or of the loop's body."""
     function = function_with_tape(module)
     return extracted(module, xla=xla) if function is None else _decorated(module, function, xla=xla)
 

@@ -26,7 +26,7 @@ _UPDATES: Final = frozenset(
 _ONCE: Final = ("print", "float", "int", "bool", "open", "next", "input")
 _ONCE_METHODS: Final = frozenset({"numpy", "append", "extend", "item", "write", "save", "set_description"})
 _ONCE_MODULES: Final = ("time.", "datetime.", "random.", "numpy.random.")
-"""Of Python, not of graphs: while a function is traced they run once, or cannot run."""
+"""Modules of Python, not of graphs: while a function is traced their calls run once, or cannot run."""
 _LEAVES: Final = (
     cst.Return,
     cst.Break,
@@ -205,7 +205,7 @@ def _dedented(module: Module, block: Sequence[cst.CSTNode]) -> list[str]:
 
 
 def _above(module: Module, node: cst.CSTNode) -> int:
-    """Where the line of a statement begins, or the comment above it."""
+    """Position where the line of a statement begins, or the comment above it."""
     start = module.line_start(module.start(node))
     lines = module.text[:start].splitlines(keepends=True)
     comments = itertools.takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines))

@@ -1,4 +1,4 @@
-"""What the statements of a generator's loop do besides computing: what later items, or somebody else, would feel.
+"""Effects of the statements of a generator's loop on later items or on other code.
 
 Read by :mod:`xttsbench.pipeline.python.reading`, with the objects that the generator's globals, closure and arguments
 are now. What a local variable holds is known from how it is made: a random generator, an open file, an iterator and an
@@ -26,7 +26,7 @@ from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value, is_on
 from xttsbench.pipeline.source import is_users, place
 
 _IN_ORDER: Final = ("draws ", "takes ", "calls read", "returns what a clock", "calls grab", "calls get_next", "keeps ")
-"""How effects begin that the head may have, in order: what it draws, and what it takes from a stream."""
+"""Beginnings of effects that the head may have, in order: random draws, and reads of a stream."""
 _KEEPERS: Final = np.random.Generator | np.random.RandomState | random.Random | io.IOBase
 _COPIES: Final = frozenset(
     {list, tuple, sorted, dict, set, frozenset, range, len, int, float, str, bytes, bool, sum, min, max, abs}
@@ -52,7 +52,7 @@ class LoopEffects:
             self._remember(node, reader, scope)
 
     def __call__(self, statements: Sequence[ast.stmt], items: frozenset[str], shared: frozenset[str]) -> Sequence[Felt]:
-        """What the statements do that is felt outside of their own item."""
+        """Effects of the statements outside of their own item."""
         names = {name: Value(True, UNKNOWN, name) for name in items}
         names |= {name: self._values.get(name, Value(True, _Opaque(), name)) for name in shared}
         reader = _LoopReader()
@@ -65,7 +65,7 @@ class LoopEffects:
         return reader.felt
 
     def works(self, statement: ast.stmt) -> bool:
-        """Whether it takes parts of an object whose class the user wrote."""
+        """Whether a statement subscripts an object whose class the user wrote."""
         reader, scope = _LoopReader(), self._scope(self._values)
         taken = [one.value for one in ast.walk(statement) if isinstance(one, ast.Subscript)]
         return any(
@@ -73,7 +73,7 @@ class LoopEffects:
         )
 
     def reads(self, statements: Sequence[ast.stmt], shared: frozenset[str]) -> tuple[str | None, str | None]:
-        """What the statements read and other code changes, in words: at all, and while an epoch lasts."""
+        """Phrase for state that the statements read and other code changes: at all, and while an epoch lasts."""
         reader = _LoopReader()
         scope = self._scope({name: self._values.get(name, LOCAL) for name in shared})
         for node in statements:
@@ -90,7 +90,7 @@ class LoopEffects:
         return scope
 
     def _remember(self, node: Any, reader: Reader, scope: Scope) -> None:
-        """What the local variables that a statement binds hold."""
+        """Records the values of the local variables that a statement binds."""
         match node:
             case ast.FunctionDef(name=name):
                 self._local.append(node)

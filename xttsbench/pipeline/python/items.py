@@ -60,7 +60,7 @@ class Leaf:
         yield array
 
     def back(self) -> ast.expr:
-        """What makes the value again of the parameter."""
+        """Expression that rebuilds the value from the parameter."""
         given: ast.expr = ast.Name(self.name, ast.Load())
         if self.kind in _TEXT:
             given = ast.Call(ast.Attribute(given, "decode", ast.Load()), [], [])
@@ -91,7 +91,7 @@ class Group:
             yield from part.flat(value[key])
 
     def back(self) -> ast.expr:
-        """What makes the value again of the parameters."""
+        """Expression that rebuilds the value from the parameters."""
         made = [one.back() for one in self.parts]
         if self.kind is dict:
             return ast.Dict([ast.Constant(one) for one in self.keys], made)
@@ -108,7 +108,7 @@ Part = Leaf | Group
 
 @dataclass(frozen=True)
 class Items:
-    """What the items of a generator are, and the function that makes the element of one."""
+    """Tensors of a generator's items, and the function that makes the element of one item."""
 
     parts: Mapping[str, Part]  # of an item, by the name that the body reads
     common: Mapping[str, Any]  # what all items have in common, by name
@@ -165,12 +165,12 @@ class ItemSource:
 
 
 def items_of(cut: Compiled, generator: Callable[..., Any], arguments: Sequence[Any]) -> Items:
-    """What the items of a generator are, from those of an epoch, as far as they come within a second.
+    """Reads the items of one epoch, for at most a second, and describes them.
 
-    Generator and arguments are what ``from_generator`` was given.
+    Generator and arguments are as given to ``from_generator``.
 
     Raises:
-        NotAlikeError: they are not alike, or cannot be looked at, or the body is no function of one item.
+        NotAlikeError: the items are not alike or cannot be read, or the body is no function of one item.
     """
     if not cut.split.once:
         raise NotAlikeError("does not give exactly one element for each item")

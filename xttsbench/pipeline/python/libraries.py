@@ -1,4 +1,4 @@
-"""What a call of a library does besides computing: it draws, tells the time, changes an argument, writes, or waits.
+"""Side effects of a library's calls: random draws, clock reads, changes of an argument, writes and waits.
 
 Told by what is called and by names of functions and packages: a library's own code is not read.
 """
@@ -50,7 +50,7 @@ _WRITES: Final = frozenset({  # names of functions of libraries that write
 })  # fmt: skip
 _WRITERS: Final = (os, shutil)
 _WRITES_ONLY: Final = _WRITES - {"save", "touch", "rename", "replace", "dump", "write", "writelines", "commit"}
-"""Those of them that mean nothing else, whatever object has them."""
+"""Names of methods that always write, whatever object has them."""
 _FILES: Final = io.IOBase | pathlib.Path
 _WAITS: Final = (time.sleep, os.system, os.wait, os.waitpid)
 _WAITED_FOR: Final = threading.Event | threading.Condition | threading.Barrier | queue.Queue | subprocess.Popen
@@ -120,7 +120,7 @@ def writes_into(function: Any, given: list[Value], named: dict[Any, Value]) -> V
 
 
 def _called(node: ast.Call, scope: Scope) -> tuple[Any, Value]:
-    """What a call calls, and the object whose attribute it is; neither is run, and nothing is told."""
+    """Callee of a call, and the object whose attribute it is, found without running or recording anything."""
     if isinstance(node.func, ast.Attribute):
         owner = _held(node.func.value, scope)
         return attribute(owner, node.func.attr).obj, owner
@@ -166,7 +166,7 @@ def may_write(node: ast.Call, owner: Value) -> str | None:
 
 
 def surely_outside(node: ast.Call, scope: Scope) -> str | None:
-    """What a call surely does outside, in words: it writes a file, waits, or asks another program."""
+    """Phrase for a call's certain effect outside: it writes a file, waits, or asks another program; else ``None``."""
     function, owner = _called(node, scope)
     if is_users(getattr(function, "__func__", function)):
         return None

@@ -82,7 +82,7 @@ def read(nodes: Any | Iterable[Any]) -> set[str]:
 
 
 def changed(nodes: Any | Iterable[Any]) -> set[str]:
-    """What statements change in place, as written: ``order`` for ``rng.shuffle(order)``."""
+    """Paths of objects that statements change in place, as written: ``order`` for ``rng.shuffle(order)``."""
     found: set[str] = set()
     for one in (inner for node in _listed(nodes) for inner in ast.walk(node)):
         target: Any = None
@@ -301,7 +301,7 @@ class _Delegated(ast.NodeTransformer):
 
 
 def _maps(node: Any) -> bool:
-    """Whether it is ``map(f, items)`` with a function by its name, which a loop may look up for each item."""
+    """Whether a node is ``map(f, items)`` with a function by its name, which a loop may look up for each item."""
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "map"
     return named and len(node.args) == 2 and isinstance(node.args[0], ast.Name | ast.Attribute)
 

@@ -37,7 +37,7 @@ _MOST_FINISHED: Final = 8  # epochs that are over and whose items are kept: call
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What all items of one run of a loop have in common."""
+    """Body and values that all items of one run of a loop have in common."""
 
     function: Callable[..., None]
     """The body: it is given what to call with each element, then the shared values and the item's own."""
@@ -54,7 +54,9 @@ class Compiled:
     body: types.CodeType
     reads: str | None
     reads_within_epoch: str | None
-    """What the body reads and other code changes, in words: at all, and without what Keras changes between epochs."""
+    """Phrase for state that the body reads and other code changes: ``reads`` at all, here without Keras's changes
+    between epochs.
+    """
     example: Shared  # the body with what is known of the shared values; ``None`` stands for what an epoch makes
 
     def begun(self, generator: types.GeneratorType[Any, Any, Any]) -> Iterator[tuple[Shared, tuple[Any, ...]]]:
@@ -84,7 +86,9 @@ class Opened:
         self._epochs = itertools.count()
         self._finished: deque[int] = deque()
         self.ops_behind = 2 if compiled.split.once else 4
-        """How many follow until there is an element: unbatch and map; or unbatch, map, flat_map and map."""
+        """Number of ops behind the generator until there is an element: unbatch and map; or unbatch, map, flat_map and
+        map.
+        """
 
     def head(self, *arguments: Any) -> Iterator[int]:
         """The numbers of an epoch's items, in order."""
@@ -112,7 +116,7 @@ class Opened:
         return map(np.array, grouped(self.head(*arguments)))
 
     def taken(self, number: int) -> tuple[Shared | None, Any]:
-        """What a number stands for, once."""
+        """Shared values and item of a number, handed out once."""
         _, shared, item = self._items.pop(int(number))
         return shared, item
 

@@ -236,7 +236,7 @@ class Reader:
     # Expressions
 
     def value(self, node: ast.expr, scope: Scope) -> Value:
-        """What an expression stands for; what its parts do is told."""
+        """Abstract value of an expression; effects of its parts are recorded."""
         match node:
             case ast.Name(id=name):
                 found = scope.value(name)
@@ -395,7 +395,7 @@ class Reader:
             self._report("state", node, scope, f"calls {method}() of {receiver.words}")
 
     def _followed(self, function: Any, receiver: Value, given: list[Value], named: dict[Any, Value]) -> Value | None:
-        """What a function of the user's own returns, read with these arguments; ``None`` where it is not the user's."""
+        """Abstract result of a user's function, read with these arguments; ``None`` where it is not the user's."""
         memoised, made = isinstance(function, functools._lru_cache_wrapper), isinstance(function, type)
         first: list[Value] = []
         if memoised:
@@ -423,7 +423,7 @@ class Reader:
 
 
 def from_bytecode(function: Any) -> list[Effect]:
-    """What can be told of a function whose source is gone: stores into what is captured, next to its name."""
+    """Effects of a function without source, from its bytecode: stores into captured variables."""
     function = getattr(function, "__func__", function)
     code, found, before = function.__code__, list[Effect](), list[dis.Instruction]()
     where = f"{code.co_name}() at {_file(function)}:{source.place(code)[1]}"

@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 from xttsbench.pipeline.python import names
 
 EMIT: Final = "_xttsbench_emit"
-"""What a body calls with each element."""
+"""Name of the callback that a body calls with each element."""
 SHARE: Final = "_xttsbench_share"
-"""What the head calls with what all items of one run of the loop have in common."""
+"""Name of the callback that the head calls with the values that all items of one run of the loop share."""
 
 
 class CannotSplitError(Exception):
@@ -47,13 +47,13 @@ class Felt:
 
 
 class Effects(Protocol):
-    """What statements do, as far as trees alone do not show it."""
+    """Effects of statements, as far as trees alone do not show them."""
 
     def __call__(self, statements: Sequence[ast.stmt], items: frozenset[str], shared: frozenset[str]) -> Sequence[Felt]:
-        """What is felt outside of their own item; the names are of items, and of what they have in common."""
+        """Effects outside of their own item; ``items`` are names of an item's values, ``shared`` of common ones."""
 
     def works(self, statement: ast.stmt) -> bool:
-        """Whether it runs code of the user's without calling it by name."""
+        """Whether a statement runs the user's code without calling it by name."""
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ class _Cut:
         return found
 
     def _keep_carried(self) -> bool:
-        """What an item finds of the one before."""
+        """Keeps in the head each statement that stores a value for the next item."""
         target = names.stored(self.loop.target) if isinstance(self.loop, ast.For) else set[str]()
         carried = names.exposed(self.statements, target) & names.stored(self.statements)
         return self._keep_storing(carried, "is carried from element to element")
 
     def _keep_needed(self) -> bool:
-        """What the head, or what is outside of the loop, reads."""
+        """Keeps in the head each statement that stores a value read by the head or outside of the loop."""
         outside = [self.loop.test] if isinstance(self.loop, ast.While) else []
         return self._keep_storing(
             names.read([*self.head, *outside]) | self._read_outside(),

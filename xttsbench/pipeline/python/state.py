@@ -47,7 +47,7 @@ class _Change:
 
 
 def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> str | None:
-    """Which other function of the file changes a global or captured variable that a function reads, in words.
+    """Phrase for another function of the file that changes a global or captured variable; ``None`` for none.
 
     Code of the function, and of all that it runs itself.
     """
@@ -57,7 +57,9 @@ def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> s
 
 
 def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, within_epoch: bool = False) -> str | None:
-    """Which other method of a class sets an attribute that a function, which runs ``own`` code, reads, in words.
+    """Phrase for another method of a class that sets an attribute; ``None`` for none.
+
+    ``own`` is the code that the reader runs.
 
     With ``within_epoch`` what Keras has a ``PyDataset`` change between epochs is left out.
     """
@@ -92,7 +94,7 @@ def _above(node: Any) -> Iterator[Any]:
 
 
 def _owner(node: Any, name: str, file: str) -> Any:
-    """What a name that a function does not bind itself belongs to: a function around it, or the file."""
+    """Scope that binds a name for a function that does not bind it itself: a function around it, or the file."""
     return next(
         (one for one in _above(node) if isinstance(one, source.Definition) and name in _bound(one)),
         source.tree_of(file),
@@ -165,7 +167,7 @@ def _called_by(kind: ast.ClassDef, names: Collection[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class PythonState:
-    """What was found, each in words with the place; ``None`` where nothing was."""
+    """Effects of a Python function, each a phrase with the place; ``None`` where nothing was found."""
 
     state: str | None = None
     random: str | None = None
@@ -205,7 +207,7 @@ def _read(function: Any, reader: Reader | None = None) -> Reader:
 
 
 def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | None:
-    """What was read and is changed by code that was not; ``within_epoch`` as for :func:`_changed_attribute`."""
+    """Phrase for state that was read and that other code changes; see :func:`_changed_attribute`."""
     for (code, name), text in reader.variables.items():
         if change := _changed_variable(code, name, reader.own):
             return f"{text}, which {change}"
@@ -251,12 +253,13 @@ def _unwrapped(function: Any) -> Any:
 
 
 _OF_TENSORFLOW: Final = ("assign", "scatter_", "batch_scatter_", "apply", "update_state", "reset_state", "write")
-"""How methods begin through which a graph changes variables, optimizers, metrics and summaries as eager code does."""
+"""Beginnings of methods through which a graph changes variables, optimizers, metrics and summaries as eager code does.
+"""
 _DRAWN_BY_TENSORFLOW: Final = "(tf "
 
 
 def trace_time_effects(step: Any) -> str | None:
-    """What a step changes or does in Python that a graph would leave out, with file and line.
+    """Python effects of a step that a graph would leave out, as a phrase with file and line; ``None`` for none.
 
     A log that the step appends to, a count that it keeps, a learning rate that it computes from that count, a file that
     it writes, a wait: the losses of the first steps may be the same all the same, and the time that is saved is the

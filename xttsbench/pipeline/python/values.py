@@ -1,4 +1,4 @@
-"""What an expression or a call of a Python function may stand for: what the call made, or something that outlives it.
+"""Abstract values of the expressions and calls of a Python function: made by the call, or outliving it.
 
 Objects are looked at and never called; what is computed stays unknown. Calls whose code is not read are told by what
 they are known to run, draw at random, or change.
@@ -37,10 +37,10 @@ UNKNOWN: Final = _Unknown()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """Of one expression."""
+    """Abstract value of one expression."""
 
     shared: bool = False
-    """Whether it was there before the call, or may be: a global, a captured variable, a part of one."""
+    """Whether the value was there before the call, or may be: a global, a captured variable, a part of one."""
     obj: Any = UNKNOWN
     name: str = ""  # as the code calls it
     clock: bool = False  # whether it comes from the time of day
@@ -68,12 +68,12 @@ class Scope:
     function: Any
     where: str
     names: ChainMap[str, Value] = field(default_factory=ChainMap)
-    """Those of the function, then those of the functions that it is written in."""
+    """Names of the function, then of the functions around it."""
     declared: set[str] = field(default_factory=set)  # names that are declared global or nonlocal
     returned: Value = LOCAL
 
     def value(self, name: str) -> Value:
-        """What a name stands for."""
+        """Abstract value of a name."""
         if name in self.names:
             return self.names[name]
         around = ChainMap(cells(self.function), self.function.__globals__, vars(builtins))
@@ -120,7 +120,7 @@ SAME_MEMORY: Final = frozenset({
 
 
 def join(first: Value, second: Value) -> Value:
-    """What may be either of two."""
+    """Abstract value where two branches merge."""
     if first.shared == second.shared and first.obj is second.obj and first.clock == second.clock:
         return first
     kept, other = (first, second) if first.shared else (second, first)
@@ -201,7 +201,7 @@ def _of_super(obj: Any, name: str) -> Any:
 
 
 def element(value: Value, key: ast.expr | None = None) -> Value:
-    """What a loop takes out of a value, or a subscript with a key."""
+    """Abstract value of an element: taken by a loop, or by a subscript with a key."""
     obj, whole_slice = value.obj, isinstance(key, ast.Slice)
     if obj is UNKNOWN:
         return Value(value.shared, UNKNOWN, value.name)
@@ -227,7 +227,7 @@ def element(value: Value, key: ast.expr | None = None) -> Value:
 
 
 def _first_of_each_kind(items: list[Any]) -> list[Any]:
-    """What may be changed or called: of functions and callable objects each, of all else one of each type."""
+    """Items that may be changed or called: every callable, and one of each other type."""
     found: dict[Any, Any] = {}
     for item in items:
         if callable(item):
@@ -279,7 +279,7 @@ def special_methods(obj: Any, names: Iterable[str] | None = None) -> Iterator[ty
 
 
 def held_callables(function: Any) -> Iterator[Any]:
-    """What a library's object holds that can be called, by itself or in a list: ``numpy.vectorize``, transforms."""
+    """Callables in the attributes of a library's object, alone or in a list: ``numpy.vectorize``, transforms."""
     if isinstance(function, types.FunctionType | types.ModuleType | type):
         return
     for obj in list(held_by(function).values())[:_MOST_HELD]:
@@ -287,7 +287,7 @@ def held_callables(function: Any) -> Iterator[Any]:
 
 
 def looked_up(function: Any, node: ast.Call, given: list[Value], scope: Scope) -> Value | None:
-    """What ``super()``, ``type()``, ``getattr()``, ``vars()`` and ``globals()`` give; ``None`` for anything else."""
+    """Abstract result of ``super()``, ``type()``, ``getattr()``, ``vars()`` or ``globals()``; else ``None``."""
     if function is globals:
         return Value(True, scope.function.__globals__, "globals()")
     if function is super and not given:
