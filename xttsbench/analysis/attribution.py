@@ -1,4 +1,4 @@
-"""Where the mean step goes: waits, dispatch, compilation, host work, contention, and what is left for the device.
+"""Parts of the mean step: waits, dispatch, compilation, host work, contention, and the rest for the device.
 
 Means add up where medians do not, so attribution is in means. Every function takes arrays of resampled means (one
 entry per bootstrap resample, or one entry for the estimate itself) and works on all of them at once; the same code
@@ -50,7 +50,7 @@ class Means:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What is known of the step besides times.
+    """Properties of the step beside its measured times.
 
     Attributes:
         has_step: False for a bare dataset.
@@ -92,7 +92,7 @@ class StepFacts:
 
     @property
     def handed_over_s(self) -> float:
-        """What handing over a ready batch costs beside the step, which may have paused."""
+        """Seconds that handing over a ready batch costs beside the step, which may have paused."""
         return max(self.handoff_s, self.handoff_after_pause_s)
 
 
@@ -167,7 +167,7 @@ def _host(means: Means, facts: StepFacts, worked: FloatArray) -> FloatArray:
 def _contention(
     means: Means, facts: StepFacts, waited: FloatArray, worked: FloatArray, host: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """How much slower step and input are for running at once: (inside the step, inside ``next()``), seconds.
+    """Excess of step and input for running at once, in seconds: (inside the step, inside ``next()``).
 
     Only where they do compete: they use all the cores that they get and together want more, or both need the
     interpreter lock. A wait that the pipeline alone would cause too (its own time beyond the step's) is the input's.
@@ -219,7 +219,7 @@ def _paced_by_input(means: Means, contention: FloatArray) -> FloatArray:
 
 
 def _dispatch(means: Means, facts: StepFacts, host: FloatArray) -> FloatArray:
-    """What compiling the step would save, or the least that launching its ops costs where that was not measured."""
+    """Seconds that compiling the step would save, or the least cost of launching its ops where not measured."""
     if not facts.eager:
         return np.zeros_like(host)
     if means.compiled_gain_s is None:
@@ -296,7 +296,7 @@ def shape_costs(segments: Sequence[Segment], shapes: Sequence[str] = ()) -> list
 
 
 def partial_batches(segments: Sequence[Segment]) -> PartialBatch | None:
-    """What the smaller last batch of an epoch did to the step; ``None`` where there is none.
+    """Effect of an epoch's smaller last batch on the step; ``None`` where there is none.
 
     A smaller batch is a last one where the next row begins another epoch (or there is none), each time that it comes:
     batches by tokens or by buckets vary in the middle of an epoch, and are something else.

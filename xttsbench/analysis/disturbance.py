@@ -1,4 +1,4 @@
-"""What others made of the machine while something was measured, which rounds that spoilt, and how to say it: pure.
+"""Load of other processes during a measurement, the rounds that it spoilt, and phrases for it: pure.
 
 All shares are of the capacity, which is the processors that the target may use times the seconds. The gate that
 leaves rounds out is blind to the outcome: it looks at the neighbours and at the canary, never at the target's times,
@@ -23,7 +23,7 @@ from xttsbench.records.report import Disturbance
 from xttsbench.records.trial import TrialRecord
 
 ABOVE_QUIET: Final = 0.05
-"""Of the capacity: a round in which others took that much more than in the session's quiet rounds is invalid."""
+"""Share of the capacity: a round in which others took that much more than in the session's quiet rounds is invalid."""
 _SLOW_CANARY: Final = 1.10  # Times the canary of the session's quiet rounds, from which a round is invalid
 _QUIET: Final = 0.25
 """The quiet level is the lower quartile: three rounds of four may be disturbed, and it is still a quiet one's."""
@@ -40,7 +40,7 @@ RoundKey = tuple[int, int]
 
 @dataclass(frozen=True)
 class Shares:
-    """What went on in some stretch of time, in shares of the capacity; ``None`` is what was not read.
+    """Use of the processors during some stretch of time, in shares of the capacity; ``None`` if not read.
 
     Attributes:
         seconds: how long it was.
@@ -60,7 +60,7 @@ class Shares:
 
     @property
     def taken(self) -> float | None:
-        """What others took, whether beside the target or beneath its machine."""
+        """Share that others took, beside the target or beneath its machine; ``None`` if not read."""
         return None if self.steal is None or self.foreign is None else self.steal + self.foreign
 
     @property
@@ -70,7 +70,7 @@ class Shares:
 
 
 def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
-    """What went on in these stretches taken together, from the readings beside one process."""
+    """Use of the processors during these stretches together, from the readings beside one process."""
     seconds = sum(span.seconds for span in spans)
     if host is None or seconds <= 0:
         return Shares(seconds)
@@ -101,7 +101,10 @@ def shares(host: HostReadings | None, spans: Sequence[Span]) -> Shares:
 
 
 def _processors(host: HostReadings) -> int:
-    """How many the machine's counters are summed over, since all kinds of time are an elapsed second of each."""
+    """Number of processors in the machine's counters: all kinds of time sum to the elapsed time of each.
+
+    0 if not read.
+    """
     columns: list[tuple[float, ...]] = [getattr(host, name) for name in MACHINE_COLUMNS]
     if len(host.t_ns) < 2 or any(len(values) != len(host.t_ns) for values in columns):
         return 0
@@ -110,7 +113,7 @@ def _processors(host: HostReadings) -> int:
 
 @dataclass(frozen=True)
 class Gate:
-    """Which rounds count.
+    """Rounds that were disturbed, of all that were measured.
 
     Attributes:
         rounds: all that were measured.
@@ -133,7 +136,7 @@ class Gate:
 
     @property
     def invalid(self) -> frozenset[RoundKey]:
-        """Those to leave out."""
+        """Rounds to leave out."""
         return frozenset() if self.widened else self.disturbed
 
 
@@ -172,7 +175,7 @@ def without(steps: Steps, block: int, rounds: Collection[RoundKey]) -> Steps:
 
 
 def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
-    """What the report says of the machine; ``None`` where no reading tells of it."""
+    """Disturbance of the machine for the report; ``None`` without readings."""
     pieces = sorted(_pieces(trials), key=lambda piece: piece.start_s)
     if not pieces:
         return None

@@ -39,9 +39,10 @@ LEAST_SCALE: Final = 0.03
 _NU: Final = 3.0
 _SPREAD: Final = 100.0  # Variance of the true mean under the alternative, in units of that of a round
 PAIR_SPREAD: Final = 0.03
-"""What pairs of processes differ by beyond their rounds (memory layout, the luck of their start): so much, however
-noisy the rounds are. On a quiet machine it is half of a round's variance, so that a pair weighs at most as much as two
-pairs of one round each, however long it lives; beside neighbours that make rounds differ it is a small part of it."""
+"""Share by which pairs of processes differ beyond their rounds (memory layout, the luck of their start), however noisy
+the rounds are. On a quiet machine it is half of a round's variance, so that a pair weighs at most as much as two pairs
+of one round each, however long it lives; beside neighbours that make rounds differ it is a small part of it.
+"""
 _WIDER: Final = 1.25  # Factor on the noise where most rounds were disturbed and are kept all the same
 _FORESEEN: Final = 1000
 _ONE_SIDED: Final = 0.90  # Level of an interval whose upper end is passed in five cases of a hundred
@@ -49,7 +50,7 @@ _ONE_SIDED: Final = 0.90  # Level of an interval whose upper end is passed in fi
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What some log ratios come to.
+    """Summary of log ratios: weighted mean, variance and sizes.
 
     Attributes:
         mean: their mean, every round and process with the weight that it deserves.
@@ -95,7 +96,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of one configuration against another.
+    """Evidence for one configuration against another.
 
     Attributes:
         word: what may be said.
@@ -233,7 +234,7 @@ def _expected(squares: float, freedom: int) -> float:
 def decide(
     log_ratios: Sample | npt.ArrayLike, s0: float, *, candidates: int = 1, margin: float, undisturbed: bool = True
 ) -> Evidence:
-    """What may be said of one of several ``candidates``, each of which has to show that many times the evidence.
+    """Weighs the evidence for one of several ``candidates``, each of which has to show that many times the evidence.
 
     The log ratios are of its speed over that of what it is compared with, and ``s0`` is of the session
     (:func:`noise_scale`). A difference that is certainly below ``margin``, a share, is *no difference*; nothing is

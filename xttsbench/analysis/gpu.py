@@ -1,4 +1,6 @@
-"""What the streams of the GPUs and the threads of the host say of a window of steps: busy, idle, and why idle. Pure.
+"""Time of the GPUs in a window of steps: busy, idle, and the host's activity while they were idle.
+
+Pure.
 
 Each moment of the window counts once for a GPU: a kernel computes, else a collective runs, else a copy, else it is
 idle; and each idle moment goes to what the host did then (:data:`~xttsbench.records.readings.CAUSES`, in order).
@@ -128,7 +130,7 @@ def activity_of(trace: WindowTrace) -> GpuActivity:
 
 
 def partition(host: Mapping[Cause, Intervals], start: int, end: int) -> dict[Cause, Intervals]:
-    """What the host did in ``[start, end)``, each moment under one cause; what no other covers is ``host``."""
+    """Splits ``[start, end)`` by the host's activity, one cause a moment; the rest is ``host``."""
     left = complement(nothing(), start, end)
     did: dict[Cause, Intervals] = {}
     for cause in CAUSES:
@@ -240,7 +242,7 @@ def _costliest(devices: Sequence[DeviceTrace], start: int, end: int, steps: int)
 
 
 def _imbalance(devices: Sequence[DeviceTrace], steps: Intervals) -> tuple[float | None, int | None, float | None]:
-    """How far the busiest of the GPUs that compute is above their mean, and which one is the slowest how often."""
+    """Excess of the busiest computing GPU over their mean, the GPU slowest most often, and its share of steps."""
     by_step = {device.index: covered(union(device.rows[device.work == 0]), steps) for device in devices}
     working = {index: times for index, times in by_step.items() if times.sum()}
     if len(working) < 2:
@@ -264,7 +266,7 @@ class Slice(NamedTuple):
 
 
 def slices_of(activity: GpuActivity) -> Iterator[Slice]:
-    """What ran on the GPUs in the profiled window, GPU by GPU in the order of the starts; nothing without a GPU."""
+    """Events of the GPUs in the profiled window, GPU by GPU in the order of the starts; empty without a GPU."""
     for device in activity.devices:
         found = device.slices or GpuSlices()
         for start, lasted, lane, work, events in zip(

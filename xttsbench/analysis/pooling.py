@@ -31,7 +31,7 @@ DRAWS: Final = 2000
 _PROCESS_SPREAD: Final = 0.03  # What processes of one configuration differ by as a whole, before any data say so
 _OWN_SPREAD: Final = 0.01  # What one figure differs by from process to process beyond that
 STRETCH_SPREAD: Final = 0.03
-"""What a figure differs by from stretch to stretch of one process, before its own stretches say so."""
+"""Relative spread of a figure between stretches of one process, assumed before its own stretches show one."""
 _FREEDOM: Final = 3.0
 _LEAST: Final = 1e-3
 """No draw is below this share of its figure: times and rates are not negative, and quotients of them are finite."""
@@ -194,7 +194,7 @@ def _means(group: Mapping[Any, Sample]) -> dict[str, float]:
 
 
 def _leads(groups: Sequence[Mapping[Any, Sample]], means: Sequence[Mapping[str, float]]) -> dict[Any, float]:
-    """What each process was slower by as a whole, as a share, told by the first figure of its first group."""
+    """Relative slowness of each process as a whole, from the first figure of its first group."""
     found: dict[Any, float] = {}
     for group, values in zip(groups, means, strict=True):
         for key, one in group.items():

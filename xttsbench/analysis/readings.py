@@ -79,7 +79,7 @@ def without(one: Intervals, other: Intervals) -> Intervals:
 
 
 def covered(found: Intervals, windows: Intervals) -> npt.NDArray[np.int64]:
-    """How much of each window a set covers, shape ``(len(windows),)``; windows may overlap."""
+    """Length of a set within each window, shape ``(len(windows),)``; windows may overlap."""
     if not len(found):
         return np.zeros(len(windows), dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(found[:, 1] - found[:, 0])])
@@ -114,7 +114,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Length in seconds."""
         return (self.end_ns - self.start_ns) / 1e9
 
     def inside(self, t_ns: Sequence[int]) -> npt.NDArray[np.intp]:
@@ -123,7 +123,7 @@ class Span:
         return np.flatnonzero((times >= self.start_ns) & (times <= self.end_ns))
 
     def growth(self, host: HostReadings, name: str) -> float | None:
-        """What a cumulative column rose by in it, in a straight line between samples and beyond the outer ones.
+        """Increase of a cumulative column in the span, linear between samples and beyond the outer ones.
 
         ``None`` where the column was not read, or its samples cover less than half of the span.
         """
@@ -209,7 +209,7 @@ def _host(host: HostReadings, span: Span) -> dict[str, Any]:
 
 
 def beside_profile(gpu: GpuActivity, readings: Readings, mask: object = None) -> list[dict[str, Any]]:
-    """What NVML read of each profiled GPU during the window, on the same clock; ``unmeasured`` says what is missing.
+    """NVML's readings of each profiled GPU in the window, on the same clock; ``unmeasured`` names the missing ones.
 
     The mask is ``CUDA_VISIBLE_DEVICES``, if that is set.
     """

@@ -1,4 +1,4 @@
-"""What steps remember of the ones before them, and whether they have a period.
+"""Dependence of steps on the ones before them, and detection of a period.
 
 Step times are autocorrelated without being periodic, and a white null then finds a "period" in most runs (60-86 % at
 an autocorrelation of 0.6). The null here is an AR(1) process fitted to the series itself, guarded against the other
@@ -93,7 +93,7 @@ a full Hann window would cost a third of the power of a peak."""
 
 _SLOW_PHI: Final = 0.9
 LEVEL: Final = 0.01
-"""Of a false alarm over all periods or frequencies."""
+"""Probability of a false alarm over all periods or frequencies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Periodogram:
     null: FloatArray
     """Expected power of the fitted noise, see :func:`red_noise`."""
     threshold: FloatArray
-    """What noise exceeds at any frequency at all in 1 % of the series."""
+    """Power that noise exceeds at some frequency in 1 % of the series."""
 
 
 def prepare(rows: FloatArray) -> FloatArray:
@@ -182,7 +182,9 @@ IntArray = npt.NDArray[np.int64]
 
 MIN_STEPS: Final = 64
 MOST_STEPS: Final = 8192
-"""Of a longer series the last so many are searched, in some seconds; periods are tens of steps, not thousands."""
+"""Most steps that are searched, in some seconds: the last ones of a longer series. Periods are tens of steps, not
+thousands.
+"""
 MIN_CYCLES: Final = 4
 """A period has to be seen this often: none longer than a quarter of the series is claimed."""
 _PADDING: Final = 8

@@ -137,7 +137,7 @@ def _explained(causes: Mapping[str, _Cause]) -> dict[str, _Cause]:
 
 
 class Running:
-    """What is known of a run so far.
+    """Statistics of a run so far.
 
     Attributes:
         steps: that were added.
@@ -187,7 +187,7 @@ class Running:
 
     @property
     def quantiles_s(self) -> dict[str, float]:
-        """Of the step time; empty without steps."""
+        """Quantiles of the step time, in seconds; empty without steps."""
         found = {name: self.histogram.quantile(share) for name, share in _QUANTILES.items()}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -271,7 +271,7 @@ class Running:
 
 
 def _cause(steps: Steps, at: int, excess_s: float, *, begins: bool, usual: float) -> str | None:
-    """What a step's own columns say of why it stalled; ``None`` where they say nothing."""
+    """Cause of a step's stall from its own columns; ``None`` where they show none."""
     if steps.compiling[at]:
         return "tracing or compiling"
     if steps.gc_s[at] >= 0.3 * excess_s:

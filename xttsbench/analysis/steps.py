@@ -116,7 +116,7 @@ _TICK_S: Final = 1e-9  # Of `perf_counter_ns`: the floor under a step time befor
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """What is left after the warm-up."""
+    """Warm-up to drop, and whether the rest is steady."""
 
     cut: int
     """Steps to drop from the front."""

@@ -30,7 +30,7 @@ _SAME: Final = 0.9  # Periods that differ by less are one
 
 
 class Stream:
-    """What readings come to.
+    """Statistics of readings as they arrive.
 
     Attributes:
         columns: all there are, in order.
@@ -97,7 +97,7 @@ class Stream:
         return str(self.latest.get(column) or "")
 
     def signals(self) -> dict[str, Signal]:
-        """What each column of numbers came to, from the first reading on."""
+        """Summary of each numeric column, from the first reading on."""
         return {
             name: Signal(readings=count, mean=total / count, lowest=low, highest=high)
             for name, (count, total, low, high) in sorted(self._sums.items())

@@ -36,13 +36,13 @@ would name ordinary ones."""
 
 @dataclass(frozen=True, slots=True)
 class LengthVariance:
-    """What the number of elements in the batch does to the step time."""
+    """Effect of the number of elements in the batch on the step time."""
 
     share: float
     """Share of the variance that it explains, 0..1, outlying steps set aside."""
     slope_s_per_element: float
     p_value: float
-    """Of the rank correlation, with the autocorrelation of both series considered."""
+    """P-value of the rank correlation, with the autocorrelation of both series considered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Stragglers:
     indices: IntArray
     threshold_s: float
     excess_s_per_step: float
-    """What they take beyond the median, spread over all steps: means add."""
+    """Seconds of stragglers beyond the median, spread over all steps: means add."""
     share_of_time: float
     """The same as a share of the whole time, 0..1."""
 
@@ -64,11 +64,11 @@ class Explanation:
     length: LengthVariance | None
     """``None`` where all batches are equal or there are too few."""
     stragglers: Stragglers
-    """Of the step times as they would be if all batches had the median length."""
+    """Stragglers among the step times corrected to the median batch length."""
 
 
 def length_variance(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> LengthVariance | None:
-    """How much of the step-time variance batch length explains, robust against stalls.
+    """Estimates the share of the step-time variance that batch length explains, robust against stalls.
 
     The slope is Theil & Sen's (median of the slopes of all pairs); the share is ``V / (V + R)`` with V the variance of
     the fitted times and R that of the residuals cut at three robust standard deviations. The p-value is Spearman's, on
@@ -154,7 +154,7 @@ def _columns(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> tuple[Floa
 
 
 def _of_pairs(x: FloatArray) -> FloatArray:
-    """What each value is above each earlier one, in the order of ``np.triu_indices``."""
+    """Differences of each value and each earlier one, in the order of ``np.triu_indices``."""
     return np.concatenate([x[first + 1 :] - x[first] for first in range(x.size - 1)])
 
 

@@ -1,1 +1,1 @@
-"""What sides are worth against one another: pairs of turns, evidence, figures, gates, a sweep's winner. Pure."""
+"""Comparison of sides: pairs of turns, evidence, figures, gates, a sweep's winner. Pure."""

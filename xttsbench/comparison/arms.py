@@ -36,7 +36,7 @@ ARM_NUMBERS: Final = (
 
 @dataclass(frozen=True)
 class ComparedVariants:
-    """What a comparison comes to.
+    """Results of a comparison.
 
     Attributes:
         groups: the trials sorted, one entry for each accelerator, without the rounds that were left out.
@@ -60,7 +60,7 @@ class ComparedVariants:
     failed: str | None
     unmeasured: Mapping[str, str]
     noise_scales: tuple[float, ...] = ()
-    """Of each group: what rounds of equal configurations differ by, as a standard deviation."""
+    """Noise of each group: standard deviation between rounds of equal configurations."""
 
     @property
     def refused(self) -> Mapping[str, str]:
@@ -175,7 +175,7 @@ def _status(runs: VariantRuns, group: GroupRuns, data: ParityFound) -> tuple[str
 
 
 def _against(runs: VariantRuns, effect: Effect | None, weighed: Weighed, refused: str | None) -> Evidence | Missing:
-    """What its rounds beside the baseline's show."""
+    """Evidence of a configuration's rounds beside the baseline's, or the reason for none."""
     if runs.arm.role == "baseline":
         return Missing("it is the baseline that the others are compared with")
     if runs.arm.role == "aa":
@@ -186,7 +186,7 @@ def _against(runs: VariantRuns, effect: Effect | None, weighed: Weighed, refused
 
 
 def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
-    """What has to be known of the noise; what the machine did is told of the whole run."""
+    """Remarks on the noise of a group; the machine's disturbance is reported for the whole run."""
     where = f"{weighed.group.accelerator.label}: " if labelled else ""
     remarks = []
     if weighed.slope:

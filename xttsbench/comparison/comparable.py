@@ -20,7 +20,7 @@ _ALIKE: Final = 0.1  # Mean batches of a token budget vary by less than this fro
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one side was measured on and how; ``None`` where it is not recorded.
+    """Conditions of one side's measurement; ``None`` where not recorded.
 
     Attributes:
         environment: of ``environment.json``.
@@ -44,7 +44,7 @@ class Measured:
 
 
 def differences(a: Measured, b: Measured, *, same_run: bool = False) -> tuple[Difference, ...]:
-    """How the two differ, what forbids a comparison first; within one run only the accelerator can forbid it."""
+    """Lists differences, those that forbid a comparison first; within one run only the accelerator can forbid it."""
     found = [] if same_run else _forbidding(a, b)
     found = _differing([("accelerator", a.accelerator, b.accelerator)], comparable=False) + found
     named = [("target", a.target, b.target), ("code", a.code, b.code)]
@@ -78,7 +78,7 @@ def _paired(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[st
 
 
 def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What the environment's fingerprint is made of (:func:`xttsbench.probes.environment.fingerprint`)."""
+    """Parts of the environment's fingerprint (:func:`xttsbench.probes.environment.fingerprint`)."""
     cpu = _part(environment, "cpu")
     gpus = [gpu.get("name") for gpu in environment.get("gpus") or () if isinstance(gpu, Mapping)]
     return {
@@ -94,7 +94,7 @@ def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What may have been changed on purpose."""
+    """Software that may have been changed on purpose: Python, packages, variables."""
     packages = {name: value for name, value in _part(environment, "packages").items() if name != "tensorflow"}
     told = _part(environment, "variables").items()  # of earlier versions some that are nobody's to see
     variables = {name: value for name, value in told if name in KNOWN and name != "CUDA_VISIBLE_DEVICES"}

@@ -1,4 +1,4 @@
-"""How much faster one side is than another, from what both were measured in, and whether that is decided.
+"""Speed of one side relative to another, from the rounds or sessions of both, and whether it is decided.
 
 The measure is samples per second, so that batches of another size compare too. Within a run a round is one turn of each
 side, in one pair of processes: its rows are those with the same block and round. The two are compared on the batches
@@ -49,18 +49,18 @@ NOISY: Final = 0.05
 SESSION_NOISE: Final = 0.02
 """Standard deviation of the speed of one session about that of the machine, as a share."""
 MIN_PROCESSES: Final = 2
-"""Of each side, for a decision on two runs and for a gate: one says nothing of the next."""
+"""Fewest processes of each side for a decision on two runs and for a gate: one is no evidence for the next."""
 FINAL: Final = ("clearly_faster", "clearly_slower", "no_difference")
 """Words that stay; one that is faster may yet be clearly so."""
 RATE: Final = operator.attrgetter("rate_per_s")
 """Samples per second of some steps; steps per second where the elements have no batch dimension."""
 _COMMON: Final = 0.5
-"""Of the slower side's rows: where fewer have batches that the other has too, all rows are compared."""
+"""Share of the slower side's rows: with fewer that have the other's batches, all rows are compared."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What is known of one side's speed over another's.
+    """Effect of one side on the speed, relative to another.
 
     Attributes:
         sample: logarithms of the ratios; ``None`` where the two have nothing in common.
@@ -94,7 +94,7 @@ class Effect:
 
     @property
     def smallest_visible_effect(self) -> float | None:
-        """What would have been decided, as a share; ``None`` where nothing would."""
+        """Smallest detectable effect, as a share; ``None`` where no size would be decided."""
         if self.sample is None:
             return None
         return smallest_visible(self.sample, self.noise_scale, candidates=self.candidates)
@@ -113,7 +113,7 @@ class Effect:
 def effect_of(
     sample: Sample, s0: float, *, candidates: int, margin: float, undisturbed: bool = True, round_s: float | None = None
 ) -> Effect:
-    """What a sample says; for the arguments see :func:`xttsbench.analysis.evidence.decide`.
+    """Decides on a sample; for the arguments see :func:`xttsbench.analysis.evidence.decide`.
 
     ``round_s`` is what another round takes, in seconds, where that is known.
     """
@@ -207,7 +207,7 @@ class Weighed:
 
 
 def weigh(group: GroupRuns, margin: float) -> Weighed:
-    """What the rounds of a group say of each of its candidates.
+    """Weighs a group's rounds for each of its candidates.
 
     Rounds in which something else used the machine are left out, unless they are more than half, or all that a
     configuration has beside the baseline: then they are kept, and the noise is taken to be larger. Each candidate has
@@ -249,7 +249,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
 
 
 def _all_there_are(group: GroupRuns, turns: Collection[Turn]) -> set[Turn]:
-    """Of some turns those of configurations that have no others beside the baseline.
+    """Turns, among those given, of configurations that have no others beside the baseline.
 
     Rounds that were quieter came after theirs, and what they showed at the time is better than nothing.
     """
@@ -365,7 +365,7 @@ def _round_s(group: GroupRuns, runs: VariantRuns) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class InterimStatus:
-    """Of the first accelerator's configurations, the baseline's second run left out.
+    """Interim result of the first accelerator's configurations, the baseline's second run left out.
 
     Attributes:
         alive: configurations that have not ended.
@@ -390,7 +390,7 @@ class InterimStatus:
 
 
 def interim_status(comparison: Comparison, trials: Sequence[TrialRecord]) -> InterimStatus:
-    """Where the configurations of a comparison stand after these trials."""
+    """Interim result of a comparison after these trials."""
     weighed = weigh(collect(comparison, trials)[0], comparison.margin)
     arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
     alive = sum(runs.ended is None for runs in arms)

@@ -1,4 +1,4 @@
-"""What one arm gives and costs: step time, rates, waits, spread, utilization; figures that agree with one another.
+"""Figures of a configuration: step time, rates, waits, spread, utilization; consistent with one another.
 
 The baseline's figures are those of all its steps, samples over elapsed time. Another arm's are the baseline's times
 what their paired rounds differ by, so that the quotient of two step times in a table is the speed-up beside them:
@@ -118,7 +118,7 @@ def _clipped(share: float) -> float:
 def _utilization(
     runs: VariantRuns, group: GroupRuns, step_time_s: float, noise_scale: float
 ) -> tuple[Estimate | Missing, str]:
-    """How busy the accelerator was, and of what that is.
+    """Utilization of the accelerator, and the name of the device that it is of.
 
     Emulated: its time over the wall time, first step excluded (MLPerf Storage). A GPU: the driver's own samples.
     Without either the processor is the device, and the share of the time inside the step stands for it.

@@ -19,7 +19,7 @@ from xttsbench.records.comparison_result import ComparedPair, Gate, Limit, Outco
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a limit is about: in words, with the factor and the unit that it is written in; a field of `Figures`."""
+    """Meaning of a limit: words, factor and unit as written, and a field of `Figures`."""
 
     words: str
     factor: float
@@ -40,7 +40,7 @@ _KINDS: Final[dict[Limit, _Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What was asked for; ``None`` where it was not.
+    """Requested limits; ``None`` where not requested.
 
     Attributes:
         max_regression: share of A's speed that B may lose, below 1.
@@ -112,7 +112,7 @@ def _absolute(name: Limit, limit: float, pair: ComparedPair) -> Gate:
 
 
 def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "undecided"]:
-    """Where an interval lies: all of it keeps the limit, all of it is beyond, or the limit is inside.
+    """Compares an interval with a limit: all of it keeps the limit, all of it is beyond, or the limit is inside.
 
     The limit is the least that is allowed (``at_least``), or the most.
     """

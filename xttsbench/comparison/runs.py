@@ -67,7 +67,7 @@ class GroupRuns:
 
     @property
     def baseline(self) -> VariantRuns:
-        """What the others are compared with."""
+        """Configuration that the others are compared with."""
         return self.arms[0]
 
     @property
@@ -77,7 +77,10 @@ class GroupRuns:
 
     @property
     def ended(self) -> str | None:
-        """How the baseline ended, in either of its runs; without it there is nothing to compare."""
+        """Cause of the baseline's end, in either of its runs; without it there is no comparison.
+
+        ``None`` where it ran on.
+        """
         return self.baseline.ended or (self.again.ended if self.again else None)
 
     @property
@@ -92,7 +95,7 @@ class GroupRuns:
 
 @dataclass(frozen=True)
 class ParityFound:
-    """What all trials of parity together say of the data and the losses.
+    """Joint result of all parity trials on the data and the losses.
 
     Attributes:
         compared: the last of their records, ``None`` where none came so far.
@@ -115,14 +118,14 @@ class ParityFound:
     failed: TrialRecord | None = None
 
     def why_refused(self, arm: str) -> str | None:
-        """What of a configuration is not the baseline's, and where; ``None`` where nothing is known to differ."""
+        """Reason to refuse a configuration: a difference from the baseline, and its place."""
         where = self.differences.get(arm)
         what = "losses" if arm in self.other_losses else "data"
         return None if where is None else f"its {what} are not the baseline's: {where}"
 
     @property
     def why_failed(self) -> str | None:
-        """How the baseline ended while its data were read."""
+        """Status and cause of the baseline's end while its data were read; ``None`` where it was read."""
         if self.failed is None or self.failed.status == "interrupted":
             return None
         return f"{self.failed.status}: {self.failed.cause or 'no cause is known'}"
@@ -183,7 +186,7 @@ def _runs(arm: PlannedVariant, trials: Sequence[TrialRecord]) -> VariantRuns:
 
 
 def parity_found(comparison: Comparison, trials: Sequence[TrialRecord]) -> ParityFound:
-    """What the trials of the kind ``parity`` say together.
+    """Joins the results of the trials of the kind ``parity``.
 
     A trial that dies has its cause put to the configuration that it was reading; the configurations after that one are
     another trial's.
@@ -224,12 +227,12 @@ def reading(trial: TrialRecord) -> str | None:
 
 _LEAST_FREEDOM: Final = 12  # Degrees of freedom below which a slope may be chance
 _LEAST_EXPLAINED: Final = 0.25
-"""Of the variance between rounds: where less is explained, the readings' own noise would be added instead."""
+"""Share of the variance between rounds: with less explained, the readings' own noise would be added instead."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """How much of the processors was left in the turns of some configurations, and how their speeds follow it.
+    """Shares of the processors left to the configurations in their turns, and the dependence of speeds on them.
 
     Attributes:
         slope: power of the share left that a speed is proportional to, from 0 to 1.
@@ -241,7 +244,7 @@ class Taken:
     left: Mapping[str, Mapping[Turn, float]] = field(default_factory=dict)
 
     def gave(self, over: str, under: str, turn: Turn) -> float:
-        """What the log ratio of two speeds owes to the neighbours in a turn; 0 where that is not known."""
+        """Part of two speeds' log ratio that is due to the neighbours in a turn; 0 where not known."""
         if not self.slope:
             return 0.0
         ours, theirs = self.left.get(under, {}).get(turn), self.left.get(over, {}).get(turn)

@@ -1,4 +1,4 @@
-"""What a sweep measures next, and what it comes to.
+"""Rounds and result of a sweep.
 
 Every arm is measured once, then those that may still win, until one has won or none can.
 
@@ -35,7 +35,7 @@ from xttsbench.records.trial import TrialRecord
 
 LEAST_ROUNDS: Final = 3
 MOST_ROUNDS: Final = 12
-"""That the processes of a block live through."""
+"""Most rounds that the processes of a block live through."""
 _OPENING_TURNS: Final = 3.0  # Opening a process takes as long as so many turns
 AGAIN_BLOCKS: Final = 4
 """Blocks in which the baseline is measured twice: by then the configurations' own rounds tell the noise."""
@@ -44,7 +44,7 @@ _ONE_SIDED: Final = 0.90  # Level of an interval whose one end is passed in five
 
 @dataclass(frozen=True)
 class Seen:
-    """What was measured so far.
+    """Measurements of a sweep so far.
 
     Attributes:
         versus: log ratios of the first configuration's speed over the second's, by name; ``None`` where no round has
@@ -68,7 +68,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class State:
-    """How the configurations of a sweep stand.
+    """Standing of a sweep's configurations.
 
     Attributes:
         seen: what was measured.
@@ -92,7 +92,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is measured next: configurations, in new processes.
+    """Next round of a sweep: configurations, in new processes.
 
     Attributes:
         comparison: these configurations.
@@ -106,7 +106,7 @@ class Round:
 
 
 def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
-    """What the trials of a journal say; those of other groups, and interrupted ones, are left alone."""
+    """Reads the trials of a journal; those of other groups, and interrupted ones, are left alone."""
     own = [trial for trial in trials if trial.spec.group == comparison.name and trial.status != "interrupted"]
     data = parity_found(comparison, own)
     gone = {arm: f"refused: {data.why_refused(arm)}" for arm in data.differences}
@@ -134,7 +134,7 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
 
 
 def state_of(comparison: Comparison, seen: Seen) -> State:
-    """How the configurations stand after what was measured.
+    """Judges the configurations by the measurements so far.
 
     A configuration is out that is decided not to be faster, whose rounds leave no room for a gain that matters, or that
     is worse than the best by the margin with an e-value of 20.
@@ -321,7 +321,7 @@ def choose(comparison: Comparison, procedure: Procedure, seen: Seen) -> Choice:
 
 
 def cost(arm: PlannedVariant, keys: Sequence[str]) -> tuple[tuple[int, float], ...]:
-    """What a configuration costs, to be compared with another's: less is cheaper, the first key weighs most.
+    """Cost of a configuration, for comparison with another's: less is cheaper, the first key weighs most.
 
     A smaller number is cheaper, and ``False`` is cheaper than ``True``. -1 (AUTOTUNE) is dearer than any other number,
     since it may take whatever there is. Dearest is what is no number or is not named: the target's default is not

@@ -25,10 +25,10 @@ _SURE_F: Final = 20.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """Which rows are in a group together."""
+    """Partition of rows into groups."""
 
     inverse: Codes
-    """Of each row, the number of its group."""
+    """Number of each row's group."""
     sizes: Codes
 
     @classmethod
@@ -47,11 +47,11 @@ class Sample:
     epochs: Codes
 
     def rows(self, chosen: Codes, less: Floats) -> Sample:
-        """Some of the rows, with other numbers taken off."""
+        """Sample of the chosen rows, with ``less`` subtracted from their values."""
         return Sample(self.values[chosen] - less, self.elements[chosen], self.epochs[chosen])
 
     def worth(self, values: Floats) -> float:
-        """How many independent values these, one of each row, are worth."""
+        """Effective number of independent values among these, one of each row."""
         return _worth(values, self._by_element)[0]
 
     def epochs_differ(self, values: Floats) -> bool:
@@ -96,7 +96,7 @@ def _worth(values: Floats, groups: _Groups) -> tuple[float, float]:
 
 
 LEVEL: Final = 1e-4
-"""Of a false alarm, over all tests of one comparison."""
+"""Probability of a false alarm, over all tests of one comparison."""
 LEAST_ROWS: Final = 20
 """Independent draws of each side; fewer tell nothing."""
 _LAGS: Final = 32
@@ -164,7 +164,7 @@ def _judged(before: Sequence[Sample], now: Sample, tests: int) -> Drawn:
 
 
 def _seen(least: float, rows: int) -> Drawn:
-    """What looks alike, where enough independent draws were compared; all rows where nothing varies."""
+    """Result for samples that look alike, if enough independent draws were compared; all rows where no value varies."""
     if least < LEAST_ROWS:
         return Drawn(None, f"only about {least:.0f} independent draws were seen, at least {LEAST_ROWS} are needed")
     return Drawn(True, rows=rows if least == float("inf") else int(least))
@@ -204,7 +204,7 @@ def _shared_draws(before: Sample, after: Sample) -> int | None:
 
 
 def _ranked(drawn: Sample) -> list[tuple[Floats, float]]:
-    """Of each number that varies, the ranks of its values around 0, in standard deviations, and what they are worth."""
+    """Ranks of each varying number, centred and in standard deviations, with its effective sample size."""
     found = []
     for values in drawn.values.T:
         if np.ptp(values) > 0:

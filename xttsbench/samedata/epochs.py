@@ -35,7 +35,7 @@ class Bags:
     same: bool | None
     """``None`` where too little was seen to tell."""
     sentence: str = ""
-    """Where they differ, or why it cannot be told."""
+    """Place of the difference, or the reason for no answer."""
 
 
 def same_bags(first: Run, second: Run, columns: Sequence[int]) -> Bags:
@@ -131,12 +131,12 @@ _MATTERS: Final = 0.1  # Shares that differ by less are taken for the same, howe
 _SURE_ROWS: Final = 16
 """With so many rows, that shuffled epochs have one order is no coincidence, even with a buffer of two."""
 EPOCHS: Final = 3
-"""That are compared where something is drawn at random: what repeats after two of them shows in the third."""
+"""Epochs compared where something is drawn at random: a repeat after two of them shows in the third."""
 _LEAST_BATCHES: Final = 4  # Of an epoch
 _REPEATED_BATCHES: Final = 0.5
 _FEW_REPEATED: Final = 0.1
 Share = tuple[int, int]
-"""How many, of how many."""
+"""Count, and the total that it is of."""
 
 
 def order_frozen(

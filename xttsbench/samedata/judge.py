@@ -33,7 +33,7 @@ Shape = tuple[int | None, ...] | None
 
 
 def spec_difference(original: str, fixed: str) -> str | None:
-    """How the elements differ by their specs, in a sentence, or ``None`` where they are compatible."""
+    """Difference of the elements' specs as a sentence; ``None`` where they are compatible."""
     structure, shapes = _taken_apart(original)
     other_structure, other_shapes = _taken_apart(fixed)
     if structure != other_structure:
@@ -144,7 +144,7 @@ def _case(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
 
 
 def _too_little(case: Case) -> Semantics | None:
-    """What can be said where one side yielded nothing at all."""
+    """Judgement where one side yielded no element; ``None`` where both yielded some."""
     theirs = any(part.sizes for part in case.fixed.passes)
     ours = any(part.sizes for run in case.originals for part in run.passes)
     ended = any(part.ended for part in case.fixed.passes)
@@ -194,7 +194,10 @@ def _same(case: Case, *, rounded: bool, varies: bool) -> Semantics:
 
 
 def _against_one(case: Case, fixed: Run) -> Semantics:
-    """How the original varies by itself is not known: only a length that is another can be held against the fix."""
+    """Judgement against a single run of the original, whose own variation is unknown.
+
+    Only another length counts against the fix.
+    """
     found = case.compared.difference
     if found is not None and found.kind in ("missing", "extra"):
         return case.different(f"the data differ: {case.where(found)}")
@@ -243,7 +246,7 @@ Digests = dict[tuple[int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What the batches of timed runs show.
+    """Comparison of the batches of timed runs.
 
     Attributes:
         same: whether those of a fix are the original's; ``None`` where they cannot be compared.

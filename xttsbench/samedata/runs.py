@@ -31,7 +31,7 @@ class Pass:
     sizes: tuple[int, ...]
     """Rows of each element."""
     shapes: tuple[tuple[str, ...], ...]
-    """Of each element: dtype and shape of each component."""
+    """Dtype and shape of each component, by element."""
     ended: bool
 
     @property
@@ -52,9 +52,10 @@ class Run:
 
     codes: Codes
     sketches: tuple[Floats | None, ...]
-    """Of each component: rows x numbers; ``None`` where there are none."""
+    """Sketches of each component, rows x numbers; ``None`` for a component without."""
     dtypes: tuple[str | None, ...]
-    """Of each component, where it is dense and floating-point: the sketch of a ragged one does not tell its layout."""
+    """Dtype of each dense floating-point component, else ``None``: the sketch of a ragged one does not show its layout.
+    """
     elements: Codes
     """The element that each row is in, counted over all epochs."""
     passes: tuple[Pass, ...]
@@ -163,7 +164,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """How far two runs were compared, place by place."""
+    """Extent of a comparison of two runs place by place, and its first difference."""
 
     elements: int
     epochs: int
@@ -219,8 +220,9 @@ TOLERANCE: Final = {
     "float16": 2e-3,
     "bfloat16": 1.6e-2,
 }
-"""Of each dtype: the largest difference of two sketches, in root mean squares of the row. For single precision that is
-84 units in the last place, for the half ones two; for double what the nine printed digits of a sketch allow."""
+"""Largest difference of two sketches by dtype, in root mean squares of the row. For single precision that is 84 units
+in the last place, for the half ones two; for double what the nine printed digits of a sketch allow.
+"""
 _FLOOR: Final = 0.1
 """A row that is nearly zero is held against this share of the component's root mean square over all rows."""
 
@@ -290,7 +292,7 @@ def _columns(reference: Run, other: Run) -> Iterator[tuple[int, float, Floats, F
 
 
 def _close(before: Floats, after: Floats, tolerance: float, table: Floats) -> npt.NDArray[np.bool_]:
-    """Which rows are equal but for rounding; ``table`` has all rows of the reference."""
+    """Mask of the rows that are equal but for rounding; ``table`` has all rows of the reference."""
     whole = float(np.sqrt(np.mean(_root_mean_squares(table) ** 2))) if table.size else 0.0
     scale = np.maximum(np.maximum(_root_mean_squares(before), _root_mean_squares(after)), _FLOOR * whole)
     return np.asarray(np.all(np.abs(before - after) <= tolerance * scale[:, None], axis=1))

@@ -106,7 +106,7 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
 
 
 def _compared(steps: int, variables: int) -> str:
-    """What was compared, in words: ``losses of 3 steps and 10 variables after them``."""
+    """Phrase for the compared values: ``losses of 3 steps and 10 variables after them``."""
     trained = f"{variables} {'variable' if variables == 1 else 'variables'} after"
     if not steps:
         return f"{trained} the first steps, which return no loss,"

@@ -33,7 +33,7 @@ class Case:
     columns: tuple[int, ...]
     """The components that could be read in all runs."""
     names: tuple[str, ...]
-    """Of all components."""
+    """Names of all components."""
     free: bool
     """Whether the order may change: nobody promises it, or giving it up was asked for."""
     gives_up: bool
@@ -43,7 +43,7 @@ class Case:
     caches: bool
     """Whether the fix may replay what was drawn."""
     compared: InOrder
-    """How far the runs are the same, place by place."""
+    """Result of comparing the runs place by place."""
 
     def name(self, column: int | None) -> str:
         """Path of a component."""
@@ -125,7 +125,7 @@ def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rou
 
 
 def order_problem(case: Case, runs: Sequence[Run], fixed: Run, columns: Sequence[int]) -> Semantics | None:
-    """What is wrong with how samples, told apart by some components, are ordered and cut into batches, if anything."""
+    """Judgement against the order or the batches of samples, told apart by some components, or ``None``."""
     if _other_sizes(runs, fixed):
         return case.different("the batches are of other sizes than the original's")
     if case.free and not case.shuffles:

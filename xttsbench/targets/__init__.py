@@ -1,1 +1,1 @@
-"""What can be measured: a dataset, a dataset with a step, a compiled Keras model, or a workload with tunables."""
+"""Kinds of targets: a dataset, a dataset with a step, a compiled Keras model, or a workload with tunables."""

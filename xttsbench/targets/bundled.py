@@ -22,7 +22,7 @@ from xttsbench.xtts.recipe import Recipe, load_recipe
 
 _PLANNED: Final = 2000  # batches that are planned at least, so that a run sees new epochs and not the same one again
 _CACHE_SHARE: Final = 0.8
-"""Of the memory that is available, what the features of all clips may take; batches and the model need some too."""
+"""Share of the available memory for the features of all clips; batches and the model need some too."""
 
 
 def make_workload(

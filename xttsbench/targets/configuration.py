@@ -1,4 +1,4 @@
-"""What can be chosen about the bundled workload, and what is wrong with a choice: free of TensorFlow and of the data.
+"""Options of the bundled workload and checks of their values: free of TensorFlow and of the data.
 
 A scenario's keys are checked here before anything is started; :func:`xttsbench.targets.bundled.make_workload` checks
 its arguments by the same record.
@@ -87,7 +87,7 @@ class Configuration(Record):
 
 
 def configuration_problems(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with keyword arguments of ``make_workload``: each key with a sentence, none where all fit."""
+    """Lists problems of keyword arguments of ``make_workload``: key and sentence; empty where all fit."""
     try:
         Configuration.model_validate(dict(config))
     except ValidationError as error:

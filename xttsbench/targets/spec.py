@@ -39,7 +39,7 @@ class TargetSpec:
 
     @property
     def name(self) -> str:
-        """What a run's directory is called after."""
+        """Name for a run's directory."""
         return self.attribute or Path(self.place).stem
 
 
@@ -128,7 +128,7 @@ def parse_setting(text: str) -> tuple[str, object]:
 
 
 def _is_exponent(value: str) -> bool:
-    """Whether it is a number such as ``1e-4`` or ``1.5e4``: YAML 1.1 reads text for want of a dot or of a sign."""
+    """Whether a value is a number such as ``1e-4`` or ``1.5e4``: YAML 1.1 reads text for want of a dot or of a sign."""
     try:
         float(value)
     except ValueError:

@@ -1,1 +1,1 @@
-"""How fast a pipeline would run beside a step, simulated from its record: pure, and free of TensorFlow."""
+"""Simulation of a pipeline's speed beside a step, from its record: pure, and free of TensorFlow."""

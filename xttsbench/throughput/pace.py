@@ -1,4 +1,4 @@
-"""How fast a pipeline and the step that consumes it go, from what each stage needs: pure, on plain numbers.
+"""Pace of a pipeline and the step that consumes it, from the needs of each stage: pure, on plain numbers.
 
 An operational model (Denning and Buzen, 1978): in the long run every stage completes one batch per period, so the
 period is at least what the slowest stage takes, and at least what is demanded of each shared resource over its
@@ -29,7 +29,7 @@ _TIE: Final = 0.01  # A resource is named only where it is slower than every sta
 
 @dataclass(frozen=True)
 class Work:
-    """What one op needs for a batch of the whole pipeline, in seconds.
+    """Needs of one op for a batch of the whole pipeline, in seconds.
 
     ``cost_s`` is its own time summed over parallel calls, waits included; of that it has a processor for ``cpu_s``,
     the interpreter lock for ``lock_s`` and a thread of the pool for ``pool_s``. Of the lock's time ``at_once_s`` is
@@ -76,7 +76,7 @@ class Thread(Generic[Item]):
         return (*self.spread, *self.at_once, *self.calls)
 
     def walk(self) -> Iterator[Thread[Item]]:
-        """This thread and all that feed it."""
+        """Iterates over a thread and all that feed it."""
         yield self
         for thread in self.inputs:
             yield from thread.walk()
@@ -145,7 +145,7 @@ def pace(consumer: Stage, step: Consumer, machine: Machine) -> Pace:
 
 
 def _waits_for_lock_s(consumer: Stage) -> float:
-    """What the consumer waits for the interpreter lock after it took a batch: Python of other threads begins then, too.
+    """Expected wait of the consumer for the interpreter lock after it took a batch, in seconds.
 
     Taking a batch makes room for another, and its calls want the lock at the moment at which the consumer needs it to
     go on. Who comes first is even. Who comes second waits for the calls that run at once, which hand the lock to one
@@ -174,7 +174,7 @@ class _Limit:
 
 
 def _limits(stage: Stage, burst: Work | None = None) -> list[_Limit]:
-    """What bounds the period at a stage: its own work, and each stage before it.
+    """Lower bounds of the period at a stage: its own work, and each stage before it.
 
     A thread spreads ``F`` seconds over the ``n`` elements of a batch and works ``B`` seconds when it has them all, so
     that it takes no element for ``B + F / n`` seconds. What is before it, at ``U`` seconds a batch, meanwhile fills
@@ -234,7 +234,7 @@ def _largest(works: Sequence[Work]) -> str:
 
 FloatArray = npt.NDArray[np.float64]
 _PASSES: Final = 3
-"""How often the sequence is gone through, so that filling the buffer for the first time counts little."""
+"""Passes over the sequence, so that filling the buffer for the first time counts little."""
 _HALVINGS: Final = 40
 _NO_WAIT: Final = 0.02  # A wait below this share of the mean step is the hand-over of a batch that was ready
 
@@ -266,7 +266,7 @@ def period_s(production_s: FloatArray, rest_s: FloatArray, ahead: int) -> float:
 
 
 def production_times_s(wait_s: FloatArray, rest_s: FloatArray, ahead: int, mean_s: float) -> FloatArray:
-    """What the input took for each batch, ``(n,)`` seconds, from the waits of the steps that took them, and their rest.
+    """Seconds of the input for each batch, shape ``(n,)``, from the waits of the steps that took them and their rest.
 
     Where a step waited, its batch was ready when the wait ended. Of a batch that nobody waited for only an upper bound
     is known; all of these are taken to have had the same time, the one that gives ``mean_s``, what the input takes for

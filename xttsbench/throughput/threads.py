@@ -1,4 +1,4 @@
-"""How TensorFlow runs a pipeline: which ops take turns in one thread, which run beside one another, and what they need.
+"""Threads in which TensorFlow runs a pipeline: ops that share one, ops that run beside one another, and their needs.
 
 Pure, from the record; no TensorFlow, so that the parent uses it as well. What is said of TensorFlow here was tried on
 2.21 with functions that sleep: an op without a thread of its own runs in the thread of the nearest asynchronous op
@@ -34,7 +34,7 @@ _READS: Final = re.compile(r"Interleave|FlatMap|TFRecord|TextLine|FixedLength|Ca
 _COMPUTES: Final = 0.5
 """A call computes where it has a processor for this share of its time; neighbours take theirs from the rest."""
 _LITTLE: Final = 0.25
-"""What a call that waits computes for more than this share of its time is no Python around its wait, but work."""
+"""Share of its time that a waiting call may compute for, as Python around its wait; beyond that it is work."""
 _READ_AHEAD: Final = 2
 """Elements that AUTOTUNE keeps ready in a prefetch, and an interleave for each of its inputs, at least."""
 
@@ -68,7 +68,7 @@ def written_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -
 
 
 def effective_parallelism(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> int:
-    """How many calls of an op run at once, at most: 1 for a sequential op.
+    """Largest number of an op's calls that run at once: 1 for a sequential op.
 
     Bounded by the thread pool, which has one thread per allowed processor unless the options say otherwise; a parallel
     ``interleave`` brings its own threads. A plain ``map`` without state counts as parallel under autotune, since
@@ -114,7 +114,7 @@ def elements_per_batch(pipeline: Pipeline) -> dict[str, float]:
 
 
 def demand(op: PipelineOp, pipeline: Pipeline, allowed_cpus: int) -> Work:
-    """What an op needs for one batch.
+    """Seconds of each resource that an op needs for one batch.
 
     Its cost is summed over parallel calls; of an op before a full cache it is nothing. Of calls that wait for one
     another's interpreter lock that is a multiple of what they need, so a function that holds it is taken at the time
@@ -259,7 +259,7 @@ class _Builder:
         return Thread(spread=tuple(ops), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
 
     def _upstream(self, name: str) -> Thread[PipelineOp]:
-        """What an op finds at its input: a thread of its own to take from, or work to do itself."""
+        """Input of an op: a thread of its own to take from, or work to do itself."""
         op = self._by_name[name]
         boundary = self._boundary(op)
         return Thread(inputs=(boundary,)) if boundary is not None else self._collect(op, keep=True)
@@ -341,7 +341,7 @@ def limiting_op(pipeline: Pipeline, allowed_cpus: int) -> PipelineOp | None:
 
 @lru_cache(maxsize=256)
 def in_order(times_s: tuple[float, ...], parallelism: int, seed: int = 0) -> float:
-    """How many times as long calls take that are handed on in their order as those that are not, at least 1.
+    """Slow-down of calls that are handed on in order, relative to calls without order; at least 1.
 
     Call ``i`` begins when call ``i - p`` was handed on, which is when it and all before it are ready: a result that is
     ready keeps its slot until then (as a ``tf.data`` map does). The time without order is the mean over ``p``, the

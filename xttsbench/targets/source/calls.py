@@ -1,4 +1,4 @@
-"""Which call of the source made an op of the graph, and ops made behind others by an edit of their calls.
+"""Calls in the source that made the ops of a graph, and edits of them that move ops behind others.
 
 An op has the calls that were running when it was made, each by where it ends. Where Python does not tell that, the call
 on the op's line whose method makes such ops is taken; where a line has several, the order of the chain is that of the
@@ -55,7 +55,7 @@ class Calls:
     own: Callable[[str], bool]  # whether a file may be edited: it is the user's, neither generated nor a library's
     together: FixSet = field(default_factory=FixSet)  # all fixes of the patch
     step_place: Location | None = None
-    """Of the step's function; without a line the file of the loop that it is written out in; ``None`` for Keras."""
+    """Place of the step's function; without a line the file of the loop that contains the step; ``None`` for Keras."""
     step_traces: Sequence[Trace] = ()  # of tf.functions, as the target ran
     cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"  # of a cache on disk behind an op
     _modules: dict[str, Module | str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Calls:
                 continue
 
     def others(self, changed: Module, offset: int) -> Iterator[str]:
-        """Who else calls the functions around a place of the source, in the pipeline's files: a sentence each.
+        """Sentences on other callers of the functions around a place of the source, in the pipeline's files.
 
         Calls are told by the function's name; those that this pipeline was made by are left out.
         """
@@ -265,7 +265,7 @@ def kind(op: PipelineOp) -> str:
 
 
 def place(op: PipelineOp) -> str:
-    """Where an op was made, for a sentence."""
+    """Phrase for the place where an op was made."""
     return f"{op.location.file}:{op.location.line}" if op.location.file else "an unknown place"
 
 
@@ -279,7 +279,7 @@ def _at(module: Module, line: int | None) -> list[Link]:
 
 
 def _traced(module: Module, link: Link) -> bool:
-    """Whether it runs inside a function that is written as the argument of a dataset's method."""
+    """Whether a link runs inside a function that is written as the argument of a dataset's method."""
     around = [link.node, *module.ancestors(link.node)]
     return any(
         isinstance(function, cst.Lambda)
@@ -329,7 +329,7 @@ def rearranged(
     text: str = "",
     extra: Callable[[Module, Sequence[Link]], Sequence[edits.Replacement]] = lambda module, links: (),
 ) -> Change:
-    """Some ops made behind the last one, with a link in between.
+    """Moves some ops behind the last one, with a link in between.
 
     Calls that follow one another in the text change places; else those that are moved are written behind the last one.
 

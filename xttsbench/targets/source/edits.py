@@ -49,7 +49,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Put:
-    """Where something is written: text, and parts of the original."""
+    """Insertion: text, and parts of the original."""
 
     at: int
     pieces: tuple[str | Span, ...]
@@ -69,7 +69,7 @@ Step = Replacement | Exchange | Moved
 
 @dataclass(frozen=True)
 class Change:
-    """What one fix does at one place of a file."""
+    """Edit of one fix at one place of a file."""
 
     module: Module
     line: int  # of the call or function that it is about
@@ -87,7 +87,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """What looking for one edit of a fix came to: changes that only make sense together, or why there are none."""
+    """Edits of a fix that only make sense together, or the reason for none."""
 
     changes: tuple[Change, ...] = ()
     why_not: str | None = None  # a sentence that says what to write by hand, and where
@@ -127,7 +127,7 @@ def _taken(text: str, plain: Sequence[Replacement], moved: Moved) -> list[Replac
 
 
 def _inside(step: Replacement, span: Span) -> bool:
-    """Whether it moves with a part; an insertion belongs to the part that ends there, not to the one that begins."""
+    """Whether a step moves with a part; an insertion belongs to the part that ends there, not to the next."""
     if step.start == step.end:
         return span[0] < step.start < span[1] or (step.start == span[1] and not step.stays)
     return span[0] <= step.start and step.end <= span[1]
@@ -159,7 +159,7 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def spelled(module: Module, at: cst.CSTNode, name: str) -> str:
-    """How ``tensorflow.<name>`` is written where ``at`` is.
+    """Spelling of ``tensorflow.<name>`` at the place of ``at``.
 
     Raises:
         NoEditError: TensorFlow is not imported there under any name.
@@ -176,7 +176,7 @@ def autotune_or(module: Module, at: cst.CSTNode, count: int | None) -> str:
 
 
 def change(module: Module, link: Link, *steps: Step) -> Change:
-    """What is done to one call."""
+    """Edit of one call."""
     return Change(module, link.line, (link.start, link.end), steps)
 
 
@@ -280,7 +280,7 @@ def _ends_line(module: Module, offset: int) -> bool:
 
 
 def line_gone(module: Module, start: int, end: int) -> Replacement:
-    """What fills its lines is taken out with them; of a comment beside it, the comment stays."""
+    """Removal of a part and, where it fills them, of its lines; a comment beside it stays."""
     if (comment := module.comment_behind(end)) is not None:
         return Replacement(start, comment[0], "")
     stop = module.line_stop(end)
@@ -302,7 +302,7 @@ def _nothing_left(module: Module, link: Link) -> cst.Assign | None:
 def reordered(
     module: Module, links: Sequence[Link], moved: Sequence[bool], text: str = "", extra: Sequence[Replacement] = ()
 ) -> Change:
-    """Some of several links that follow one another moved behind the others, with a link in between.
+    """Moves some of several consecutive links behind the others, with a link in between.
 
     The links are in the order in which they run; the last one stays. ``text`` is the new link, e.g. ``.cache()``, right
     behind the last one, and empty for none; ``extra`` are steps within the last one.
@@ -410,7 +410,7 @@ def link_shown(link: Link) -> str:
 
 
 def behind_statement(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
-    """Where a statement is written behind another one: the offset, and what comes before it and behind it."""
+    """Offset for a statement behind another one, and the text before and after it."""
     return module.line_stop(module.end(statement)), module.line_end, ""
 
 

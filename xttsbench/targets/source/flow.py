@@ -1,4 +1,4 @@
-"""Which assignments a name may hold the value of at each place of a function, and under which conditions a place runs.
+"""Reaching assignments of a name at each place of a function, and the conditions under which a place runs.
 
 Branches, loops, ``try`` and ``with`` are gone through as Python does, and where ways meet, a name may hold the value of
 any of them. ``self.x`` is followed like a name inside one function; what other functions do to it is not known. A name
@@ -54,7 +54,7 @@ class Flow:
             self._read(use, frozenset(self._targets.get(name, ())))
 
     def _suite(self, body: cst.BaseSuite | Sequence[cst.CSTNode], state: State | None) -> State | None:
-        """What names may hold behind a block; ``None`` where its end is never reached."""
+        """State of the names behind a block; ``None`` where its end is never reached."""
         for one in body.body if isinstance(body, cst.BaseSuite) else body:
             state = None if state is None else self._statement(one, state)  # it may be left before
         return state
@@ -204,7 +204,7 @@ class Flow:
 
 
 def _joined(*states: State | None) -> State | None:
-    """What names may hold where several ways meet; those that are never gone are ``None``."""
+    """State of the names where several ways meet; ``None`` stands for a way that is never taken."""
     known = [one for one in states if one is not None]
     names = {name for one in known for name in one}
     return {name: frozenset().union(*(one.get(name, ()) for one in known)) for name in names} if known else None
@@ -240,7 +240,7 @@ def branches(module: Module, node: cst.CSTNode, *, beyond: bool = False) -> list
 
 
 def condition(module: Module, test: cst.BaseExpression, *, is_not: bool) -> str:
-    """What has to hold for a branch to be taken, as text that says the same where it is written again.
+    """Text of a branch's condition that means the same where it is written again.
 
     Raises:
         NoEditError: it may say something else the second time.

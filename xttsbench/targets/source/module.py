@@ -112,7 +112,7 @@ class Module:
             raise SyntaxError(error.message) from error
         self.tree = wrapper.module
         self.line_end = self.tree.default_newline
-        """How the file ends its lines."""
+        """Newline of the file."""
         wrapper.resolve_many([PositionProvider, ScopeProvider, ExpressionContextProvider])  # together, then kept
         self._positions = wrapper.resolve(PositionProvider)
         self._scopes = wrapper.resolve(ScopeProvider)
@@ -286,7 +286,7 @@ class Module:
         return scope
 
     def in_function(self, node: cst.CSTNode) -> bool:
-        """Whether it runs only when a function is called."""
+        """Whether a node runs only when a function is called."""
         return any(isinstance(one, cst.FunctionDef | cst.Lambda) for one in self.ancestors(node))
 
     def assignments(self, name: str, at: cst.CSTNode) -> list[Assignment]:
@@ -295,7 +295,7 @@ class Module:
         return sorted(found, key=lambda one: self.start(one.node))
 
     def uses(self, same: list[Assignment]) -> list[cst.CSTNode]:
-        """Where the variable of these assignments is read."""
+        """Reads of the variable of these assignments."""
         found = {access.node for one in same for access in one.references}
         return sorted(found, key=self.start)
 
@@ -308,7 +308,7 @@ class Module:
         return self._contexts.get(node) is ExpressionContext.STORE
 
     def values(self, node: cst.Name | cst.Attribute) -> list[cst.BaseExpression]:
-        """What was assigned to a name (or to ``self.name``) before this line; of an enclosing scope anywhere in it."""
+        """Values assigned to a name (or to ``self.name``) before this line; of an enclosing scope anywhere in it."""
         own = self.scope(node)
         if isinstance(node, cst.Attribute):
             held = self._attributes.get(get_full_name_for_node(node) or "", [])
@@ -323,13 +323,13 @@ class Module:
         return next(found, None)
 
     def string(self, node: cst.CSTNode) -> str | None:
-        """Its value where it is text written out, or a name for one that is assigned once."""
+        """Value of a text literal, or of a name for one that is assigned once; else ``None``."""
         values: Sequence[cst.CSTNode] = self.values(node) if isinstance(node, cst.Name) else [node]
         value = getattr(values[0], "evaluated_value", None) if len(values) == 1 else None
         return value if isinstance(value, str) else None
 
     def integer(self, node: cst.CSTNode | None, depth: int = _DEPTH) -> int | None:
-        """Its value where it is a whole number written out, or a name for one that is assigned once."""
+        """Value of a whole-number literal, or of a name for one that is assigned once; else ``None``."""
         if isinstance(node, cst.Integer):
             return node.evaluated_value
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
@@ -351,7 +351,7 @@ class Module:
         return frozenset(_imported(one, one.name) for one in found)
 
     def is_builtin(self, node: cst.CSTNode, *names: str) -> bool:
-        """Whether it is one of these builtins, and not something of that name of the module's own."""
+        """Whether a node is one of these builtins, and not the module's own object of that name."""
         if not isinstance(node, cst.Name) or node.value not in names:
             return False
         return all(isinstance(one, BuiltinAssignment) for one in self._seen(node)[node.value])
@@ -377,7 +377,9 @@ class Module:
         return _plain(".".join([base, *parts])) if base else ""
 
     def spelled(self, at: cst.CSTNode, name: str) -> str | None:
-        """How ``tensorflow.<name>`` is written at a place, e.g. ``tf.data.AUTOTUNE`` for ``data.AUTOTUNE``.
+        """Spelling of ``tensorflow.<name>`` at a place, e.g.
+
+        ``tf.data.AUTOTUNE`` for ``data.AUTOTUNE``.
 
         ``None`` where TensorFlow has no name there that surely means it.
         """

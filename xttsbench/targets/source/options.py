@@ -47,7 +47,7 @@ _DEPTH: Final = 5
 
 
 def known_options(options: Any, depth: int = _DEPTH) -> dict[str, Any]:
-    """What an options object has, from the properties of its class; nested where a value has properties of its own."""
+    """Names of an options object's settings, from the properties of its class; nested options as a mapping."""
     found: dict[str, Any] = {}
     for name in dir(type(options)):
         if not name.startswith("_") and isinstance(getattr(type(options), name, None), property):
@@ -72,7 +72,7 @@ def dead_options(module: Module, known: Known) -> Iterator[SourceFact]:
 
 
 def pool_sizes(module: Module) -> Iterator[SourceFact]:
-    """Where the threads of a pipeline's own pool are set."""
+    """Statements that set the threads of a pipeline's private pool."""
     for node in module.of(cst.Attribute):
         name = node.attr.value
         if name == "private_threadpool_size" and module.is_set(node) and _path(module, node) == ("threading", name):
@@ -142,7 +142,7 @@ def _dead(path: tuple[str, ...], known: Known) -> str | None:
 
 
 def _hidden(module: Module, node: cst.CSTNode) -> str:
-    """How the code around it passes over the error."""
+    """Phrase for surrounding code that hides the error; empty where it is raised."""
     for child, around in itertools.pairwise([node, *module.ancestors(node)]):
         if isinstance(around, cst.FunctionDef):
             break
@@ -169,7 +169,7 @@ def _only_sets(module: Module, use: cst.CSTNode) -> bool:
 
 
 def _is_dataset(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
-    """Whether it is a dataset by what made it, or, where that is unknown, by a name that says so."""
+    """Whether an expression is a dataset by the call that made it, or, where that is unknown, by its name."""
     if isinstance(node, cst.Call):
         made_by = module.dotted(node.func)
         if made_by.startswith("tensorflow.data."):

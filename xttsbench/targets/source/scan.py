@@ -1,4 +1,4 @@
-"""What the text of the user's own modules shows: places that never do what they say, whatever the data.
+"""Mistakes in the text of the user's own modules: code that never has its intended effect, whatever the data.
 
 The syntax tree is read, never the raw text, so that a comment or a string says nothing. Nothing is run. What is found
 is a fact with a place; whether it costs anything is for the rules and the measurements.
@@ -35,7 +35,7 @@ from xttsbench.targets.spec import TargetSpec
 
 MAX_FILES: Final = 200
 MAX_BYTES: Final = 1 << 19
-"""Of all files that are taken apart, which takes five seconds."""
+"""Largest total size of the parsed files, in bytes; parsing as much takes five seconds."""
 _WORDS: Final = re.compile(  # a module without any of these has no fact, and need not be taken apart to know that
     "tensorflow|AUTOTUNE|environ|putenv|npy|frombuffer|fromfile|memmap|with_options|padded_batch|ragged_batch|bucket_by"
 )

@@ -167,9 +167,9 @@ class Sinking:
     def _again(
         self, missing: Mapping[cst.Name, list[Link]], conditions: Mapping[Link, list[str]]
     ) -> Iterator[tuple[Link, edits.Put]]:
-        """What moved written once more before those who read the data for something else.
+        """Copies of the moved links for other readers of the data.
 
-        Where they do so before the last link, and on some ways to it only, it is not written behind that on these.
+        On ways on which such a reader comes before the last link, the copy is not repeated behind that link.
         """
         module, done = self._module, list[cst.CSTNode]()
         for use in sorted(missing, key=module.start):
@@ -272,7 +272,7 @@ class Sinking:
     # Under which conditions, and with which values
 
     def _conditions(self, node: cst.CSTNode) -> list[str]:
-        """What has to hold for a link, or a reader, to run where the last link runs."""
+        """Conditions for a link, or a reader, to run where the last link runs."""
         module = self._module
         mine, theirs = dict(branches(module, node)), dict(branches(module, self._last.node))
         found: list[str] = []
@@ -295,7 +295,7 @@ class Sinking:
         return found
 
     def _asked(self, link: Link) -> Iterator[str]:
-        """What a call of ``list_files`` is told of shuffling, where that is no constant."""
+        """Condition on the shuffle argument of ``list_files``, where that is no constant."""
         given = edits.argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
         if given is not None and not is_name(given.value, "True", "None"):
             yield condition(self._module, given.value, is_not=False)
@@ -408,9 +408,9 @@ class Sinking:
         return self._module.code(node) if isinstance(node, cst.Name) else None
 
     def _gone(self, link: Link) -> Gone:
-        """What is taken out, and what stays in its place.
+        """Removed part for a link, and its replacement.
 
-        It is the link; its statement where that does nothing else; and an ``if`` that has only that.
+        The part is the link; its statement where that does nothing else; or an ``if`` that has only that.
         """
         module = self._module
         if link.name == LISTS_FILES and link not in self._inputs:
