@@ -35,7 +35,7 @@ BUNDLED_COST: Final = ("prefetch", "batch_size", "tokens_per_batch", "cache", "d
 
 @dataclass(frozen=True)
 class Job:
-    """What all trials of a diagnosis share.
+    """Settings that all trials of a diagnosis share.
 
     Attributes:
         script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
@@ -123,7 +123,7 @@ def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> 
 
 
 def plan_procedure(scenario: Scenario, blocks: int | None = None) -> Procedure:
-    """How a sweep of the scenario looks for the best configuration, in so many blocks as are asked for or its own.
+    """Procedure of the scenario's sweep, in the given number of blocks or its own.
 
     Where it says nothing about cost, the bundled workload's is :data:`BUNDLED_COST`; of another target nothing is
     known, and equally fast configurations stay in their order.

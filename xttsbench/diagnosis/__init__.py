@@ -34,7 +34,7 @@ from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the trials of a run say of its target, between their rows and the words of a report.
+    """Diagnosis of a run's target, between the trials' rows and the words of a report.
 
     Attributes:
         evidence: for the rules.
@@ -72,7 +72,11 @@ class Diagnosis:
 
 
 def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
-    """What the trials of one run say. The same trials, environment and seed give the same answer."""
+    """Diagnoses one run from its trials.
+
+    The same trials, environment and seed give the same answer. The same trials, environment and seed give the same
+    answer.
+    """
     rng = np.random.default_rng(seed)
     ladder = [trial for trial in trials if trial.spec.kind in MAIN_KINDS]
     base = _known(trials, ladder, environment)
@@ -149,7 +153,7 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
 
 
 def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environment: Mapping[str, Any]) -> Evidence:
-    """What is known before anything is computed."""
+    """Evidence that the trials hold before any computation."""
 
     def first(name: str) -> Any:
         return next((value for trial in trials if (value := getattr(trial, name)) is not None), None)
@@ -176,7 +180,7 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
 
 @dataclass(frozen=True)
 class _Attributing:
-    """How figures become the parts of the mean step.
+    """Attribution of figures to the parts of the mean step.
 
     Attributes:
         facts: what is known of the step.

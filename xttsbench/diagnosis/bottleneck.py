@@ -38,7 +38,7 @@ Samples = tuple[Mapping[Any, Sample], ...]
 
 
 def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged: Gate) -> Samples:
-    """What each process says of each condition.
+    """Samples of each condition, by process.
 
     The steady steps ``as_is`` are by trial, of the processes that have a vote; ``judged`` says which rounds count.
     """
@@ -185,7 +185,7 @@ def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping
 
 
 def _votes(drawn: Mapping[str, Any], wall: Pooled) -> Counter[str]:
-    """How many draws name each bottleneck, in the order of their names."""
+    """Number of draws that name each bottleneck, in the order of their names."""
     return Counter(sorted(verdicts(dict(drawn), wall.resamples).tolist()))
 
 

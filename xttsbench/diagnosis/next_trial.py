@@ -1,4 +1,4 @@
-"""What to measure next: time goes where it decides, within the budget.
+"""Choice of the next trial: time goes where it decides, within the budget.
 
 Pure: from the trials so far, what they say so far, and the seconds left to the next specification. The order is what a
 verdict needs first: the target as it is with its input and its step alone; the graph and costs of the pipeline; what
@@ -27,7 +27,7 @@ WAITS: Final = 0.07
 _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
 PROCESSES: Final = 3
-"""Of the target as it is, at most: a verdict that three leave open is open, unless more time is given."""
+"""Most processes of the target as it is: a verdict that three leave open is open, unless more time is given."""
 
 
 MODES: Final[tuple[TrialKind, ...]] = ("eager", "graph", "xla")
@@ -134,7 +134,7 @@ def _modes(first: TrialRecord) -> list[TrialKind]:
 
 
 def _informing(first: TrialRecord) -> list[TrialKind]:
-    """What else could make a step faster that computes: XLA or its absence, other precision, a larger batch.
+    """Trials of what else could make a computing step faster: XLA or its absence, other precision, a larger batch.
 
     Precision is worth a trial where Keras layers made a part of the step. An eager step is launched from Python
     whatever the size of its batch.

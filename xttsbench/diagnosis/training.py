@@ -1,4 +1,6 @@
-"""What a training run's steps and history say: its verdict, its record, and why it waits for data. Pure.
+"""Diagnosis of a training run from its steps and history: verdict, record, and cause of waiting for data.
+
+Pure.
 
 Time between two steps (reports, checkpoints) is the host's; evaluations are in no step's time. What only experiments
 can tell apart (how much slower a step is for the loader beside it, what launching its ops costs) is left unmeasured:
@@ -121,7 +123,7 @@ def _summary(name: Bottleneck, figures: Mapping[str, Pooled], arm: Variant | Non
 
 
 def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver | None = None) -> Training:
-    """What the lines say of the run.
+    """Summarises a run from the lines of its history.
 
     A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
     blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was

@@ -37,7 +37,7 @@ class RunVerdict:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a verdict says in general: what it means, how it is told from the others, and what to do about it."""
+    """Explanation of a verdict: its meaning, the evidence that tells it from the others, and the remedy."""
 
     meaning: str
     evidence: str

@@ -1,4 +1,4 @@
-"""What is wrong with a machine for TensorFlow: checks of what was read of it, each with its remedy; pure."""
+"""Problems of a machine that runs TensorFlow: checks of its readings, each with its remedy; pure."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ CHECKS: Final[dict[str, tuple[str, Callable[[Machine], Said | None]]]] = {
 
 
 def examine(machine: Machine) -> tuple[Check, ...]:
-    """What the checks say that apply to the machine."""
+    """Runs the checks that apply to the machine."""
     judged = ((name, about, judge(machine)) for name, (about, judge) in CHECKS.items())
     return tuple(Check(id=name, about=about, **said._asdict()) for name, about, said in judged if said is not None)

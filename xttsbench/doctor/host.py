@@ -15,7 +15,7 @@ _ILLEGAL: Final = "SIGILL"
 
 
 def versions(machine: Machine) -> Said:
-    """Whether what is installed is what this package was tried with, once and not twice."""
+    """Checks that the installed versions were tried with this package, and that none is installed twice."""
     packages = machine.software.packages
     installed = packages.get("tensorflow")
     figures = {"python": machine.software.python} | {
@@ -110,7 +110,7 @@ _TWICE: Final = 2.0
 _HALF: Final = 0.5
 _SLACK: Final = 0.5  # Of a processor: a quota of 7.5 takes 8 threads well
 _WORTH_SAYING, _A_QUARTER = 0.10, 0.25
-"""Of the processors' time. A tenth is what reports mention; with a quarter gone a step takes a third more."""
+"""Shares of the processors' time. A tenth is what reports mention; with a quarter gone a step takes a third more."""
 _VARIABLES: Final = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -266,8 +266,9 @@ def disk_space(machine: Machine) -> Said:
 
 
 SEEK_S, BYTES_PER_S = 0.0127, 150e6
-"""What one spinning disk takes to reach a file (8.5 ms to seek and 4.2 ms for half a turn at 7,200 a minute, as data
-sheets of desktop disks have it), and what it then reads a second. Storage of today that is slower is ill."""
+"""Seek time of one spinning disk, in seconds (8.5 ms to seek and 4.2 ms for half a turn at 7,200 a minute, as data
+sheets of desktop disks have it), and its rate of reading. Storage of today that is slower is faulty.
+"""
 _FAR: Final = 0.5  # Share of the bytes that must have come from storage for a reading to be called cold
 _SHORT: Final = 0.75  # Of what is needed: with less, a step takes a third more
 

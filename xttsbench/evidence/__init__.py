@@ -63,7 +63,7 @@ def step_facts(
 
 
 def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: float) -> StepFacts:
-    """What the anatomy of the step alone tells.
+    """Facts of the step from the profile of the step alone.
 
     The share ``compiling`` is of the steps that trace or compile.
     """
@@ -84,7 +84,7 @@ def mean_of_known(measured: Iterable[float | None]) -> float:
 
 
 def _dispatch_floor_s(anatomy: StepProfile | None) -> float:
-    """What launching the step's ops from Python costs at least, where compiling the step was not measured.
+    """Least seconds that launching the step's ops from Python takes, where compiling it was not measured.
 
     Each op costs what a tiny one does, of which there is nothing to compute; and between its ops TensorFlow's own
     Python (layers, optimizers, the tape) takes the time that no op takes.
@@ -112,7 +112,7 @@ def is_opaque(anatomy: StepProfile | None) -> bool:
 
 
 def given_mode(ladder: Sequence[TrialRecord], facts: StepFacts) -> str:
-    """How the step runs as given: ``eager``, ``graph``, ``xla``, ``opaque``, or ``none`` where there is no step."""
+    """Mode of the step as given: ``eager``, ``graph``, ``xla``, ``opaque``, or ``none`` where there is no step."""
     if not facts.has_step:
         return "none"
     if facts.opaque:
@@ -145,7 +145,7 @@ def _stalled(series: Sequence[Steps]) -> float:
 
 
 def _cores_busy(ladder: Sequence[TrialRecord], series: Sequence[Steps], environment: Mapping[str, Any]) -> float | None:
-    """How much of what others left of its processors each process used during its steps, the mean over processes.
+    """Share of the processor time left by others that each process used during its steps, the mean over processes.
 
     Neither what others use nor what is stolen counts as busy: only threads of the target itself can stand in one
     another's way, and it takes little for that where little is left.
@@ -180,7 +180,7 @@ def _taken(ladder: Sequence[TrialRecord], judged: Gate) -> tuple[float, float]:
 
 
 def _lost_share(ladder: Sequence[TrialRecord]) -> float:
-    """Of the processor time that the step alone wanted, the share that it had to wait for, the mean over processes.
+    """Share of the step's wanted processor time that it had to wait for, when alone; the mean over processes.
 
     Waiting in the run queue beside neighbours, or beneath a thief: without it the step alone would have been faster.
     """
@@ -222,7 +222,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured and derived; ``None`` and empty mean not measured.
+    """Measurements and derived figures of a run; ``None`` and empty mean not measured.
 
     Attributes:
         ladder: trials of the main kind that gave steps, in order.
@@ -278,7 +278,7 @@ class Evidence:
         return self.pipeline or Pipeline()
 
     def known(self, name: str) -> Mapping[str, Any]:
-        """What the environment says under a name: ``cpu``, ``memory``, ``variables``; empty where it says nothing."""
+        """Section of the environment by its name: ``cpu``, ``memory``, ``variables``; empty where it was not read."""
         found = self.environment.get(name)
         return found if isinstance(found, Mapping) else {}
 
@@ -287,7 +287,7 @@ class Evidence:
         return self.parts.get(part, 0.0) / self.wall_s if self.wall_s else 0.0
 
     def predicted(self, name: str) -> Prediction | None:
-        """What the model predicts with the fix, or under the condition, of that name; ``None`` where nothing."""
+        """Model's prediction for the fix, or condition, of that name; ``None`` without one."""
         return next((found for found in self.predictions if found.name == name and found.batches_per_s), None)
 
     @property

@@ -119,7 +119,7 @@ def explains_wait(evidence: Evidence) -> bool:
 
 
 def no_op_explains(evidence: Evidence) -> str:
-    """What is said in place of an op's name where :func:`explains_wait` does not hold."""
+    """Clause that replaces an op's name where :func:`explains_wait` does not hold."""
     ops_ms, waited_ms = 1e3 * (ops_cost_s(evidence) or 0.0), 1e3 * evidence.parts.get("input", 0.0)
     return (
         f"no op explains it: by themselves all of them take {ops_ms:.2g} ms of the {waited_ms:.2g} ms; handing batches "
@@ -135,7 +135,7 @@ def ops_cost_s(evidence: Evidence) -> float | None:
 
 
 def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pace:
-    """How fast a pipeline and a step go together on the machine of the evidence."""
+    """Pace of a pipeline and a step together on the machine of the evidence."""
     return pace(stages(pipeline, allowed_cpus(evidence)), step, machine(pipeline, evidence))
 
 
@@ -200,7 +200,7 @@ _SIZES: Final = (4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Bursts:
-    """How long the input took for each batch, and the consumer with it.
+    """Times of each batch in the input and in the consumer, where the input comes in bursts.
 
     Attributes:
         production_s: of the input, ``(n,)`` seconds.
@@ -224,7 +224,7 @@ class Bursts:
 
     @cached_property
     def _known_s(self) -> dict[int, float]:
-        """What was asked for already: every combination of fixes asks again."""
+        """Cache of lost seconds by batches kept ready: every combination of fixes asks again."""
         return {}
 
     @cached_property
@@ -238,7 +238,7 @@ class Bursts:
 
 
 def bursts(evidence: Evidence, pipeline: Pipeline, input_s: float) -> Bursts | None:
-    """What the waits of the steps show of bursts; ``None`` where they are even, few, or nobody waits.
+    """Bursts of the input, from the steps' waits; ``None`` where they are even, few, or no step waits.
 
     For a batch the input alone takes ``input_s``.
     """
@@ -279,7 +279,7 @@ def _paths(thread: Thread[PipelineOp], source: str) -> Iterator[tuple[Thread[Pip
 
 
 def lost_to_bursts_s(found: Bursts | None, pipeline: Pipeline, cpus: int) -> float:
-    """What bursts cost a step of a pipeline with fixes, in seconds; parallel calls keep batches ready as buffers do."""
+    """Seconds that bursts cost a step of a pipeline with fixes; parallel calls keep batches ready as buffers do."""
     if found is None:
         return 0.0
     source = next((op for op in pipeline.ops if op.name == found.source), None)

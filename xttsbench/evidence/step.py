@@ -27,7 +27,7 @@ def heaviest_line(evidence: Evidence, kinds: tuple[str, ...], *, rarest: bool = 
 
 
 def place_of(line: StackLine | None) -> Location:
-    """Where the line is; nowhere without one."""
+    """Location of a line; an empty one without a line."""
     return Location(file=line.file, line=line.line) if line is not None else Location()
 
 
@@ -110,7 +110,7 @@ def _in_pairs(given: Steps, changed: Steps) -> Sample:
 
 
 def _turns_differ(samples: Iterable[Sample]) -> float:
-    """What turns of one side differ by, as a share of their mean: the pooled standard deviation of all sides."""
+    """Spread between turns of one side, as a share of their mean: the pooled standard deviation of all sides."""
     squares, freedom = 0.0, 0
     for sample in samples:
         for turns in sample.stretches.values():

@@ -1,4 +1,4 @@
-"""Which rules there are, by what they are about; all of them run over the evidence."""
+"""Registry of the rules, by topic; all of them run over the evidence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODULES: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     "On the machine": (processors, gpu, memory),
     "In the source": (source,),
 }
-"""Where the rules are, by what they are about: modules of this package, each with the rules that it defines."""
+"""Modules of this package that define the rules, by topic."""
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     about: tuple(found for module in modules for found in vars(module).values() if isinstance(found, Rule))
     for about, modules in MODULES.items()

@@ -84,7 +84,7 @@ def cacheable(evidence: Evidence) -> Findings:
 
 
 def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain | None] | None:
-    """Where a cache gives most, and of places that give nearly as much the one that holds least.
+    """Best place for a cache: most gain, and among places of nearly as much gain the least held memory.
 
     Among places with a measured or estimated gain where there are any; else the share of the pace before it decides.
     """
@@ -153,7 +153,7 @@ def _elements(pipeline: Pipeline, op: PipelineOp) -> int | None:
 
 
 def _epoch_s(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> float | None:
-    """How long an epoch takes now, as far as the elements of ``op`` go."""
+    """Seconds of an epoch now, judged by the number of elements of ``op``; ``None`` where not known."""
     elements = _elements(pipeline, op)
     if not evidence.wall_s or not op.elements_per_batch or elements is None:
         return None
@@ -161,7 +161,7 @@ def _epoch_s(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> float | 
 
 
 def _before(orderings: Sequence[PipelineOp]) -> str:
-    """Where a cache goes, seen from what says in which order elements come and how often."""
+    """Phrase for the place of a cache, relative to the shuffles and repeats."""
     calls = " and ".join(f".{'shuffle' if 'Shuffle' in own.op else 'repeat'}(...)" for own in orderings)
     return f"and write {calls} behind it, not before the map" if orderings else "before anything random"
 
@@ -222,7 +222,7 @@ def _endless(evidence: Evidence, op: PipelineOp, source: PipelineOp | None) -> F
 
 
 def _cut_short(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> Findings:
-    """What ends the iteration before the cache has seen the end of its input, so that it is thrown away.
+    """Finds ops that end the iteration before the cache has seen the end of its input, so that it is thrown away.
 
     A cache is complete once its last element was read (tried on TensorFlow 2.21): ``take`` of exactly as many is fine.
     """

@@ -273,7 +273,7 @@ def padding_waste(evidence: Evidence) -> Findings:
 
 
 def _padding_s(evidence: Evidence, padding_share: float) -> float | None:
-    """What the padding costs a step, where the time of a step is shown to grow with what is in its batch."""
+    """Seconds that padding costs a step, where its time is shown to grow with the elements of the batch."""
     length = evidence.explanation.length if evidence.explanation is not None else None
     if length is None or evidence.steps is None or length.p_value >= _SURE or length.slope_s_per_element <= 0:
         return None

@@ -78,7 +78,7 @@ def memory_leak(evidence: Evidence) -> Findings:
 
 
 def _growth(trial: TrialRecord) -> _Growth | bool | None:
-    """How memory grew in a trial; ``False`` where it did not, ``None`` where it was not read often enough."""
+    """Growth of memory in a trial; ``False`` where it did not grow, ``None`` where it was not read often enough."""
     span, host = measured_span(trial), trial.readings.host
     if span is None or host is None or len(host.rss_bytes) != len(host.t_ns):
         return None
@@ -133,10 +133,12 @@ _SOME_SHARE: Final = 0.1
 _CACHED_SHARE: Final = 0.02
 _BATCH_SHARE: Final = 0.25  # Of a batch's bytes that a step must read before its data can be said to come from files
 _GOES_ON_SHARE: Final = 0.2
-"""Of the bytes from storage that are read in the second half of the steps, where the steps wait for them: libraries
-that are loaded, and a first pass over files that stay in memory, are read at the start."""
+"""Share of the bytes from storage that are read in the second half of the steps, where the steps wait for them:
+libraries that are loaded, and a first pass over files that stay in memory, are read at the start.
+"""
 _WAITS_SHARE: Final = 0.5
-"""Of the step's time that the input, or all of the process, may compute and still be said to wait for something."""
+"""Largest computing share of the step's time, by the input or the whole process, at which it still counts as waiting.
+"""
 
 
 @rule(

@@ -250,7 +250,7 @@ def order_sensitive(evidence: Evidence) -> Findings:
 
 
 def _wait_spread(evidence: Evidence) -> float:
-    """How uneven the waits for batches are, as standard deviation over mean; 0 where they were not measured."""
+    """Unevenness of the waits for batches, as standard deviation over mean; 0 where not measured."""
     waits = evidence.steps.wait_s if evidence.steps is not None else np.zeros(0)
     return float(waits.std() / waits.mean()) if len(waits) > 1 and waits.mean() > 0 else 0.0
 

@@ -49,7 +49,7 @@ def gpu_invisible(evidence: Evidence) -> Findings:
 
 
 _STOPPED_SHARE: Final = 0.05
-"""Of the time, summed over processors, that the quota may stop threads without being worth a word."""
+"""Share of the time, summed over processors, that the quota may stop threads without a finding."""
 
 
 @rule(

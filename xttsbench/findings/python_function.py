@@ -80,7 +80,7 @@ def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None
 
 
 def _is_waited_for(evidence: Evidence, function: PythonFunction, op: PipelineOp | None) -> bool:
-    """Whether its op has a main share of the pace or, where its cost is not known, its calls or the lack of others."""
+    """Whether the function's op has a main share of the pace or, where its cost is not known, its calls have."""
     if op is not None and pace_share(evidence, op) is not None:
         return is_main(evidence, op)
     waited_s = evidence.input_alone_s.estimate if evidence.input_alone_s is not None else evidence.parts.get("input")

@@ -1,4 +1,4 @@
-"""What a rule is, as words and a function; and what the rules of a pipeline share: pace of ops, gain of fixes.
+"""Rules as words and a function, and helpers that rules of a pipeline share: pace of ops, gain of fixes.
 
 A rule may call a fault limiting only where the step waits for data and the fix of that fault helps: in a trial that
 measured it or, where none did, in the model of the pipeline. A trial that measured no help overrules the model.
@@ -27,7 +27,7 @@ _Find = Callable[[Evidence], Findings]
 
 @dataclass(frozen=True)
 class Gain:
-    """What a fix gives to a step that waits for data.
+    """Gain of a fix for a step that waits for data.
 
     Attributes:
         name: the fix, or several joined by `` + ``.
@@ -65,7 +65,7 @@ class Rule:
     find: _Find
 
     def __call__(self, evidence: Evidence) -> Findings:
-        """What the rule finds in the evidence."""
+        """Runs the rule on the evidence."""
         return self.find(evidence)
 
     def finding(

@@ -61,7 +61,7 @@ class _Correlate:
 
 
 def _with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> list[_Correlate]:
-    """What has the period of the steps, the likest first: columns, epochs, lines of the code, buffers."""
+    """Correlates with the period of the steps, the likest first: columns, epochs, lines of the code, buffers."""
     wall = _folded(steps.wall_s, period_steps)
     swing = float(np.ptp(wall))
     found: list[_Correlate] = []
@@ -77,7 +77,7 @@ def _with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> l
 
 
 def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[_Correlate]:
-    """What most of the outlying steps share and few of the others do, the most telling first."""
+    """Correlates that most of the outlying steps share and few of the others, the most telling first."""
     mask = np.isin(np.arange(len(steps)), slow)
     begins = np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0
     excess = steps.wall_s - np.median(steps.wall_s)

@@ -90,7 +90,7 @@ def saved_run(item: pytest.Item) -> Saved | str | None:
 
 
 def _loaded(config: pytest.Config) -> list[Baseline] | None:
-    """What pytest-benchmark itself compares with, which it keeps in the plugin that it registers under its name."""
+    """Baselines that pytest-benchmark itself compares with, from the plugin that it registers under its name."""
     if not config.getoption("benchmark_compare", None):
         return None
     mapping = getattr(config.pluginmanager.get_plugin("pytest-benchmark"), "compared_mapping", None)
@@ -102,7 +102,7 @@ _FEW_STEPS: Final = 3  # steps of a target that is run and not measured (``--ben
 
 @dataclass(frozen=True)
 class Result:
-    """What a test gets back; all of it is ``None`` or empty where benchmarks are disabled.
+    """Measurement for a test; all of it is ``None`` or empty where benchmarks are disabled.
 
     Attributes:
         report: the diagnosis where one was asked for, else the report of the measurement.
@@ -336,4 +336,4 @@ def give_up(benchmark: Any, error: XttsbenchError) -> None:
 
 
 def _nothing() -> None:
-    """What is timed in this process."""
+    """Empty function, timed in this process."""

@@ -50,7 +50,7 @@ PER_PROCESS: Final = ("throughput_per_s", "step_time_s", "utilization")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a test asks to be measured; ``name`` and ``command`` are for the run's own files.
+    """Measurement that a test asks for; ``name`` and ``command`` are for the run's own files.
 
     Raises:
         UsageError: a number is not above 0, or an argument cannot be told to a fresh process.
@@ -82,7 +82,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it.
+    """Result of a measurement for a test.
 
     Attributes:
         report: of the measurement.

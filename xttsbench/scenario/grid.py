@@ -50,7 +50,7 @@ def configurations(space: Space) -> dict[str, dict[str, Any]]:
 
 
 def size(space: Space) -> int:
-    """How many combinations the grid and ``zip`` make before ``skip``, without making them.
+    """Number of combinations of the grid and ``zip`` before ``skip``, without making them.
 
     A range counts as no more than one value too many for a sweep.
     """

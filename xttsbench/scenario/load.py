@@ -119,7 +119,7 @@ def changed(
 
 
 def _of_its_arms(content: Mapping[str, Any], *, arguments: ArgumentCheck, most_arms: int) -> list[Problem]:
-    """What the configurations show once they are expanded, also where other parts of the scenario are wrong."""
+    """Problems of the expanded configurations, found also where other parts of the scenario are wrong."""
     try:
         space = Space.model_validate({key: content[key] for key in Space.model_fields if key in content})
     except ValidationError:  # told already
@@ -149,7 +149,7 @@ _DEPTH: Final = 40
 
 @dataclass(frozen=True)
 class YamlFile:
-    """What a file holds.
+    """Parsed YAML file.
 
     Attributes:
         content: the mapping at its top.

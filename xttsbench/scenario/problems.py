@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, in words: single values, keys that exclude one another, and its arms once expanded."""
+"""Problems of a scenario, in words: single values, keys that exclude one another, and its arms once expanded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BELOW: Final[dict[str, type[Settings]]] = {
     "(name)": NamedRange,
     "(bounds)": Bounds,
 }
-"""What holds a key, by the first part of its path or by the form that was read."""
+"""Models of nested keys, by the first part of their path or by the form that was read."""
 
 
 def of_types(error: ValidationError, content: Mapping[str, Any]) -> Iterator[Problem]:
@@ -66,7 +66,7 @@ def of_types(error: ValidationError, content: Mapping[str, Any]) -> Iterator[Pro
 
 
 def sentence(found: ErrorDetails, model: type[Settings]) -> str:
-    """What is wrong with a value of a model's field, with what was meant where that can be guessed."""
+    """Sentence on a wrong value of a model's field, with the likely intent where that can be guessed."""
     kind = found["type"]
     if kind == "missing":
         return "it is missing"
@@ -257,7 +257,7 @@ def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys:
 
 
 def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], check: ArgumentCheck) -> Iterator[Problem]:
-    """What the target says to each configuration's arguments, once for each place in the file."""
+    """Problems that the target has with each configuration's arguments, once for each place in the file."""
     told: set[KeyPath] = set()
     for index, (name, config) in enumerate(named.items()):
         arguments = space.base | dict(config)
@@ -272,7 +272,7 @@ def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], chec
 
 
 def _place(space: Space, index: int, config: Mapping[str, Any], key: str, *, alone: bool) -> KeyPath:
-    """Where an argument was written: in the configuration, else in the grid, else in the base.
+    """Path of an argument's value in the file: in the configuration, else in the grid, else in the base.
 
     A value that is wrong by itself has its place in the list of the grid; one that is wrong beside another has not.
     """

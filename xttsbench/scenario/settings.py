@@ -88,7 +88,7 @@ class VariantSettings(Settings):
     """One configuration: what it changes of the base."""
 
     id: str | None = Field(None, min_length=1, max_length=60, pattern=_ID)
-    """Its name in the report; without one it is named by its configuration."""
+    """Name in the report; without one it is derived from the configuration."""
     config: Config = Field({})
     """Keyword arguments on top of the base."""
 
@@ -101,9 +101,9 @@ class Range(Settings):
     last: Number = Field(alias="to")
     """The last number, unless a step ends short of it."""
     step: Number | None = None
-    """What each number is above the one before; above 0."""
+    """Difference of neighbouring numbers; above 0."""
     factor: Number | None = None
-    """How many times the one before each number is; above 1."""
+    """Ratio of neighbouring numbers; above 1."""
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
@@ -209,7 +209,7 @@ MOST_STEPS: Final = 5000
 
 
 class LimitSettings(Settings):
-    """What ends a trial that does not end by itself."""
+    """Time limits of a trial that does not end by itself."""
 
     trial_s: float = Field(300.0, gt=0)
     """Seconds for all of it."""
@@ -218,7 +218,7 @@ class LimitSettings(Settings):
 
 
 class SweepSettings(Settings):
-    """How ``xttsbench sweep`` looks for the best configuration."""
+    """Settings of ``xttsbench sweep``, which looks for the best configuration."""
 
     blocks: int = Field(16, ge=2, le=100)
     """Processes of each configuration, at most; one that is decided, or cannot win, is measured no further."""
@@ -231,11 +231,11 @@ class Scenario(Space):
     """One question, asked of several configurations: which is faster, and by how much?"""
 
     name: str = Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$")
-    """What the run and its group of configurations are called."""
+    """Name of the run and of its group of configurations."""
     description: str = ""
     """The question that it asks."""
     target: str | None = None
-    """What is measured, ``module:callable`` or ``file.py:callable``, as on the command line."""
+    """Target to measure, ``module:callable`` or ``file.py:callable``, as on the command line."""
     workload: Literal["xtts"] | None = None
     """The bundled speech workload, in place of a target."""
     data: str | None = None
@@ -252,19 +252,19 @@ class Scenario(Space):
     window_s: float = Field(15.0, gt=0, le=600)
     """Seconds that a trial measures at most."""
     blocks: int = Field(24, ge=1, le=100)
-    """How often ``run`` measures every configuration, at most; one that is decided is measured no further."""
+    """Most measurements of every configuration by ``run``; one that is decided is measured no further."""
     margin: float = Field(MARGIN, gt=0, lt=1)
     """The smallest difference that matters, as a share."""
     loss_tolerance: float = Field(1e-3, gt=0, lt=1)
-    """How far the losses of a configuration with another step may be from the baseline's, relative to them."""
+    """Largest relative difference from the baseline's losses, for a configuration with another step."""
     budget_s: float = Field(1800.0, gt=0)
     """Seconds for everything; no block begins that is not expected to end within."""
     seed: int = Field(0, ge=0, lt=2**31)
-    """Of the order, of the trials, and of the intervals."""
+    """Seed of the order, of the trials, and of the intervals."""
     limits: LimitSettings = LimitSettings()
-    """What ends a trial."""
+    """Time limits of a trial."""
     sweep: SweepSettings = SweepSettings()
-    """How a sweep looks for the best configuration."""
+    """Settings of a sweep for the best configuration."""
 
     @property
     def bundled(self) -> bool:

@@ -39,7 +39,7 @@ CALLS: Final = frozenset(
 
 @dataclass(frozen=True)
 class OpPlace:
-    """Where an op comes from."""
+    """Origin of an op in a traced function."""
 
     name: str  # in its graph
     op: str
@@ -101,7 +101,7 @@ class GraphOps:
 
     @staticmethod
     def _under(call: OpPlace, inside: OpPlace) -> OpPlace:
-        """What a function called in the backward pass or by an optimizer does is theirs, whatever its stack says."""
+        """Op with the phase of a call in the backward pass or by an optimizer, whatever the op's own stack says."""
         if call.phase in ("backward", "optimizer", "loss") and inside.phase in ("forward", "other"):
             return replace(inside, phase=call.phase)
         return inside
@@ -224,7 +224,7 @@ AVOIDABLE: Final = (ASKED, RESOURCE)
 
 @dataclass(frozen=True)
 class PlacedOp:
-    """What is known of an op that ran."""
+    """Properties of an op that ran."""
 
     op: str  # its type, ``MatMul``
     device: str  # where it ran, ``GPU:0``

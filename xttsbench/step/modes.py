@@ -66,7 +66,7 @@ def without_xla() -> Iterator[None]:
 
 @dataclass
 class Fetches:
-    """How often a traced step asked for a value that does not exist yet."""
+    """Number of times that a traced step asked for a value that does not exist yet."""
 
     count: int = 0
 
@@ -120,7 +120,7 @@ def synchroniser() -> Callable[[], None] | None:
 
 
 def loss_of(value: Any) -> float | None:
-    """What a step returns as a float: a number, a tensor of one, or what lies under ``loss``, as Keras returns it."""
+    """Loss in a step's result as a float: a number, a tensor of one, or the entry ``loss``, as Keras returns it."""
     if isinstance(value, Mapping):
         value = value.get("loss")
     if value is None or isinstance(value, bool | str | bytes):

@@ -70,7 +70,7 @@ class OpTime:
 
 @dataclass
 class OpTrace:
-    """What the profiler saw while it was entered; ``reason`` says why it saw nothing.
+    """Ops that the profiler saw while it was entered; ``reason`` says why it saw none.
 
     Use it as a context manager around a few steps, then read :meth:`times`.
     """
@@ -212,7 +212,7 @@ class EagerOps:
     steps: list[list[EagerOp]] = field(default_factory=list)  # the ops of each step, in order
     functions: dict[str, Any] = field(default_factory=dict)  # each ``AtomicFunction`` that was called, by name
     compiled: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
-    """Of those compiled by XLA as a whole, the ``tf.function`` with the arguments of its last call."""
+    """Functions compiled by XLA as a whole: the ``tf.function`` with the arguments of its last call."""
     inside_s: float = 0.0  # seconds, over all steps, inside ops, called functions and this class itself
     _patches: ExitStack = field(default_factory=ExitStack)
     _depth: int = 0

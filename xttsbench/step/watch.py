@@ -39,7 +39,7 @@ class Calls(Protocol):
     def after_call(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began_ns: int, result: Any
     ) -> None:
-        """It has returned, or raised."""
+        """Called after the function has returned or raised."""
 
     def before_trace(self) -> None:
         """A function is traced, within a call or outside of any."""
@@ -258,7 +258,7 @@ def _main_clock() -> int:
 
 @dataclass(slots=True)
 class Moment:
-    """What was counted so far: the watch's counters, processor time of the process and of its main thread."""
+    """Reading of the counters: the watch's, processor time of the process and of its main thread."""
 
     counters: tuple[int, ...]
     cpu_ns: int
@@ -270,7 +270,7 @@ class Moment:
         return cls(watch.counters(), time.process_time_ns(), time.clock_gettime_ns(_main_clock()))
 
     def since(self, before: Moment, parts: int = 1) -> list[Moment]:
-        """What was added since then, for each of so many steps: clocks spread evenly, events on the first."""
+        """Increase since an earlier reading, for each of ``parts`` steps: clocks spread evenly, events on the first."""
         added = tuple(map(operator.sub, self.counters, before.counters))
         cpu, main = self.cpu_ns - before.cpu_ns, self.main_cpu_ns - before.main_cpu_ns
         if parts == 1:  # nearly always, and in every step

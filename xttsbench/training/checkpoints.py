@@ -32,9 +32,9 @@ WEIGHTS: Final = "weights.npz"
 OPTIMIZER: Final = "optimizer.npz"
 STATE: Final = "state.json"
 FILES: Final = (WEIGHTS, OPTIMIZER, STATE)
-"""What a checkpoint's directory holds."""
+"""Files in a checkpoint's directory."""
 CHECKPOINT: Final = re.compile(r"step-\d{8,}(-\d+)?")
-"""What a checkpoint's directory is called; the second number tells those of one step apart."""
+"""Name of a checkpoint's directory; the second number tells those of one step apart."""
 Arrays = dict[str, npt.NDArray[Any]]
 _DRAFT: Final = ".draft"
 
@@ -124,11 +124,11 @@ class RunState(Record):
     health: HealthState = HealthState()
     stopping: StoppingState = StoppingState()
     sums: Sums = Sums()
-    """Of the interval that the checkpoint lies in."""
+    """Sums of the interval that the checkpoint lies in."""
 
 
 class Checkpoint(NamedTuple):
-    """What was read of one."""
+    """Contents of a checkpoint."""
 
     entry: CheckpointEntry
     run: RunState
@@ -149,7 +149,7 @@ class Checkpoints:
 
     @property
     def entries(self) -> tuple[CheckpointEntry, ...]:
-        """What the manifest names, newest last.
+        """Entries of the manifest, newest last.
 
         Raises:
             InvalidInputError: the manifest cannot be read.

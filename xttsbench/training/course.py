@@ -186,7 +186,7 @@ def learning_rate(settings: ScheduleSettings, highest: float, step: int, steps: 
 
 
 class HealthState(Record):
-    """What is carried from step to step, and through a checkpoint."""
+    """Health of a run, carried from step to step and through a checkpoint."""
 
     skipped_in_a_row: int = 0
     """Steps left out at the end of what was seen so far."""
@@ -195,7 +195,7 @@ class HealthState(Record):
     lowest: float | None = None
     """The lowest mean loss of an interval; ``None`` before the first."""
     rollbacks: int = 0
-    """How often the run went back."""
+    """Number of times that the run went back."""
 
     def after_steps(self, applied: Sequence[bool]) -> HealthState:
         """Return the state after further steps, of which each was applied or left out."""
@@ -241,7 +241,7 @@ def blown_up(state: HealthState, settings: HealthSettings, loss: float | None) -
 
 
 class StoppingState(Record):
-    """What is carried from evaluation to evaluation, and through a checkpoint."""
+    """State of early stopping, carried from evaluation to evaluation and through a checkpoint."""
 
     lowest: float | None = None
     """The lowest held-out loss so far; ``None`` before the first."""
@@ -272,7 +272,7 @@ class StoppingState(Record):
 
 
 class Values(NamedTuple):
-    """What a step gave, fetched from the device."""
+    """Losses and gradient norm of a step, fetched from the device."""
 
     total: float
     mel: float

@@ -53,7 +53,7 @@ class Action:
         """A batch is asked for next."""
 
     def fetched(self, batch: Fetched) -> None:
-        """It is there."""
+        """Called when a batch is there."""
 
     def stepped(self, result: StepResult) -> None:
         """The call of the step has returned; on a GPU its work may be going on."""
@@ -83,16 +83,16 @@ class HeldOut(NamedTuple):
     guided: float
     clips: int
     metrics: Mapping[str, float | None] = {}
-    """Those of :class:`~xttsbench.xtts.evaluate.Evaluation`, where the model was let speak."""
+    """Metrics of :class:`~xttsbench.xtts.evaluate.Evaluation`, where the model was let speak; else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a run is made of."""
+    """Parts of a run."""
 
     recipe: Recipe
     origin: Origin
-    """What a checkpoint must be of to be resumed."""
+    """Origin that a checkpoint must have to be resumed."""
     state: TrainingState
     step: TrainingStep
     batches: Callable[[Position], Iterator[Fetched]]
@@ -129,7 +129,7 @@ class _Loop:
         """Whether the checkpoint that was due last could not be written."""
         self.is_stopped = False
         self.sound_step = 0
-        """Where the interval began that was judged last."""
+        """Step at which the interval began that was judged last."""
 
     def train(self) -> Ended:
         self._begin()

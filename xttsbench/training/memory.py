@@ -35,11 +35,11 @@ from xttsbench.xtts.data.pool import Server
 from xttsbench.xtts.recipe import Recipe
 
 SMALLER: Final = "take a smaller recipe, training.gradient_checkpointing, or shorter edges"
-"""What helps where a single clip is too much."""
+"""Advice where a single clip is too much."""
 
 
 class Bucket(NamedTuple):
-    """What the batches of a bucket are padded to."""
+    """Padded sizes of the batches of a bucket."""
 
     frames: int
     characters: int
@@ -107,9 +107,9 @@ def most_tokens(lines: Mapping[Bucket, Line], limit_bytes: float, at_most: int) 
 
 
 SHARE: Final = 0.9
-"""Of the limit that a step is meant to take: allocators leave gaps, and evaluations come between the steps."""
+"""Share of the limit that a step may take: allocators leave gaps, and evaluations come between the steps."""
 _CLIPS: Final = 8
-"""Of a batch in the first steps, beside those of one: few, so that no machine is brought to its limit by looking."""
+"""Clips of a batch in the first steps, beside those of one: few, so that probing does not exhaust the machine."""
 _TRIES: Final = 6  # numbers of tokens that are tried by real steps, each smaller than the one before
 _NEVER_BYTES: Final = 2**60  # stands for the need of a step that ran out of memory: no device has so much
 _STEP_DOWN: Final = 0.8  # of a number of tokens whose step ran out of memory, the next one
@@ -118,7 +118,7 @@ Measure = Callable[[Shape], int | None]
 
 
 class Plan(NamedTuple):
-    """What is trained, but for the size of its batches."""
+    """Training configuration, except for the size of its batches."""
 
     recipe: Recipe
     mode: str

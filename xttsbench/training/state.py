@@ -63,7 +63,7 @@ class ReplicaVariables:
     first_moments: tuple[tf.Variable, ...]
     second_moments: tuple[tf.Variable, ...]
     averages: tuple[tf.Variable, ...]
-    """Of the weights; empty where none are kept."""
+    """Averages of the weights; empty where none are kept."""
     updates: tf.Variable
     """Steps that were applied, int64."""
     loss_scale: LossScale | None

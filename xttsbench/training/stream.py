@@ -55,7 +55,7 @@ def ahead(source: Iterator[Item], count: int) -> Iterator[Item]:
 
 
 class Places(Protocol):
-    """Which replicas there are; :class:`xttsbench.training.step.Replicas` is so."""
+    """Replicas of a run; :class:`xttsbench.training.step.Replicas` is so."""
 
     count: int
     """Replicas of all processes."""
@@ -67,7 +67,7 @@ class Places(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """How batches are made: none of it changes what they hold, or their order."""
+    """Settings of the loader; none of them changes what the batches hold, or their order."""
 
     loader: str = "packed"
     keep: bool = False
@@ -76,29 +76,29 @@ class Loading:
     workers: int = -1
     threads: int = 0
     processes: int = 0
-    """These as :func:`xttsbench.xtts.loaders.loader.make_dataset` has them."""
+    """Last of the arguments from ``loader`` on of :func:`xttsbench.xtts.loaders.loader.make_dataset`."""
     overlap: bool = True
     """Whether batches are made while a step runs; if not, each is made when it is asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetched:
-    """What one step takes, and where the run is after it."""
+    """Input of one step, and the position of the run after it."""
 
     position: Position
     """After the step."""
     ids: tuple[str, ...]
-    """Of the clips of the global batch, in its order."""
+    """Clips of the global batch, in its order."""
     micro_batches: tuple[tuple[dict[str, tf.Tensor], ...], ...]
     """``[accumulation][local replicas]``"""
     counts: LossCounts
-    """What the losses of the global batch are divided by."""
+    """Divisors of the losses of the global batch."""
     batch: Batch
     """The global batch as it was planned."""
     frames: int
     """Mel frames of the global batch, padding included."""
     valid_frames: int
-    """Those of speech."""
+    """Frames of speech, without padding."""
 
     @classmethod
     def of(
