@@ -117,7 +117,7 @@ Word = Literal[
     "clearly_slower",
     "undecided",
 ]
-"""What the evidence allows to say of one configuration against another (:mod:`xttsbench.analysis.evidence`)."""
+"""Strength of the evidence on one configuration against another (:mod:`xttsbench.analysis.evidence`)."""
 FASTER: Final = ("clearly_faster", "faster")
 SLOWER: Final = ("clearly_slower", "slower")
 DECIDED: Final = (*FASTER, *SLOWER, "no_difference")
@@ -144,7 +144,7 @@ class Judged(Record):
 
 
 class Location(Record):
-    """Where something is: a file and line of the user's code, and the op of the graph, as far as they are known."""
+    """Place in the user's program: a file and line of the code, and the op of the graph, as far as they are known."""
 
     file: str | None = None
     line: int | None = None

@@ -1,4 +1,4 @@
-"""What is seen of the user's code, without a verdict: ops of its step, places in its text, a script that is run."""
+"""Observations of the user's code, without a verdict: ops of its step, places in its text, a script that is run."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class StepOps(Record):
     placements: tuple[Placement, ...] = ()
     ops: int | None = None  # Ops in one step
     short_ops: int | None = None
-    """Of those, ops of compiled functions that were too short to be timed (some microseconds each); they are in no
-    share. ``None`` where that could not be told."""
+    """Ops of compiled functions that were too short to be timed (some microseconds each) and are in no share; ``None``
+    where their number is not known.
+    """
     keras_layers: bool | None = None
     """Whether Keras layers made some of them, so that the step may follow Keras's policy of precision."""
     unmeasured: dict[str, str] = {}
@@ -79,14 +80,14 @@ class SourceFact(Record):
 
 
 class ScriptData(Record):
-    """Which dataset of a script feeds its training loop, as another run of the script knows it again."""
+    """Identity of the dataset that feeds a script's training loop, by which another run of the script finds it."""
 
     kind: int  # Datasets of the same ops, made at the same lines, are of one kind; numbered as kinds are first iterated
     begun: int = 1  # Which dataset of that kind it is, in the order in which they are first iterated
 
 
 class ScriptAgain(Record):
-    """What a trial of a fix knows of the script from the run before."""
+    """Facts about the script from the run before, for a trial of a fix."""
 
     data: ScriptData
     trains: bool = True
@@ -99,13 +100,15 @@ class ScriptAgain(Record):
 
 
 class ScriptRun(Record):
-    """What was seen of a script besides its steps."""
+    """Observations of a script besides its steps."""
 
     ended: Ending | None = None
     """``stopped``: by us, once enough steps were measured; ``exited``: by ``sys.exit``; ``None``: not yet."""
     exit_code: int | None = None  # Its own; ``None`` where it was stopped or killed
     iterations: tuple[str, ...] = ()
-    """How it takes batches: ``next()``, ``fit``, ``for in a tf.function``, ``next() in a tf.function``."""
+    """Ways in which the script takes batches: ``next()``, ``fit``, ``for in a tf.function``, ``next() in a
+    tf.function``.
+    """
     steps_per_call: int = 1  # Steps in one call of the step function (``steps_per_execution``)
     step_function: str | None = None  # ``name (file:line)`` of the function that takes the batch, where one does
     why_no_step: str | None = None  # Why no function that takes the batch could be run by itself

@@ -29,11 +29,11 @@ class ComparedRun(Record):
     target: str
     processes_known: bool  # Whether its samples were read; a report alone has intervals only
     disturbance: Disturbance | None = None
-    """What others made of the machine while it was measured; ``None`` where its report does not say."""
+    """Disturbance by other processes during the measurement; ``None`` where its report has none."""
 
 
 class Figures(Record):
-    """What one configuration gave and cost; ``None`` where the run did not measure it."""
+    """Figures of one configuration; ``None`` where the run did not measure it."""
 
     arm: str
     accelerator: str = ""

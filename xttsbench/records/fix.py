@@ -61,12 +61,12 @@ class Fix:
 
     @property
     def is_of_step(self) -> bool:
-        """Whether it changes the step, not its input."""
+        """Whether the fix changes the step, not its input."""
         return self.kind.startswith(_OF_STEP)
 
     @property
     def is_cache(self) -> bool:
-        """Whether it keeps elements from pass to pass, in memory or on disk."""
+        """Whether the fix keeps elements from pass to pass, in memory or on disk."""
         return self.kind in ("cache", "cache-file")
 
 
@@ -107,7 +107,7 @@ class FixSet:
         return set(self.fixes) < set(other.fixes)
 
     def without(self, kind: str) -> FixSet:
-        """Those of other kinds."""
+        """Subset of the fixes of other kinds."""
         return FixSet(tuple(fix for fix in self.fixes if fix.kind != kind))
 
     @property
@@ -117,12 +117,12 @@ class FixSet:
 
     @property
     def of_dataset(self) -> FixSet:
-        """Those that change the input."""
+        """Subset of the fixes that change the input."""
         return FixSet(tuple(fix for fix in self.fixes if not fix.is_of_step))
 
     @property
     def of_step(self) -> FixSet:
-        """Those that change the step."""
+        """Subset of the fixes that change the step."""
         return FixSet(tuple(fix for fix in self.fixes if fix.is_of_step))
 
     @property
@@ -148,7 +148,7 @@ class Semantics(Record):
     sentence: str
     """For a person: what was compared, or where they differ first."""
     elements: int = 0
-    """That were compared, over all epochs."""
+    """Elements that were compared, over all epochs."""
     epochs: int = 0
     rows: int = 0
     """Samples of an epoch that were compared, at most."""
@@ -163,7 +163,7 @@ class Semantics(Record):
 
     @property
     def checked(self) -> str:
-        """How much was compared, in words; empty where nothing was."""
+        """Phrase for the amount of compared data; empty where none was compared."""
         if not self.rows:
             return ""
         of = f"{self.rows_of:,}" if self.rows_of is not None else "an unknown number"
@@ -196,13 +196,13 @@ class Patch(Record):
     unpatched: dict[str, str] = {}
     """Fix -> why there is no edit for it, with what to write by hand."""
     also: tuple[str, ...] = ()
-    """Who else runs the changed lines, a sentence each: what they make changes as well."""
+    """Other code that runs the changed lines, a sentence each: its results change as well."""
     ran: bool = False
     """Whether the patched copy was run."""
     equivalent: bool | None = None
     """Whether the patched copy was run and yields the data of the original; ``None`` where it was not run."""
     verified_speedup: Estimate | None = None
-    """Of the patched copy, against the original."""
+    """Speed-up of the patched copy, measured against the original."""
     why_not: str | None = None
     """Why it was not run, or how that ended."""
 
@@ -228,7 +228,7 @@ class FixResult(Judged):
     """The user's lines that it changes."""
     patch: Patch | None = None
     chosen: bool = False
-    """Whether this is what the run proposes in the end."""
+    """Whether the run proposes this fix in the end."""
     rounds: int = 0
     """Paired rounds beside the original."""
     evidence: float | None = None
@@ -249,18 +249,18 @@ class Optimized(Record):
     fixes: tuple[str, ...]
     """In the order in which they are applied; empty where nothing was better than the original."""
     identity: GraphIdentity | None
-    """Of the pipeline as it was, and must be again."""
+    """Identity of the pipeline as it was, and must be again."""
     speedup: Estimate | None
     """Verified, against the original."""
     equivalent: bool | None
     data: str
-    """What was found about the data, in a sentence."""
+    """Result of the same-data check, in a sentence."""
     proven: bool
     """True only where the interval clears 1 and the data are the same."""
     blocks: int = 0
     accelerator: str = "real device"
     cache_directory: str | None = None
-    """Where a cache on disk is kept."""
+    """Directory of a cache on disk."""
     fingerprint: str = ""
-    """Of the machine and the versions that it was measured on."""
+    """Hash of the machine and the versions that it was measured on."""
     xttsbench_version: str = ""

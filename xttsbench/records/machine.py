@@ -24,7 +24,7 @@ Stage = Literal["start", "import", "devices", "xla", "done"]
 
 
 class Check(Record):
-    """What one check says."""
+    """Result of one check."""
 
     id: str
     about: str  # What it looks at, in a few words
@@ -35,7 +35,7 @@ class Check(Record):
 
 
 class Said(NamedTuple):
-    """What a check says, before it bears its name; the fields are those of :class:`Check`."""
+    """Result of a check before it bears its name; the fields are those of :class:`Check`."""
 
     status: Status
     seen: str
@@ -79,11 +79,12 @@ class Computed(Record):
 
 
 class Sight(Record):
-    """What TensorFlow sees in a process of its own, as far as that process came."""
+    """TensorFlow's view of the machine from a process of its own, as far as that process came."""
 
     stage: Stage = "start"  # The last part that it began; ``done`` where it came to its end
     ended: str | None = None
-    """How it ended where it did not come to its end: ``killed by SIGSEGV``, ``ended with exit code 1``."""
+    """Early end of the process: ``killed by SIGSEGV``, ``ended with exit code 1``; ``None`` where it came to its end.
+    """
     last_words: str = ""  # The end of what it printed, where it did not come to its end
     import_s: float | None = None
     versions: dict[str, str] = {}
@@ -136,7 +137,7 @@ class Memory(Record):
     swapped_bytes_per_s: float | None = None
     """Read from and written to swap."""
     shared_total_bytes: int | None = None
-    """Of /dev/shm; ``None`` where it cannot be written to."""
+    """Size of /dev/shm; ``None`` where it cannot be written to."""
     shared_free_bytes: int | None = None
     unmeasured: dict[str, str] = {}
 
@@ -161,11 +162,11 @@ class Pass(Record):
 
     seconds: float
     stored_share: float | None = None
-    """Of the bytes that storage was asked for, the rest came from the page cache; ``None`` where that is not known."""
+    """Share of the bytes that came from storage, the rest from the page cache; ``None`` where that is not known."""
 
 
 class Storage(Record):
-    """How fast files of a data set are read."""
+    """Speed of reading the files of a data set."""
 
     path: str
     filesystem: str | None = None
@@ -179,7 +180,7 @@ class Storage(Record):
     parallel_files: int = 0
     parallel_bytes: int = 0
     needed_bytes_per_s: float | None = None
-    """What a measured run reads when it does not wait; ``None`` where no run was named."""
+    """Bytes that a measured run reads a second when it does not wait; ``None`` where no run was named."""
     unmeasured: dict[str, str] = {}
 
 
@@ -196,7 +197,7 @@ class Machine(Record):
 
 
 class Examination(Record):
-    """What ``xttsbench doctor --json`` prints."""
+    """Output of ``xttsbench doctor --json``."""
 
     schema_version: Literal[2] = SCHEMA_VERSION
     kind: Literal["doctor"] = "doctor"
@@ -277,13 +278,13 @@ def is_number(value: Value) -> TypeGuard[float]:
 
 
 def spoken(column: str) -> str:
-    """What a sentence calls a column: ``GPU 0 utilization``."""
+    """Name of a column in a sentence: ``GPU 0 utilization``."""
     found = re.fullmatch(r"gpu(\d+)_(.+)", column)
     return f"GPU {found[1]} {found[2].replace('_', ' ')}" if found else _SPOKEN.get(column, column)
 
 
 def oscillating(columns: Iterable[str]) -> tuple[str, ...]:
-    """Those of a machine's columns in which oscillations are looked for."""
+    """Columns of a machine in which oscillations are looked for."""
     return tuple(one for one in columns if one in _SPOKEN or re.fullmatch(r"gpu\d+_utilization", one))
 
 
@@ -296,7 +297,7 @@ def columns(*, cores: Iterable[int], disks: Iterable[str], gpus: Iterable[int], 
 
 
 def _expanded(many: dict[str, list[str]], *, process: bool) -> Iterator[str]:
-    """Those of one GPU, device or process stand side by side."""
+    """Expands patterns to columns; those of one GPU, device or process stand side by side."""
     done: set[str] = set()
     for pattern in COLUMNS:
         start = pattern.partition(">")[0] + ">"
@@ -341,7 +342,7 @@ class Event(Record):
 
 
 class Monitored(Record):
-    """What a run of ``xttsbench monitor`` saw."""
+    """Summary of a run of ``xttsbench monitor``."""
 
     schema_version: Literal[2] = SCHEMA_VERSION
     kind: Literal["monitor"] = "monitor"

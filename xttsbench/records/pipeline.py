@@ -38,7 +38,7 @@ class PipelineOp(Record):
     parallelism: int | None = None
     """``num_parallel_calls`` as written; -1 is AUTOTUNE; ``None`` where the op is sequential or has no such input."""
     chosen_parallelism: int | None = None
-    """What AUTOTUNE was using when the cost was read (``state_value`` of the model)."""
+    """Parallelism that AUTOTUNE used when the cost was read (``state_value`` of the model)."""
     buffer_size: int | None = None  # Elements of a prefetch or shuffle buffer as written; -1 is AUTOTUNE
     chosen_buffer_size: int | None = None
     batch_size: int | None = None
@@ -53,14 +53,14 @@ class PipelineOp(Record):
     """State that its functions capture, in words: ``variable``, ``table``, ``random generator``, ``iterator``,
     ``tensor of 3.2 MB``."""
     random: bool = False
-    """Whether what it yields differs from pass to pass: it shuffles, or its function draws random numbers."""
+    """Whether the op's elements differ from pass to pass: it shuffles, or its function draws random numbers."""
     side_effects: bool = False
-    """Whether its function does something besides computing its result: Python, printing, writing, assigning."""
+    """Whether the op's function has side effects: Python, printing, writing, assigning."""
     cycle_length: int | None = None  # Inner datasets that an interleave reads at once, as written; -1 is AUTOTUNE
     filename: str | None = None
-    """Of a cache on disk or a list of files, where it is constant; a cache in memory has ``""``."""
+    """Constant file name of a cache on disk or a list of files; a cache in memory has ``""``."""
     compression: str | None = None
-    """Of the files of records that it reads, ``GZIP`` or ``ZLIB``; ``None`` where there is none or it is not known."""
+    """Compression of the files of records that the op reads, ``GZIP`` or ``ZLIB``; ``None`` where none or not known."""
     cardinality: int | None = None  # Elements that it yields in an epoch; -1 is infinite, -2 unknown to TensorFlow
     reads: tuple[int, ...] | None = None
     """Components of its input that the result of its function depends on; ``None`` where that was not worked out."""
@@ -75,11 +75,12 @@ class PipelineOp(Record):
     elements_per_batch: float | None = None  # Elements that one batch of the whole pipeline takes of it
     element_bytes: float | None = None  # Mean size of an element that it yields
     cost_s: float | None = None
-    """Its own processing time per batch of the pipeline, summed over parallel calls, waits and sleeps included."""
+    """Processing time of the op per batch of the pipeline, summed over parallel calls, waits and sleeps included."""
     cpu_s: float | None = None  # Processor time of it per batch of the pipeline; the rest of ``cost_s`` it waits
     cost_from: CostSource | None = None
     cached: bool = False
-    """Whether its elements came from a cache that was full when the steps were measured, so that it did not run."""
+    """Whether the op's elements came from a cache that was full when the steps were measured, so that it did not run.
+    """
 
 
 class ItemTensor(Record):
@@ -103,11 +104,11 @@ class NativeFunction(Record):
     names: tuple[str, ...] = ()  # What the text takes from the scope of the user's function
     why_no_text: str | None = None
     items: tuple[ItemTensor, ...] = ()
-    """Of the body of a generator's loop: the parts of an item, which are its arguments."""
+    """Parts of an item, which are the arguments of the body of a generator's loop; empty for other functions."""
 
 
 class GeneratorParts(Record):
-    """Where a generator can be cut in two: what picks the next item, and what makes elements of it."""
+    """Split of a generator into a head that picks the next item and a body that makes elements of it."""
 
     file: str | None = None
     line: int  # Of the loop
@@ -132,13 +133,15 @@ class PythonFunction(Record):
     calls_per_batch: float | None = None
     call_times_s: tuple[float, ...] = ()  # Wall times of single calls, some of them: how much they vary
     around_call_s: float | None = None
-    """What TensorFlow takes to make one call, the function itself left out: nearly all of it under the interpreter
-    lock. That of a function that does nothing; ``None`` where it was not measured."""
+    """Time that TensorFlow takes to call a function that does nothing, nearly all of it under the interpreter lock;
+    ``None`` where it was not measured.
+    """
     native: NativeFunction | None = None  # The function as ops of TensorFlow; ``None`` where that was not tried
     parts: GeneratorParts | None = None  # Of a generator that can be cut in two
     whole_because: str | None = None  # Why a generator cannot be
     elements: int | None = None
-    """Of one epoch of a generator whose items were counted to their end; ``None`` where that was not reached."""
+    """Elements of one epoch of a generator whose items were counted to their end; ``None`` where that was not reached.
+    """
 
 
 class Pipeline(Record):
@@ -164,7 +167,7 @@ _KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset
 
 
 def kind_of_op(name: str) -> str:
-    """What an op does, without how and in which version: ``Map`` of ``ParallelMapDatasetV2``.
+    """Kind of an op, without its version or parallelism: ``Map`` of ``ParallelMapDatasetV2``.
 
     The name may be that of a dataset class of TensorFlow's.
     """
@@ -210,7 +213,7 @@ class Prediction(Record):
     speedup: float | None = None
     """Against the target as it is: as it was measured, where the costs could be scaled to that, else as predicted."""
     limited_by: str = ""
-    """What sets the pace: an op's name, ``step``, ``processors``, ``interpreter lock`` or ``thread pool``."""
+    """Bottleneck of the pace: an op's name, ``step``, ``processors``, ``interpreter lock`` or ``thread pool``."""
     measured_per_s: Estimate | None = None
     why_not: str | None = None
     """Why nothing is predicted, or why the fix would change the data."""
@@ -221,12 +224,13 @@ class Row(Record):
 
     hashes: tuple[str, ...]  # Of each component: 16 hexadecimal digits over dtype, shape and every bit
     sketches: tuple[tuple[float, ...], ...] = ()
-    """Of each component a few numbers that are close where its values are close (mean, standard deviation, random
-    projections); empty for what is not floating-point. All sketches of a component have one length."""
+    """Numbers per component that are close where its values are close (mean, standard deviation, random projections);
+    empty for a component that is not floating-point. All sketches of a component have one length.
+    """
 
 
 class Element(Record):
-    """What one ``next()`` gave."""
+    """Element that one ``next()`` returned."""
 
     shapes: tuple[str, ...]  # Of each component: dtype and shape, as text
     rows: tuple[Row, ...]
@@ -241,12 +245,12 @@ class Epoch(Record):
 
 
 class GraphIdentity(Record):
-    """What a pipeline is known again by: hashes that do not depend on the process."""
+    """Identity of a pipeline across processes: hashes that do not depend on the process."""
 
     graph: str
-    """Of its ops, their attributes, functions and small constants, and of the code of its Python functions."""
+    """Hash of its ops, their attributes, functions and small constants, and of the code of its Python functions."""
     data: str
-    """Of the tensors that its sources hold: names of files, slices in memory."""
+    """Hash of the tensors that its sources hold: names of files, slices in memory."""
 
 
 class OtherBatches(Record):
@@ -269,7 +273,7 @@ class Contents(Record):
 
 
 class Elements(Record):
-    """What a trial of the kind ``elements`` saw."""
+    """Elements read by a trial of the kind ``elements``."""
 
     fix: str | None = None
     seed: int = 0

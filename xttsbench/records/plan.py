@@ -1,4 +1,4 @@
-"""What a run set out to do: kept beside the journal, so that the report can be built again from files alone."""
+"""Plan of a run, kept beside the journal so that the report can be built again from files alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Comparison(Record):
     window_s: float = Field(gt=0)  # Seconds at most for the measured steps of a trial
     margin: float = Field(MARGIN, gt=0)  # The smallest difference that matters, as a share
     loss_tolerance: float = Field(1e-3, gt=0)
-    """How far the losses of a configuration with another step may be from the baseline's, relative to them."""
+    """Largest relative difference from the baseline's losses, for a configuration with another step."""
     trial_s: float = Field(gt=0)  # Time limit of a trial
     stall_s: float = Field(gt=0)  # A trial that is silent for so long is ended
     cache_dir: str | None = None  # For configurations with a fix that keeps elements on disk
@@ -69,7 +69,7 @@ class Comparison(Record):
 
 
 class Procedure(Record):
-    """How a sweep looks for the best of its configurations."""
+    """Procedure of a sweep, which looks for the best of its configurations."""
 
     blocks: int = Field(16, ge=2, le=100)  # Processes of each configuration, at most
     cost: tuple[str, ...] = ()

@@ -125,14 +125,16 @@ def throttle_reason_names(mask: int) -> tuple[str, ...]:
 ACTIVITY_VERSION: Final = 1
 
 Work = Literal["kernel", "collective", "to_device", "from_device", "between_devices", "on_device"]
-"""What an event on a GPU's stream is: a kernel that computes, one of a collective (NCCL), a copy by its direction;
-``on_device`` is a copy within its memory or a memset."""
+"""Kind of an event on a GPU's stream: a kernel that computes, one of a collective (NCCL), a copy by its direction;
+``on_device`` is a copy within its memory or a memset.
+"""
 WORK: Final[tuple[Work, ...]] = ("kernel", "collective", "to_device", "from_device", "between_devices", "on_device")
 COPIES: Final[tuple[Work, ...]] = ("to_device", "from_device", "between_devices", "on_device")
 
 Cause = Literal["compile", "saving", "input", "sync", "dispatch", "host"]
-"""What the host did: traced or compiled, saved or wrote summaries, waited for the input, waited for a device, launched
-ops, or ran Python in which TensorFlow was not called."""
+"""Activity of the host: traced or compiled, saved or wrote summaries, waited for the input, waited for a device,
+launched ops, or ran Python in which TensorFlow was not called.
+"""
 CAUSES: Final[tuple[Cause, ...]] = ("compile", "saving", "input", "sync", "dispatch", "host")
 """In the order in which a moment that several causes cover goes to one of them."""
 
@@ -144,11 +146,11 @@ class Gap(Record):
     duration_s: float
     step: int  # Number of the step of the window, from 0, in which it began
     cause: Cause | None = None
-    """What the host did for the largest part of it; ``None`` where the profile has nothing of the host."""
+    """Activity of the host for the largest part of the gap; ``None`` where the profile has no events of the host."""
 
 
 class GpuSlices(Record):
-    """What ran on a GPU, for a time line: columns of equal length, in the order of their starts.
+    """Slices of a GPU's time line: columns of equal length, in the order of their starts.
 
     Events of one kind that follow one another on a stream are one slice where all of them would be too many.
     """
@@ -185,7 +187,9 @@ class GpuDevice(Record):
     bytes: dict[Work, int] = {}  # Copied per step, by direction, where the profile says how much
     kernels: float = 0.0  # Kernels per step
     idle_by_cause_s: dict[Cause, float] = {}
-    """What the host did meanwhile; adds up to ``idle_s``, and is empty where the profile has nothing of the host."""
+    """Idle time by the host's activity; adds up to ``idle_s``, and is empty where the profile has no events of the
+    host.
+    """
     gaps: float = 0.0  # Gaps per step
     longest_gaps: tuple[Gap, ...] = ()
     slices: GpuSlices | None = Field(None)
@@ -221,7 +225,7 @@ class GpuActivity(Record):
 
 
 class XProfVerdict(Record):
-    """What XProf's own input-pipeline analysis says of the same profile."""
+    """Verdict of XProf's own input-pipeline analysis on the same profile."""
 
     says: Literal["input", "not input", "perhaps input", "nothing"]
     statement: str = ""  # Its sentence

@@ -60,7 +60,7 @@ _ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 
 
 def secret_name(name: str) -> bool:
-    """Whether what an argument, a key or a variable of this name holds is a secret."""
+    """Whether an argument, a key or a variable of this name holds a secret."""
     parts = _PARTS.sub("_", name).strip("_").lower()
     return _SECRET.search(parts) is not None and _NO_SECRET.search(parts) is None
 
@@ -73,7 +73,7 @@ def harmless(value: Any) -> bool:
 
 
 class Hidden(Record):
-    """What a plan has of the values that it leaves out, so that the same ones are known again when the run goes on."""
+    """Digest of the values that a plan leaves out, so that the same ones are known again when the run goes on."""
 
     names: tuple[str, ...]  # Arguments whose values are masked
     salt: str  # Random, of this run
@@ -126,7 +126,7 @@ class Redaction(Rewriting):
         self._names = re.compile(r"\b(?:" + "|".join(map(re.escape, names)) + r")\b") if redact and names else None
 
     def secrets(self) -> list[str]:
-        """Of what was hidden so far the values that are long and odd enough to be looked for in any text."""
+        """Hidden values so far that are long and odd enough to be looked for in any text."""
         return [
             value
             for name, value in self.hidden

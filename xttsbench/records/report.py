@@ -25,15 +25,15 @@ Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train", "watc
 
 
 class Fingerprint(Record):
-    """Where a winner was found; it holds where all of this is the same."""
+    """Conditions under which a winner was found; it holds where all of them are the same."""
 
     environment: str
-    """Of machine and versions together; the fields below say which of them differs."""
+    """Hash of machine and versions together; the fields below say which of them differs."""
     cpu: str | None = None
     cpus: float | None = None
     """Processors that a process may use."""
     gpus: tuple[str, ...] = ()
-    """Their names."""
+    """Names of the GPUs."""
     gpu_driver: str | None = None
     tensorflow: str | None = None
     code: str | None = None
@@ -100,13 +100,13 @@ class Attribution(Record):
     transfer: float
     """Copies between host and device."""
     contention: float
-    """What input and step lose to each other on the same cores."""
+    """Time that input and step lose to each other on the same cores."""
     residual: float
     """Unattributed."""
 
 
 class Verdict(Record):
-    """What limits the step, and how sure that is."""
+    """Bottleneck of the step, and the confidence in it."""
 
     bottleneck: Bottleneck
     """The largest avoidable loss; ``compute`` where none reaches 10 %, ``inconclusive`` where it is undecided."""
@@ -123,24 +123,24 @@ class Verdict(Record):
     accelerator_utilization: Estimate | None
     """Share of the time in which the accelerator works, 0..1."""
     attribution_s: Attribution | None
-    """Where a mean step goes."""
+    """Parts of a mean step, in seconds."""
 
 
 class Finding(Record):
     """Something that a rule saw, with its evidence and remedy."""
 
     rule: str
-    """Its id; ``xttsbench explain`` knows it."""
+    """Id of the rule, for ``xttsbench explain``."""
     severity: Severity
     limiting: bool
-    """Whether this limits the step now, or is part of what does."""
+    """Whether the finding limits the step now, or is part of what does."""
     title: str
     """One line for a person."""
     location: Location = Location()
     evidence: dict[str, float | int | str | bool | None] = {}
     """The numbers that it rests on, by name."""
     remedy: str = ""
-    """What to do."""
+    """Advice to the user."""
     patch: str | None = None
     """A unified diff, where one can be written."""
     predicted_speedup: Estimate | None = None
@@ -164,13 +164,13 @@ class Oscillation(Record):
     variance_share: float | None = None
     """Share of the variance in the periodic component."""
     burstiness: float | None = None
-    """Of the gaps between stalls: -1 regular, 0 at random, towards 1 in bursts."""
+    """Burstiness of the gaps between stalls: -1 regular, 0 at random, towards 1 in bursts."""
     p_value: float | None = None
-    """Of the period, against no period."""
+    """P-value of the period, against no period."""
     autocorrelation: float | None = None
     """At lag 1."""
     ljung_box_p: float | None = None
-    """Of the Ljung-Box test against independent steps."""
+    """P-value of the Ljung-Box test against independent steps."""
     effective_steps: float | None = None
     """Effective sample size of the steps, autocorrelation considered."""
     std_over_mean: float | None = None
@@ -184,7 +184,7 @@ class Variant(Judged):
     role: Literal["baseline", "aa", "candidate"]
     """``aa`` is the noise check: the baseline against itself."""
     config: dict[str, Any] = {}
-    """What it sets."""
+    """Arguments that the configuration sets."""
     blocks: int
     """Processes that measured it."""
     status: str
@@ -195,7 +195,7 @@ class Variant(Judged):
     """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where configurations of a
     scenario are compared). It is the quotient of the figures beside it."""
     decision: Word | Literal["ended"] | None = None
-    """What the evidence allows to say of it against the baseline; ``ended`` where it was given up."""
+    """Result against the baseline by the evidence; ``ended`` where it was given up."""
     group: str = ""
     """The comparison that it belongs to; with ``accelerator`` it names what the configuration may be compared with."""
     accelerator: str = ""
@@ -211,7 +211,7 @@ class Variant(Judged):
     cv: float | None = None
     """Robust coefficient of variation of the step time, 1.4826 MAD / median, the mean over the processes."""
     std_over_mean: float | None = None
-    """Of the step time."""
+    """Standard deviation of the step time over its mean."""
     input_wait_fraction: Estimate | None = None
     """Share of the step that waits for the next batch, 0..1."""
     steps: int = 0
@@ -239,14 +239,14 @@ class AA(Record):
 
 
 class Disturbance(Record):
-    """What others made of the machine while it measured, in shares of the processors that the target may use."""
+    """Load of other processes while the target was measured, in shares of the processors that it may use."""
 
     steal_share: float | None
-    """What the hypervisor ran something else in."""
+    """Share that the hypervisor gave to other machines."""
     foreign_share: float | None
-    """What other processes of this machine used."""
+    """Share that other processes of this machine used."""
     throttled_share: float | None
-    """What the control group's processor quota stopped the target for."""
+    """Share for which the control group's processor quota stopped the target."""
     rounds: int
     """Rounds (or fresh processes, where there were no turns) that were measured."""
     invalid_rounds: int
@@ -270,7 +270,7 @@ class Experiment(Record):
 
 
 class WarmUp(Record):
-    """What came before the steady state, kept apart."""
+    """Steps before the steady state, kept apart."""
 
     first_step_s: float | None = None
     """The first step, tracing and compilation included."""
@@ -302,7 +302,7 @@ class Report(Record):
     created_utc: str
     """ISO 8601."""
     target: dict[str, Any]
-    """What was measured: its name, kind, arguments and how it ended."""
+    """Measured target: its name, kind, arguments and how it ended."""
     environment: dict[str, Any]
     """Machine, versions, devices, quotas and their fingerprint."""
     verdict: Verdict
@@ -323,7 +323,7 @@ class Report(Record):
     """The isolation experiments."""
     warm_up: WarmUp = WarmUp()
     overhead: dict[str, Any] = Field({}, validation_alias=AliasChoices("overhead", "looking"))
-    """What measuring cost: seconds per step, and how that was found; called ``looking`` in version 1."""
+    """Measurement overhead: seconds per step, and how that was found; called ``looking`` in version 1."""
     verdict_after_s: float | None = None
     """From the start of the run to the end of its last trial."""
     readings: dict[str, Any] = {}
@@ -331,26 +331,27 @@ class Report(Record):
     pipeline: dict[str, Any] | None = None
     """The ops of the input pipeline, with what each costs."""
     predictions: tuple[Prediction, ...] = ()
-    """What the model of the pipeline expects of each fix."""
+    """Effect of each fix, as predicted by the model of the pipeline."""
     step: dict[str, Any] | None = None
-    """What the step does: its phases, the lines that made its ops, their devices, and what each shape cost."""
+    """Content of the step: its phases, the lines that made its ops, their devices, and the cost of each shape."""
     profile: dict[str, Any] | None = None
-    """Where the TensorFlow profile lies, and what was found in it: ``gpu`` (what GPUs and host did in its steps),
-    ``nvml`` (readings meanwhile), ``xprof`` (its verdict) and ``agreement`` (with ours, or why not)."""
+    """Path of the TensorFlow profile, and its analysis: ``gpu`` (activity of GPUs and host in its steps), ``nvml``
+    (readings meanwhile), ``xprof`` (its verdict) and ``agreement`` (with ours, or why not).
+    """
     trials: tuple[dict[str, Any], ...] = ()
     """Trial, status, cause and seconds of every trial."""
     warnings: tuple[str, ...] = ()
-    """What a reader should know beside it, a sentence each."""
+    """Cautions for the reader, a sentence each."""
     parity: dict[str, Any] | None = None
     """Whether the configurations yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``,
     ``arms``, ``difference``, and by configuration ``differences``, ``failed`` and ``skipped``."""
     comparison: tuple[str, ...] = ()
-    """What the configurations of each group come to, one sentence for a group."""
+    """Result of each group of configurations, one sentence for a group."""
     best: Best | None = None
-    """What a sweep chose, as ``best.yaml`` has it; ``None`` where it ended before it could choose."""
+    """Choice of a sweep, as in ``best.yaml``; ``None`` where it ended before it could choose."""
     training: Training | None = None
     """Losses, evaluations and checkpoints of a training run."""
     fixes: tuple[FixResult, ...] = ()
     """Every fix that was proposed, with what it was expected to give, what it gave, and what it does to the data."""
     optimized: Optimized | None = None
-    """What the run proposes in the end, as ``optimized.yaml`` has it; ``None`` where no fix was to be verified."""
+    """Proposal of the run in the end, as in ``optimized.yaml``; ``None`` where no fix was to be verified."""

@@ -15,7 +15,7 @@ from typing import Annotated, Final, NamedTuple, get_type_hints
 
 
 class StepRow(NamedTuple):
-    """What is known of a step.
+    """Measurements of one step.
 
     Nanoseconds are integers of ``time.perf_counter_ns``. The wall time is ``pause_ns``, ``wait_ns``, ``step_ns``, and
     what a loop that is not ours does besides.
@@ -58,7 +58,7 @@ COLUMNS: Final[dict[str, str]] = {
 
 
 def absent(column: str) -> int:
-    """What a column holds where nothing is known, as in a journal from before it was kept."""
+    """Default value of a column, as in a journal from before it was kept."""
     return int(StepRow._field_defaults.get(column, 0))
 
 
@@ -80,7 +80,7 @@ _COLUMN: Final = {name: at for at, name in enumerate(StepRow._fields)}
 
 @dataclass(frozen=True)
 class Rows:
-    """What is in memory of a segment.
+    """Rows of a segment in memory.
 
     Attributes:
         name: of the segment.

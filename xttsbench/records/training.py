@@ -1,4 +1,4 @@
-"""What crosses between the processes of training and synthesis and their files: jobs, manifest, history."""
+"""Messages between the processes of training and synthesis and their files: jobs, manifest, history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class TrainJob(Record):
 
     directory: str  # The run's directory; nothing is written outside of it
     checkpoints: str | None = None
-    """Where the checkpoints are, for a process that follows the one which writes them; by default in the directory."""
+    """Directory of the checkpoints, for a process that follows the one which writes them; by default within the run's.
+    """
     recipe: dict[str, Any]
     """The recipe with everything that was changed of it, as ``Recipe.model_dump(mode="json")`` gives it."""
     config: dict[str, Any]
@@ -53,15 +54,15 @@ class CheckpointEntry(Record):
     files: tuple[str, ...]
     """Relative to ``checkpoints/``."""
     weights_sha256: str
-    """Of names, types, shapes and bytes of all weights, in the order of their names."""
+    """Hash of names, types, shapes and bytes of all weights, in the order of their names."""
     optimizer_sha256: str
     """The same of the optimizer's variables, averages, loss scale and counters."""
     samples_sha256: str
     """Running hash of the ids of the samples consumed."""
     state_sha256: str
-    """Of the file ``state.json``, which holds all of the run's state but its arrays."""
+    """Hash of the file ``state.json``, which holds all of the run's state but its arrays."""
     best: bool = False
-    """Whether its held-out loss was the lowest so far when it was written."""
+    """Whether the held-out loss was the lowest so far when the checkpoint was written."""
 
 
 class Manifest(Record):
@@ -87,7 +88,7 @@ class Interval(Record):
     skipped: int
     """Steps left out for a gradient that was not finite."""
     learning_rate: float
-    """Of the last step."""
+    """Learning rate of the last step."""
     loss_scale: float | None = None
     epoch: int
     samples: int
@@ -107,13 +108,13 @@ class Evaluated(Record):
     guided: float
     clips: int
     best: bool
-    """Whether it is the lowest loss so far."""
+    """Whether the loss is the lowest so far."""
     metrics: dict[str, float | None] = {}
     """Phone error rates, lengths and so on, where they were asked for."""
 
 
 class Ended(Record):
-    """How a session of training ended."""
+    """End of a session of training."""
 
     reason: Literal["steps", "early_stopping", "terminated"]
     """All steps, no improvement, or a signal at whose step boundary it ended."""
@@ -160,7 +161,7 @@ class Watched(Record):
 
 
 class Spoken(Record):
-    """What was heard of the model's own speech."""
+    """Metrics of the model's own speech at a step."""
 
     step: int
     metrics: dict[str, float | None]
@@ -207,16 +208,16 @@ class TimedEvaluation(Evaluated):
 
 
 class TakenOver(Record):
-    """What a run took from a ``best.yaml``."""
+    """Configuration that a run took from a ``best.yaml``."""
 
     path: str
     proven: bool
     why: str
     """The decision in the words of the sweep."""
     config: dict[str, Any]
-    """What was taken."""
+    """Arguments that were taken."""
     differences: tuple[str, ...] = ()
-    """What is other here than where it was found."""
+    """Differences between this machine and the one of the sweep, a sentence each."""
     overridden: dict[str, str] = {}
     """Key -> what it became, by the command line or since training keeps the order."""
 
@@ -231,7 +232,7 @@ class TrainSetup(Record):
 
 
 class Training(Record):
-    """What a report says of a training run beside its speed."""
+    """Report of a training run beside its speed."""
 
     recipe: str
     sessions: tuple[Begun, ...] = ()
@@ -256,7 +257,7 @@ class SynthesisJob(Record):
 
 
 class Synthesised(Record):
-    """What was spoken."""
+    """Output of a synthesis."""
 
     out: str
     text: str

@@ -40,7 +40,7 @@ dataset yields, with a fix or without; nothing is timed.
 """
 
 MAIN_KINDS: Final = ("ladder", "script")
-"""Those that run the target as it is, from which the verdict comes."""
+"""Kinds that run the target as it is, from which the verdict comes."""
 
 TrialStatus = Literal[
     "ok", "raised", "empty", "exited", "killed", "out_of_memory", "time_limit", "stalled", "interrupted", "skipped"
@@ -48,7 +48,10 @@ TrialStatus = Literal[
 
 
 class TrialSpec(Record):
-    """What a child is told to do. Everything that it needs, since it knows nothing else."""
+    """Specification of a trial.
+
+    Everything that the child needs, since it knows nothing else. Everything that it needs, since it knows nothing else.
+    """
 
     trial_id: str
     block: int = 0
@@ -92,7 +95,8 @@ class TrialSpec(Record):
     others: dict[str, dict[str, Any]] = {}
     """For the kind ``parity``: id of a configuration -> keyword arguments, each compared with ``kwargs``."""
     same_data: tuple[str, ...] = ()
-    """Of the others those whose data are the baseline's by construction, so that only their losses are compared."""
+    """Configurations, among the others, whose data are the baseline's by construction: only their losses are compared.
+    """
     loss_steps: int = Field(0, ge=0)
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
     loss_tolerance: float = Field(1e-3, gt=0)  # Largest relative difference of two losses that count as the same
@@ -107,7 +111,7 @@ class TrialSpec(Record):
 
 
 class Turn(Record):
-    """What a live process is told to measure next: a number of batches, after some that it draws and does not count."""
+    """Order to a live process to measure: a number of batches, after some that it draws and does not count."""
 
     round: int = Field(ge=-1)  # Number of the round; -1 before the first one, for the pace and for pipelines to settle
     batches: int = Field(ge=1)
@@ -151,7 +155,7 @@ class RoundMark(Record):
     start_ns: int
     end_ns: int
     canary_before_ns: int | None = None
-    """What :func:`xttsbench.probes.clock.canary_ns` took just before the turn; ``None`` where it was not run."""
+    """Time of :func:`xttsbench.probes.clock.canary_ns` just before the turn; ``None`` where it was not run."""
     canary_after_ns: int | None = None
 
 
@@ -180,7 +184,7 @@ class StackLine(Record):
 
 
 class StepProfile(Record):
-    """What the step does, from a segment on cached batches with counters and a stack sampler that no timing uses."""
+    """Profile of the step, from a segment on cached batches with counters and a stack sampler that no timing uses."""
 
     steps: int
     samples: int
@@ -196,7 +200,7 @@ class StepProfile(Record):
 
 
 class Batches(Record):
-    """What the cached batches look like."""
+    """Shapes and sizes of the cached batches."""
 
     cached: int
     bytes: int
@@ -209,7 +213,7 @@ class Batches(Record):
 
 
 class MeasurementOverhead(Record):
-    """What measuring costs a step: with all that is recorded and without, in turn within the process."""
+    """Measurement overhead per step: with all that is recorded and without, in turn within the process."""
 
     overhead_s: float
     pairs: int
@@ -217,7 +221,7 @@ class MeasurementOverhead(Record):
 
 
 class Devices(Record):
-    """What TensorFlow sees in the child."""
+    """Devices and versions that TensorFlow has in the child."""
 
     gpus: tuple[str, ...] = ()
     cpus: int = 1
@@ -263,11 +267,11 @@ class Parity(Record):
     losses_unknown: dict[str, str] = {}
     """Variant -> why its losses tell nothing, so that it is judged by its data alone."""
     other_losses: tuple[str, ...] = ()
-    """Of the configurations that differ those whose data are the same and whose losses are not."""
+    """Configurations that differ from the baseline in their losses and not in their data."""
 
 
 class TrialError(Record):
-    """What went wrong in the child, in one sentence and with its place in the user's code."""
+    """Error in the child, in one sentence and with its place in the user's code."""
 
     type: str
     message: str
@@ -292,7 +296,7 @@ class TrialRecord(Record):
     setup_s: float | None = None  # Seconds that the target took to build
     segments: tuple[Segment, ...] = ()
     rounds: tuple[RoundMark, ...] = ()
-    """Its turns, where it took turns with others or measured in several stretches; empty for one stretch."""
+    """Turns of a trial that took turns with others or measured in several stretches; empty for one stretch."""
     traces: tuple[Trace, ...] = ()
     anatomy: StepProfile | None = None
     batches: Batches | None = None
@@ -318,9 +322,9 @@ class TrialRecord(Record):
     contents: Contents | None = None  # What the batches of a configuration held; ``None`` where nothing looked
     files: tuple[str, ...] = ()  # The user's own Python files that its process had loaded
     changed_file: str | None = None
-    """Of a trial that is ``interrupted`` since a file of the user's was saved: that file."""
+    """File of the user's whose saving ``interrupted`` the trial; else ``None``."""
     watched: WatchedRun | None = None
-    """Of a run that was watched to its end: the whole of it, of which the rows are the newest part."""
+    """Totals of a run that was watched to its end, of which the rows are the newest part."""
 
     def segment(self, name: str) -> Segment | None:
         """The segment of that name, or ``None``."""

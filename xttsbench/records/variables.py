@@ -10,4 +10,4 @@ from typing import Final
 
 _LINES: Final = files(__package__).joinpath("variables.txt").read_text(encoding="utf-8").splitlines()
 KNOWN: Final = frozenset(name for line in _LINES if not line.startswith("#") for name in line.split())
-"""Their names."""
+"""Names of the variables."""

@@ -20,7 +20,7 @@ from xttsbench.records.report import Attribution, Bottleneck, Finding
 SUMMARY_FILE: Final = "summary.json"
 
 End = Literal["running", "returned", "exited", "raised", "killed", "interrupted"]
-"""How a watched process ended: ``exited`` by ``sys.exit`` or ``os._exit``, ``killed`` by a signal."""
+"""End of a watched process: ``exited`` by ``sys.exit`` or ``os._exit``, ``killed`` by a signal."""
 
 
 class Stretch(Record):
@@ -52,10 +52,10 @@ class StallCause(Record):
     """Steps that stalled for what looks like the same reason."""
 
     what: str
-    """What they had in common, e.g. ``garbage collection`` or ``saving (train.py:41)``."""
+    """Common cause of the stalls, e.g. ``garbage collection`` or ``saving (train.py:41)``."""
     count: int
     lost_s: float
-    """What they took beyond the median step, all together."""
+    """Seconds beyond the median step, all together."""
     every_steps: float | None = None
     """Steps from one to the next, where they come regularly."""
     first_step: int
@@ -77,7 +77,7 @@ class Stalls(Record):
 
 
 class WatchedRun(Record):
-    """What was accumulated of a watched run; ``trials.jsonl`` keeps it beside the newest rows."""
+    """Totals of a watched run; ``trials.jsonl`` keeps them beside the newest rows."""
 
     steps: int  # Measured steps: warm-up is left out
     warm_up_steps: int
@@ -96,10 +96,10 @@ class Drift(Record):
     """Whether steps became slower or faster over the whole run, compilation left out."""
 
     change: float
-    """Of the step time from the first step to the last, as a share of the median: 0.1 is 10 % slower."""
+    """Change of the step time from the first step to the last, as a share of the median: 0.1 is 10 % slower."""
     p_value: float
     side: Literal["input", "host", "step"]
-    """What changes most: waiting for input, work outside of compiled functions, or the step itself."""
+    """Part that changes most: waiting for input, work outside of compiled functions, or the step itself."""
 
 
 class Memory(Record):
@@ -108,7 +108,7 @@ class Memory(Record):
     first_bytes: int
     last_bytes: int
     bytes_per_step: float | None
-    """Its growth where it grows all along; ``None`` where it does not."""
+    """Growth per step where memory grows all along; ``None`` where it does not."""
 
 
 class FailOn(Record):
@@ -116,7 +116,7 @@ class FailOn(Record):
 
     expression: str
     value: Estimate | None
-    """What was measured, as a number of the expression; ``None`` where it was not."""
+    """Measured value, as a number of the expression; ``None`` where it was not measured."""
     limit: float | None
     outcome: Outcome
     why: str
@@ -133,7 +133,7 @@ class WatchSummary(Record):
     script: str
     """The script and its arguments as a shell would take them, or what stands for them."""
     pid: int
-    """Of the watched process."""
+    """Process id of the watched process."""
     started_utc: str
     """ISO 8601."""
     updated_utc: str
@@ -141,33 +141,35 @@ class WatchSummary(Record):
     duration_s: float
     """From its start, imports included."""
     over: bool
-    """It has ended, and nothing here changes any more."""
+    """Whether the process has ended, so that the summary is final."""
     ended: End
-    """How; ``exited`` is ``sys.exit`` or ``os._exit``, ``killed`` a signal that nobody sent through xttsbench."""
+    """End of the process; ``exited`` is ``sys.exit`` or ``os._exit``, ``killed`` a signal that did not come through
+    xttsbench.
+    """
     exit_code: int | None
     """The script's own; ``None`` where a signal ended it, or it watches itself."""
     signal: str | None
     """The one that ended it."""
     error: str | None
-    """What it raised, in one line."""
+    """Exception of the process, in one line."""
     iterations: tuple[str, ...]
-    """How it takes its batches: ``fit``, ``next()``, ``for in a tf.function`` ..."""
+    """Ways in which the process takes batches: ``fit``, ``next()``, ``for in a tf.function`` ..."""
     steps: int
     """Measured steps: warm-up is left out."""
     warm_up_steps: int
     """The first ones, until one traces nothing; in none of the figures below."""
     lost_steps: int = 0
-    """Of the steps those that were too quick to be read."""
+    """Steps, among those counted, that were too quick to be read."""
     epochs: int
     """Passes over the data that were begun."""
     bottleneck: Bottleneck
     """The likely one; ``inconclusive`` where none can be named."""
     probability: float | None
-    """Of that bottleneck, given what was seen, 0..1; ``None`` without steps."""
+    """Probability of that bottleneck, given the measurements, 0..1; ``None`` without steps."""
     sentence: str
-    """What limits the step, for a person."""
+    """Bottleneck of the step, in a sentence for a person."""
     attribution_s: Attribution | None
-    """Where a mean step goes, as far as can be told without an experiment."""
+    """Parts of a mean step in seconds, as far as they can be known without an experiment."""
     step_time_s: Estimate | None
     """The mean over the whole run."""
     quantiles_s: dict[str, float]
@@ -185,15 +187,15 @@ class WatchSummary(Record):
     xla_compiles: int
     """XLA compilations after the warm-up, as far as slow steps led to them."""
     garbage_collection_share: float | None
-    """Of the time of all steps, in Python's garbage collection."""
+    """Share of the time of all steps that Python's garbage collection took."""
     period_steps: float | None
-    """Of the newest steps; ``None`` where they have none."""
+    """Period of the newest steps; ``None`` where they have none."""
     findings: tuple[Finding, ...] = ()
-    """Of all rules that need no experiment; empty while it runs."""
+    """Findings of all rules that need no experiment; empty while the process runs."""
     next_command: str
-    """What would prove it; empty where the script is not known."""
+    """Command that would prove it; empty where the script is not known."""
     fail_on: tuple[FailOn, ...] = ()
-    """What became of each ``--fail-on``."""
+    """Result of each ``--fail-on``."""
     stretches: tuple[Stretch, ...] = ()
     """The run in at most 128 parts."""
     unmeasured: dict[str, str] = {}
@@ -227,7 +229,7 @@ class LiveRun(Record):
 
 
 class RunningRun(Record):
-    """What the file of a running watched process says: ``<pid>.json`` in :func:`running_directory`."""
+    """Registration of a running watched process: ``<pid>.json`` in :func:`running_directory`."""
 
     run: str  # Absolute path of its run directory
 
