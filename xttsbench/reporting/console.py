@@ -26,7 +26,7 @@ from xttsbench.reporting.words import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
 MINIMUM_WIDTH: Final = 40
 """A narrower terminal gets lines of this width, which it wraps itself."""
 BLANK: Final = "–"
-"""What stands in a cell that was not measured, where a table has blanks for them; a note says so."""
+"""Text of a cell that was not measured, where a table has blanks for them; a note says so."""
 _GAP: Final = 2
 _NARROWEST_COLUMN, _COMFORTABLE_COLUMN = 12, 24
 """To what a column of words may shrink, and to what it shrinks before intervals go below their estimates."""
@@ -228,7 +228,7 @@ def _text(table: doc.Table, column: doc.Column, cell: doc.Cell, *, below: bool) 
 
 
 def _widths(table: doc.Table, width: int, *, below: bool) -> list[int] | None:
-    """What each column takes: the widest of the words shrink until all fit; ``None`` where they cannot."""
+    """Widths of the columns: the widest of the words shrink until all fit; ``None`` where they cannot."""
     narrowest = _NARROWEST_COLUMN if below or table.blanks else _COMFORTABLE_COLUMN
     widths, floors = [], []
     for index, column in enumerate(table.columns):

@@ -25,7 +25,7 @@ Tone = Literal["", "soft", "strong", "refused"]
 
 
 class View(IntEnum):
-    """How much is shown."""
+    """Level of detail."""
 
     SUMMARY = 1  # The answer on one screen: what limits the step, by how much, what to do, what that gives
     DETAILED = 2  # What stands behind it: findings, fixes, experiments, the pipeline
@@ -210,7 +210,7 @@ class Part(Cleaned):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Name of the part in words."""
         return part(self.name)
 
 
@@ -325,7 +325,7 @@ class Fold(Section):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is said, in order: everything (``blocks``), and the answer alone (``summary``), which is shown whole."""
+    """Report as blocks in order: everything (``blocks``), and the answer alone (``summary``), which is shown whole."""
 
     blocks: tuple[Block, ...]
     summary: tuple[Block, ...] = ()

@@ -14,7 +14,7 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting.words import PART_GLYPHS
 
 _SPECIAL: Final = re.compile(r"([\\`*\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_]))")
-"""What Markdown or its extensions may act on; an underscore inside a word does nothing and stays readable."""
+"""Characters that Markdown or its extensions may act on; an underscore inside a word is inert and stays readable."""
 _BLOCK_START: Final = re.compile(r"^(\d*)([-+=.)])(?=[-+=\s]|$)")
 """A line that would begin a list, a heading or a rule: ``1. x``, ``- x``, ``---``."""
 _LINK: Final = re.compile(r"\b(https?|ftp|mailto|www)([:.])", re.IGNORECASE)

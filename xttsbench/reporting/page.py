@@ -117,7 +117,7 @@ def _headline(report: Report) -> doc.Headline:
 
 
 def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
-    """What is to be gained, the cause, what to do, and what to run next; of a comparison the tables say it."""
+    """Blocks for the gain, the cause, the remedy and the next command; a comparison has them in its tables."""
     if not comparing:
         yield from _figures(report)
         if facts := (*cause_facts(report), *training_facts(report)):
@@ -127,7 +127,7 @@ def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
 
 
 def machine(report: Report) -> Tiles:
-    """What it was measured on, in a line: processor, accelerator, memory, versions, and what others did meanwhile."""
+    """Line on the measured machine: processor, accelerator, memory, versions, and the load of other processes."""
     return Tiles(tuple(_machine(report)), "strip")
 
 
@@ -371,7 +371,7 @@ _Made = TypeVar("_Made")
 
 
 def _tried(failed: str, make: Callable[[], _Made], warnings: list[str]) -> _Made | None:
-    """What is made; ``None`` and a warning where that raises, whatever it is: the record stands all the same."""
+    """Result of ``make``; ``None`` and a warning where it raises any exception: the record stands all the same."""
     try:
         return make()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What all plots draw from: the report, and the steps of each process as NumPy arrays in seconds; and as tables.
+"""Data of all plots: the report, and the steps of each process as NumPy arrays in seconds; and as tables.
 
 Time zero is a process's first step. A column that the trial did not record becomes NaN (or ``None`` for a whole
 optional quantity), never 0. Compared configurations stand beside one another over the same time, one process of each
@@ -245,7 +245,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine(Block):
-    """What a script draws, and the same in a table.
+    """Data of the time line that a script draws, and the same in a table.
 
     Attributes:
         data: ``n`` (number of a step), ``t`` (its end, seconds from the first one's start), ``wall`` and the parts of

@@ -150,7 +150,7 @@ def _waits_of_the_step(row: dict[str, int]) -> Iterator[Event]:
 
 
 def _conditions(trial: TrialRecord) -> Iterator[Event]:
-    """What was measured when: stretches of steps of one segment and one round."""
+    """Events for the conditions of measurement: stretches of steps of one segment and one round."""
     for segment in trial.segments:
         for number, rows in groupby(_rows(segment), key=lambda row: row["round"]):
             first, last = (stretch := list(rows))[0], stretch[-1]

@@ -106,7 +106,7 @@ _LOCKS: Final = {
     "blocks": "released while it waits",
     "unknown": "may be held or released",
 }
-"""What a Python function does with the interpreter lock, by its class in the records."""
+"""Phrases for a Python function's use of the interpreter lock, by its class in the records."""
 _TRIALS: Final = {
     "ladder": "the isolation experiments in another process",
     "pipeline": "the cost of each op of the pipeline",
@@ -122,7 +122,7 @@ _KEPT: Final = 3
 
 
 def part(name: str) -> str:
-    """What a part of the step, or a verdict, is called."""
+    """Name of a part of the step, or of a verdict."""
     return SPOKEN.get(name, name)
 
 
@@ -137,7 +137,7 @@ def label(name: str) -> str:
 
 
 def lock(kind: str) -> str:
-    """What a Python function does with the interpreter lock, in words."""
+    """Phrase for a Python function's use of the interpreter lock."""
     return _LOCKS.get(kind, kind)
 
 
@@ -184,7 +184,7 @@ _NEVER: Final = frozenset({"optimized", "profile", "pairs", "best", "training"})
 
 
 def missed(path: str) -> str | None:
-    """What a reader misses where the number of that path is not there; ``None`` where nobody does.
+    """Name of the missing figure at that path; ``None`` for figures that no reader misses.
 
     In the path ``*`` stands for the number of an entry.
     """

@@ -25,12 +25,12 @@ from xttsbench.xtts.recipe import BatchSettings
 from xttsbench.xtts.wav import read_canonical_wav
 
 CLIPS: Final = 16
-"""Of each side that are spoken: a batch of them takes as long as one."""
+"""Spoken clips of each side: a batch of them takes as long as one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """Some clips of a data set."""
+    """Clips of a data set."""
 
     ids: tuple[str, ...]
     texts: tuple[str, ...]
@@ -136,11 +136,14 @@ Mel = npt.NDArray[np.floating[Any]]
 BLANK: Final = " "
 
 CHANGE_COST: Final = 2.0
-"""Of a change of letters, in mean squared deviations: by so much, in sum, the frames of a letter must be nearer to it
-than to its neighbours."""
+"""Cost of a change of letters, in mean squared deviations: by so much, in sum, the frames of a letter must be nearer to
+it than to its neighbours.
+"""
 
 _CEPSTRA: Final = 20
-"""Of a spectrum's cosine transform: the envelope, that is the letter, without the harmonics, that is the pitch."""
+"""Coefficients of a spectrum's cosine transform: the envelope, that is the letter, without the harmonics, that is the
+pitch.
+"""
 _SHRINKAGE: Final = 0.01  # of the mean variance, added to each (Friedman, "Regularized discriminant analysis", 1989)
 
 

@@ -51,15 +51,15 @@ RECOGNISED: Final = (
 
 
 class Heard(Record):
-    """What was heard of some clips whose texts the model spoke by itself."""
+    """Recognition errors on clips whose texts the model spoke by itself."""
 
     clips: int
     phone_error_rate: float | None = None
-    """Of the speech itself: 0 is every letter in its place."""
+    """Phone error rate of the speech itself: 0 is every letter in its place."""
     phone_error_rate_sound: float | None = None
     """The same after Griffin-Lim made sound of it and the features were computed from that."""
     phone_error_rate_truth: float | None = None
-    """Of the recorded clips: what the recogniser itself gets wrong."""
+    """Phone error rate of the recorded clips, that is the recogniser's own errors."""
     length_ratio: float
     """Frames spoken over the recorded clip's, mean."""
     never_stopped: float
@@ -189,16 +189,16 @@ def _image(axis: Axes, values: Floats, seconds: float, low: float, high: float) 
 
 
 BAND = 0.2
-"""Of the text's length: attention that is no farther from the diagonal counts as on it."""
+"""Share of the text's length: attention that is no farther from the diagonal counts as on it."""
 
 
 class Spoken(NamedTuple):
-    """What a model spoke of some clips, and what was heard of it."""
+    """Speech that a model made for some clips, and its recognition."""
 
     clips: Clips
     generated: Generated
     sounds: list[Floats]
-    """Of each clip the samples that Griffin-Lim made."""
+    """Samples that Griffin-Lim made, by clip."""
     heard: Heard
 
 

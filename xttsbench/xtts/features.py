@@ -27,7 +27,7 @@ _BREAK_HZ, _HZ_PER_MEL, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27
 
 
 class FeatureSettings(Record):
-    """What determines a log-mel spectrogram; a cache made with other settings is another data set."""
+    """Settings of a log-mel spectrogram; a cache made with other settings is another data set."""
 
     sample_rate_hz: int = Field(gt=0)
     n_fft: int = Field(gt=0)

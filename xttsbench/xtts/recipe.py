@@ -23,7 +23,7 @@ class ScheduleSettings(Record):
     warmup_steps: int = Field(0, ge=0)
     """Steps in which it rises from 0 along a straight line."""
     final_share: float = Field(0.0, ge=0, le=1)
-    """Of the highest rate, where the cosine ends."""
+    """Share of the highest rate at which the cosine ends."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -42,7 +42,7 @@ class EarlyStoppingSettings(Record):
 
 
 class HealthSettings(Record):
-    """What is done about losses and gradients that are not finite, and about a loss that blows up.
+    """Reaction to losses and gradients that are not finite, and to a loss that blows up.
 
     A step whose gradient is not finite is left out by all replicas. After too many in a row, or where the mean loss of
     an interval is far above the best one, the run goes back to the last whole checkpoint with a lower learning rate.
@@ -54,7 +54,7 @@ class HealthSettings(Record):
     rate_factor: float = Field(0.5, gt=0, le=1)
     """On the learning rate, at each time that the run goes back."""
     rollbacks: int = Field(3, ge=0)
-    """How often at most; then the run ends with an error."""
+    """Most rollbacks; after them the run ends with an error."""
 
 
 class TrainingSettings(Record):
@@ -66,7 +66,7 @@ class TrainingSettings(Record):
     """Batches of a replica whose gradients make one update."""
     schedule: ScheduleSettings = ScheduleSettings()
     ema_decay: float | None = Field(None, gt=0, lt=1)
-    """Of an exponential moving average of the weights, which is evaluated and synthesised with in their place."""
+    """Decay of an exponential moving average of the weights, which is evaluated and synthesised with in their place."""
     gradient_checkpointing: bool = False
     """Compute the decoder's blocks again in the backward pass instead of keeping what they computed."""
     log_every: int = Field(20, gt=0)
@@ -102,7 +102,7 @@ class ModelSettings(Record):
     guided_layers: int = Field(ge=0)
     """Last blocks of the decoder in which some heads lead from speech to text alone."""
     guided_heads: int = Field(gt=0)
-    """Such heads of each of these blocks."""
+    """Guided heads in each of these blocks."""
     mel_mean: float
     mel_std: float = Field(gt=0)
     """Log-mels are shifted and scaled by these to about unit size."""
@@ -133,7 +133,7 @@ class LossSettings(Record):
 
 
 class BatchSettings(Record):
-    """How clips are gathered into batches; :func:`xttsbench.xtts.data.batches.plan` follows it."""
+    """Settings that gather clips into batches; :func:`xttsbench.xtts.data.batches.plan` follows them."""
 
     batch_size: int | None = Field(default=None, gt=0)
     """Clips of a batch; ``None`` where ``tokens_per_batch`` decides."""
@@ -148,7 +148,7 @@ class BatchSettings(Record):
     reference_frames: int = Field(default=128, gt=0)
     """Mel frames of the reference, which says how the speaker sounds."""
     too_long: Literal["refuse", "skip"] = "refuse"
-    """What becomes of clips that are longer than the last edge, of frames or of text."""
+    """Treatment of clips that are longer than the last edge, of frames or of text."""
     parts: int = Field(default=1, gt=0)
     """Equal batches that a planned one is the sum of: for each replica, each of those that are accumulated. The trainer
     sets it, not the recipe."""

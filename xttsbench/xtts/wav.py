@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float32]
 StrPath = str | os.PathLike[str]
 
 CONVERT: Final = "run 'xttsbench data import'"
-"""What to do about a sound file that is whole, but not in canonical form."""
+"""Remedy for a sound file that is whole, but not in canonical form."""
 
 _FIRST_READ_BYTES: Final = 512
 _MOST_CHUNKS: Final = 1000
@@ -94,7 +94,7 @@ class WavError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True)
 class SoundHeader:
-    """What a sound file's header says, checked against the size of the file where that can be known."""
+    """Header of a sound file, checked against the size of the file where that can be known."""
 
     sample_rate_hz: int
     channels: int

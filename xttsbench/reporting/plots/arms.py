@@ -40,7 +40,7 @@ _LONGEST_OVER_SHORTEST = 4.0
 """The time axis ends at this many times the shortest trace, so that a quick configuration is no sliver."""
 _WINDOWS = 100
 _STRETCHES: Final = 400
-"""Of the steps of a trace, at most twice as many are drawn, each of which is an element of the page."""
+"""Stretches of a trace: at most twice as many steps are drawn, each of which is an element of the page."""
 _STEPS_PER_WINDOW = 4
 _OF: Final = {
     "emulated": "use of the EMULATED accelerator",

@@ -66,7 +66,7 @@ def cell(estimate: Estimate | None, bounds: Callable[[Estimate], tuple[str, str]
 
 
 def unmeasured(report: Report) -> tuple[Section, ...]:
-    """What a reader would miss, and why it was not measured; what shares the reason shares the line."""
+    """Section on missing figures and the reasons; figures with the same reason share a line."""
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for path, reason in report.unmeasured.items():
         what = missed(re.sub(r"\.\d+", ".*", _dotted(path)))
@@ -104,7 +104,7 @@ class Group:
     """Configurations that were measured in the same blocks on the same accelerator, in the report's order."""
 
     slug: str
-    """What the files of its plots are named after: lower-case letters, digits and hyphens, unlike any other group's."""
+    """Base name of the files of its plots: lower-case letters, digits and hyphens, unlike any other group's."""
     name: str
     accelerator: str  # The label as the report has it, such as "emulated accelerator, 10 ms a step"
     arms: tuple[Variant, ...]

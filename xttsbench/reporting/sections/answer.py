@@ -1,4 +1,6 @@
-"""What a report comes to: the cause, what may be changed and what that gives, and which command is next. Pure.
+"""Answer of a report: the cause, possible changes with their gains, and the next command.
+
+Pure.
 
 Every output takes the gain, the fix and the next command from here, so that none says other than another.
 """
@@ -59,18 +61,18 @@ class Option:
 
 
 def unit(report: Report) -> str:
-    """What the times of a report are of: a ``step``, or a ``batch`` of a dataset that nothing trains on."""
+    """Unit of the times of a report: a ``step``, or a ``batch`` of a dataset that nothing trains on."""
     alone = report.target.get("kind") == "dataset" and report.accelerator.get("kind") != "emulated"
     return "batch" if alone else "step"
 
 
 def cause(report: Report) -> Finding | None:
-    """What limits the step; the finding whose remedy is worth most."""
+    """Finding that limits the step, by the worth of its remedy; ``None`` for none."""
     return next((found for found in report.findings if found.limiting), None)
 
 
 def likely(report: Report) -> tuple[str, float] | None:
-    """Of a report without a verdict: the part of the step that is probably the cause all the same, and its share.
+    """Most likely cause in a report without a verdict: part of the step and its share; else ``None``.
 
     It is the largest avoidable part from 10 % on, else the device's own work: the rule of the verdict itself.
     """
@@ -84,7 +86,7 @@ def likely(report: Report) -> tuple[str, float] | None:
 
 
 def disturbed(report: Report) -> str:
-    """That the machine kept a report from its verdict, in a sentence; empty where it did not."""
+    """Sentence on a machine too disturbed for a verdict; empty where it was not."""
     found = report.disturbance
     if found is None or report.verdict.bottleneck != "inconclusive":
         return ""
@@ -162,7 +164,7 @@ def after(now: Estimate, gain: Estimate) -> str:
 
 
 def options(report: Report) -> tuple[Option, ...]:
-    """What may be changed, the best first: fixes that were tried or are worth trying, and compared configurations."""
+    """Possible changes, the best first: fixes that were tried or are worth trying, and compared configurations."""
     tried = one_trial(report)
     fixes = [
         _of_fix(found, report)
@@ -243,7 +245,7 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
 
 
 def next_command(report: Report, place: str) -> str:
-    """What to run next: what applies the fix, proves it, or decides what stayed undecided; empty where nothing does."""
+    """Command that applies the fix, proves it, or decides what stayed undecided; empty for none."""
     place = place or (report.optimized.run if report.optimized is not None else "")
     chosen = next((found for found in report.fixes if found.chosen), None)
     if chosen is not None and chosen.patch is not None and chosen.patch.diff.strip() and place:

@@ -58,7 +58,7 @@ def monitored_document(
 
 
 def sentence(found: Monitored) -> str:
-    """What stands out: lost GPUs first, then what oscillates, starves, is stolen or is full."""
+    """Sentence on the most striking results: lost GPUs first, then oscillation, starvation, stolen time, full memory."""
     if not found.readings:
         return "No reading was taken."
     said = f"{'; '.join(_stands_out(found))}."
@@ -182,7 +182,7 @@ def stretches(t_s: FloatArray, values: FloatArray, most: int) -> tuple[FloatArra
 
 
 def table_of(panels: list[Panel], columns: Mapping[str, FloatArray]) -> doc.Table:
-    """What a figure draws, as means over stretches of time: for who cannot see it, or wants the numbers."""
+    """Table of a figure, as means over stretches of time: for readers who cannot see it, or want the numbers."""
     names = [name for panel in panels for name, _ in panel.series]
     t_s = columns["t_s"]
     edges = np.linspace(0.0, max(float(t_s[-1]), 1e-3), _ROWS + 1)

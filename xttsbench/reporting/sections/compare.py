@@ -24,7 +24,7 @@ from xttsbench.reporting.sections.step import OSCILLATES
 from xttsbench.reporting.words import configuration, plain
 
 BLANK: Final = "–"
-"""What was not measured; its reason is in ``unmeasured`` of the record."""
+"""Text of a value that was not measured; its reason is in ``unmeasured`` of the record."""
 _MARKS: Final = {
     "passed": doc.Cell("pass"),
     "failed": doc.Cell("FAIL", tone="critical"),
@@ -135,7 +135,7 @@ _ROWS: Final[tuple[tuple[str, str, Callable[..., str]], ...]] = (
     ("memory, largest", "memory_bytes", units.size),
     ("steady steps", "steps", units.number),
 )
-"""What it is called, its field, and how it is written."""
+"""Rows of the table: words, field, and formatting function."""
 
 
 def _figures(pair: ComparedPair) -> Iterator[doc.Block]:
@@ -221,7 +221,7 @@ def ungrouped(report: Report) -> Iterator[doc.Section]:
 
 
 def in_full(report: Report) -> doc.Fold:
-    """What the tables of compared configurations have no room for."""
+    """Folded table with the columns for which the comparison's tables have no room."""
     names = "group, accelerator, configuration, settings, repeats, steps, waiting for input, std / mean, evidence"
     rows = [
         (
@@ -265,7 +265,7 @@ def how_it_ended(arm: Variant) -> tuple[str, str] | None:
 
 
 def tone(arm: Variant) -> str:
-    """How to set a configuration: ``baseline``, ``again``, ``faster``, ``slower``, ``ended``, or ``plain``."""
+    """Style of a configuration: ``baseline``, ``again``, ``faster``, ``slower``, ``ended``, or ``plain``."""
     if arm.status != "ok":
         return "ended"
     if arm.role == "candidate":
@@ -360,7 +360,7 @@ speed-up alone, which the result rests on; the pages have them all."""
 
 
 def _group_notes(group: Group, nowhere: Sequence[str]) -> Iterator[str]:
-    """What has to be known to read the table, below it."""
+    """Notes below a group's table that are needed to read it."""
     if of := " and ".join(dict.fromkeys(arm.utilization_of for arm in group.arms if arm.utilization_of)):
         yield f"Utilization: {of}."
     if group.emulated:

@@ -1,4 +1,4 @@
-"""What became of the fixes, in words: what was measured, the patch of what is proposed, and how to apply it.
+"""Results of the fixes, in words: measurements, the patch of the proposal, and how to apply it.
 
 A fix that could not be measured is no result; it has one line with the reason. Beside it, what the model estimates.
 
@@ -56,7 +56,7 @@ DATA: Final = {
 
 
 def section(report: Report) -> Iterator[Section]:
-    """What is proposed, what was tried, how to apply it, what was not tried; nothing where no fix was looked for."""
+    """Section on the proposal, its application, tried and untried fixes; empty without a search for fixes."""
     if not report.fixes and report.optimized is None:
         return
     chosen = next((found for found in report.fixes if found.chosen), None)
@@ -70,7 +70,7 @@ def section(report: Report) -> Iterator[Section]:
 
 
 def applied(report: Report, chosen: FixResult | None, *, with_diff: bool) -> Iterator[Block]:
-    """How what is proposed is applied: its patch, whether that was run, what is left to do by hand, and a call."""
+    """Blocks that apply the proposal: its patch, whether that was run, edits left to do by hand, and a call."""
     patch = chosen.patch if chosen else None
     if said := patched(patch):
         yield Paragraph(said)
@@ -110,7 +110,7 @@ def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
 
 
 def proposal(report: Report, chosen: FixResult | None) -> str:
-    """What is proposed, in a sentence; that there is nothing to propose, and why."""
+    """Sentence on the proposed fix, or on the reason for proposing none."""
     if chosen is None:
         tried = sum(found.outcome == "rejected" for found in report.fixes)
         if not report.fixes:
@@ -206,7 +206,7 @@ class FixCard(Block):
 
 
 def as_cards(report: Report) -> Iterator[Section]:
-    """What is proposed, the fixes that may be worth it as cards, how to apply the proposal, the others folded away."""
+    """Sections of the page: the proposal, worthwhile fixes as cards, the way to apply it, other fixes folded away."""
     if not report.fixes and report.optimized is None:
         return
     tried = one_trial(report)
@@ -235,7 +235,7 @@ def _gain(found: FixResult, tried: Mapping[frozenset[str], Variant]) -> tuple[Es
 
 
 def _rank(rated: tuple[FixResult, Estimate | None, str]) -> tuple[int, bool, float]:
-    """What is proposed first; of what was not proven, what a trial measured comes before what is estimated."""
+    """Sort key: the proposal first; among unproven fixes, measured gains before estimated ones."""
     found, gain, basis = rated
     return _ORDER["chosen" if found.chosen else found.outcome], not basis.startswith("measured"), -_size(gain)
 

@@ -119,7 +119,7 @@ def _under(op: PipelineOp, by_name: Mapping[str, PipelineOp], seen: set[str], at
 
 
 def remarks(pipeline: Pipeline) -> Iterator[str]:
-    """What holds for the pipeline as a whole."""
+    """Remarks on the pipeline as a whole."""
     if pipeline.unserialisable:
         yield f"Seen from its Python objects only: {pipeline.unserialisable}"
     if not pipeline.ops:
@@ -170,7 +170,7 @@ def place(op: PipelineOp) -> str:
 
 
 def split(op: PipelineOp) -> str:
-    """How much of an op's time is processor time, and how much it waits; empty where it was not measured."""
+    """Split of an op's time into computing and waiting, as a phrase; empty where it was not measured."""
     if not op.cost_s or op.cpu_s is None:
         return ""
     share = min(1.0, op.cpu_s / op.cost_s)
@@ -180,7 +180,7 @@ def split(op: PipelineOp) -> str:
 
 
 def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[str]:
-    """What else is worth knowing of an op: its Python, its state, its elements."""
+    """Notes on an op: its Python, its state, its elements."""
     for token in op.python_functions:
         function = functions.get(token)
         yield f"Python {function.name}() {_CLASSES[function.gil]}" if function else f"Python {token}"
@@ -264,7 +264,7 @@ class Graph(Block):
 
     @property
     def lanes(self) -> int:
-        """How many lanes there are."""
+        """Number of lanes."""
         return 1 + max((node.lane for node in self.nodes), default=0)
 
 

@@ -116,7 +116,7 @@ def _limit(report: Report) -> str:
 
 
 def where_time_goes(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
-    """What the time of a step goes into, and what the step does."""
+    """Section on the parts of a step's time, and on the ops of the step."""
     bars, note = attribution(report)
     blocks: list[doc.Block] = [] if bars is None else [bars]
     if bars is not None or not comparing:
@@ -190,7 +190,7 @@ def _finding(number: int, found: Finding, proposed: str | None, tried: Sequence[
 
 
 def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
-    """What the fix is worth, as far as it was measured; a finding without a number says nothing here.
+    """Phrase for the gain of a finding's fix, as far as it was measured; empty for a finding without a number.
 
     The reasons of numbers that are not there stand once, in the list of what was not measured.
     """

@@ -1,4 +1,4 @@
-"""What the step does and how it behaves in time: its ops, its shapes, other conditions; rhythm, warm-up, overhead.
+"""Sections on the step and its behaviour in time: ops, shapes, other conditions; rhythm, warm-up, overhead.
 
 Of profiled steps: what each GPU did, why it was idle, what the main thread did, NVML and XProf beside it.
 """
@@ -147,7 +147,7 @@ def _where(line: OpLine) -> str:
 
 
 def in_time(report: Report, *, only_measured: bool) -> Iterator[Section]:
-    """How the step behaves in time, how it warmed up, and what the measurement adds to it."""
+    """Sections on the step's behaviour in time, its warm-up, and the measurement overhead."""
     varies = report.oscillation != Oscillation()
     lines = (
         ("oscillation", varies, _rhythm),
@@ -224,7 +224,7 @@ WORDS: Final = {
     "dispatch": "launching ops",
     "host": "running other Python",
 }
-"""What the thread of the steps did, as the record names it, to its words."""
+"""Phrases for the activity of the thread of the steps, by its name in the record."""
 _WORK: Final = {
     "kernel": "kernel",
     "collective": "collective",
@@ -269,7 +269,7 @@ def _share(seconds: float, gpu: GpuActivity) -> str:
 
 
 def _sentences(gpu: GpuActivity) -> Iterator[str]:
-    """What each GPU did, or of many those that did most and least; and how even that is."""
+    """Sentences on each GPU's activity, or of many GPUs on the busiest and the least busy; and on how even that is."""
     working = sorted((device for device in gpu.devices if device.work_s), key=lambda device: device.kernel_s)
     told = working if len(working) <= _TOLD else [working[-1], working[0]]
     for device in sorted(told, key=lambda device: device.index):

@@ -1,4 +1,4 @@
-"""What a report says first: the headline, and the answer on one screen.
+"""First lines of a report: the headline, and the answer on one screen.
 
 The headline of a diagnosis is its bottleneck. That of a comparison is its first sentence; the others stand below it,
 and whether all configurations feed the same data (else no speed-up means anything): first of these, where they do not.
@@ -105,7 +105,7 @@ def _how(parity: Mapping[str, Any], what: str) -> str:
 
 
 def _refusal(parity: Mapping[str, Any], baseline: str, others: Sequence[str], what: str) -> str:
-    """Which configurations differ from the baseline, and where; the configurations as a whole where none is named."""
+    """Sentence on the configurations that differ from the baseline, and where; on all of them where none is named."""
     places = {str(arm): str(place) for arm, place in (parity.get("differences") or {}).items()}
     if not places:
         where = str(parity.get("difference") or "where was not recorded")
@@ -134,7 +134,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _what(report: Report, ids: Sequence[str]) -> str:
-    """What the configurations are: the name of the group that holds them, where it is a plural."""
+    """Noun for the configurations: the name of the group that holds them, where it is a plural."""
     names = (group.name for group in groups(report) if set(ids) & {arm.id for arm in group.arms})
     return next((name for name in names if name.isalpha() and name.endswith("s")), "configurations")
 
@@ -160,7 +160,7 @@ def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc
 
 
 def subject(report: Report) -> str:
-    """What it was measured on, in a line: processors, memory, GPUs, and an accelerator that was emulated."""
+    """Line on the measured machine: processors, memory, GPUs, and an accelerator that was emulated."""
     found = report.environment
     cpu, words = inner(found, "cpu"), []
     if cores := cpu.get("allowed_cpus") or cpu.get("affinity_cpus") or found.get("cpus"):
@@ -205,7 +205,7 @@ def _headline(report: Report) -> doc.Headline:
 
 
 def likely_sentence(report: Report) -> str:
-    """What is likely all the same, where there is no verdict; empty where there is one, or nothing was measured."""
+    """Sentence on the likely cause where there is no verdict; empty where there is one, or for lack of measurements."""
     found = answer.likely(report)
     if found is None:
         return ""
@@ -270,7 +270,7 @@ def _times(report: Report) -> Iterator[doc.Fact]:
 
 
 def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
-    """Where no gain is known: the step without what its bottleneck takes; one that computes without all else."""
+    """Ideal time where no gain is known: the step without its bottleneck; a computing one without all else."""
     name, parts = report.verdict.bottleneck, report.verdict.attribution_s
     if name == "inconclusive" or parts is None or now.estimate <= 0:
         return
@@ -311,7 +311,7 @@ def _without_cause(report: Report) -> Iterator[doc.Fact]:
 
 
 def training_facts(report: Report) -> Iterator[doc.Fact]:
-    """How far a model has learnt."""
+    """Facts on the progress of a model's training."""
     training = report.training
     if training is None:
         return
@@ -331,7 +331,7 @@ def training_facts(report: Report) -> Iterator[doc.Fact]:
 
 
 def _note(report: Report, hidden: int) -> str:
-    """What the table of changes does not say: what is proposed, or why the first was not tried; and how many more."""
+    """Note below the table of changes: the proposal, or why the first was not tried; and how many more there are."""
     more = f"{hidden} more with -v. " if hidden > 0 else ""
     if not any(found.chosen for found in report.fixes):
         if any(found.outcome == "rejected" for found in report.fixes):

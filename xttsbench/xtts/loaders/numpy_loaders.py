@@ -137,7 +137,7 @@ def _fill_padded(planned: Planned, fill: Fill, array: Floats, clips: Ints, first
 
 
 class BatchMemory:
-    """Where batches of a plan are put, for TensorFlow to take over; used again when it is free."""
+    """Buffers for the batches of a plan, which TensorFlow takes over; used again when free."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
@@ -246,7 +246,7 @@ _MOST: Final = 256  # processes of a dataset: more is a slip
 
 
 class Source(NamedTuple):
-    """What a loader reads, and how: everything that a process needs to make any batch of a plan."""
+    """Input of a loader: everything that a process needs to make any batch of a plan."""
 
     loader: str
     """One of :data:`IN_PYTHON`."""

@@ -43,7 +43,7 @@ def signature(planned: Planned) -> dict[str, tf.TensorSpec]:
 
 
 class Rows(NamedTuple):
-    """What a loader in TensorFlow's ops is asked for: the features of a batch's clips and of their references."""
+    """Request to a loader in TensorFlow's ops: the features of a batch's clips and of their references."""
 
     ids: tf.Tensor
     """``[b]`` string: names of the clips' files, without ending."""

@@ -270,7 +270,7 @@ class PerceiverBlock(Part):
 
 
 class Masks(NamedTuple):
-    """What is added to the scores, by who asks; 0 where a key may be seen."""
+    """Masks that are added to the scores, by the asking part; 0 where a key may be seen."""
 
     prefix: tf.Tensor
     """From prefix to prefix, ``[prefix, prefix]``."""

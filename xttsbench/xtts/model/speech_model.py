@@ -44,14 +44,14 @@ _PHILOX_BLOCK: Final = 4  # numbers that the generator makes of one value of its
 
 
 class Prediction(NamedTuple):
-    """What the model says of a batch, in float32 also where it computes in sixteen bits."""
+    """Output of the model for a batch, in float32 also where it computes in sixteen bits."""
 
     scaled_mel: tf.Tensor
     """``[rows, frames, n_mels]``, in the unit of :func:`scale_mel`."""
     stop_logits: tf.Tensor
     """``[rows, steps]``: that the speech ends within this step's frames."""
     attention: tuple[tf.Tensor, ...]
-    """Of each guided layer its guided heads' weights from speech to prefix: ``[heads, rows, steps, prefix]``."""
+    """Weights from speech to prefix of each guided layer's guided heads: ``[heads, rows, steps, prefix]``."""
 
 
 @keras.saving.register_keras_serializable("xttsbench")
@@ -267,18 +267,18 @@ LONGEST_PAUSE_S: Final = 1.0
 """And on top of that, for short texts."""
 
 Cache = tuple[tf.Tensor, ...]
-"""Of each block the keys and values so far, ``[heads, rows, n, size]``."""
+"""Keys and values so far of each block, ``[heads, rows, n, size]``."""
 
 
 class Generated(NamedTuple):
-    """What was spoken, row by row."""
+    """Generated speech, row by row."""
 
     mels: list[Floats]
     """Log-mels ``[frames, n_mels]``; the frames are a multiple of ``frames_per_step``."""
     stopped: npt.NDArray[np.bool_]
     """``[rows]``: whether the model said that speech ends; the others were cut off at :func:`longest`."""
     attention: list[Floats]
-    """Where the guided heads of the last block looked, ``[steps, characters]``; empty where there are none."""
+    """Attention of the last block's guided heads, ``[steps, characters]``; empty where there are none."""
 
 
 class Generator:
