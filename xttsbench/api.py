@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def described(target: object) -> str:
-    """What was given, for a report; never its values."""
+    """Description of the given target for a report, by its type; never its values."""
     if isinstance(target, tuple | list):
         return f"({', '.join(type(part).__name__ for part in target)})"
     return f"a live {type(target).__name__}"

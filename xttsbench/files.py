@@ -28,7 +28,7 @@ from typing import BinaryIO, Final, Literal
 from xttsbench.errors import InvalidInputError, UsageError
 
 DRAFT_PREFIX: Final = ".draft-"
-"""How the names of files that are being written begin; one that is left was broken off and can be deleted."""
+"""Prefix of files that are being written; one that is left was broken off and can be deleted."""
 
 _LOCK: Final = "lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -353,11 +353,11 @@ _OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _WORKLOADS: Final = tuple(_OURS + name for name in ("xtts" + os.sep, "training" + os.sep, "targets/bundled.py"))
 _FRAMEWORKS: Final = ("tensorflow", "keras", "tf_keras")
 _PACKAGES: Final = ("site-packages", "dist-packages")
-"""Where packages lie: a ``.pth`` file, ``PYTHONPATH`` or the user's own site brings those of other environments."""
+"""Folders of packages: a ``.pth`` file, ``PYTHONPATH`` or the user's own site brings those of other environments."""
 
 
 def _folders(*names: str) -> tuple[str, ...]:
-    """Where packages lie that may have been put anywhere, of those that there are."""
+    """Folders of the named packages, wherever they are installed; missing ones are left out."""
     found = []
     for name in names:
         with suppress(ImportError, ValueError):  # an importer that refuses it; a module that was made by hand
@@ -378,7 +378,7 @@ _PYTHON: Final = _paths("stdlib", "platstdlib")
 
 @lru_cache(maxsize=8192)
 def owner(file: str) -> Owner:
-    """Whose code a file is, by the path that its code object has."""
+    """Owner of a file, by the path in its code object."""
     if file.startswith("<"):
         return "typed" if file.startswith(("<ipython", "<stdin", "<string")) else "python"
     if "__autograph_generated" in file:

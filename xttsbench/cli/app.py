@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def _what_is_left() -> str:
-    """How to get a report of what the interrupted run measured, where there is one."""
+    """Sentence on the command that reports an interrupted run's measurements; empty where there are none."""
     from xttsbench.execution.run_directory import TRIALS, held
 
     directory = next((one for one in reversed(held) if (one / TRIALS).exists()), None)
@@ -114,7 +114,7 @@ def _what_is_left() -> str:
 
 
 def _without_secrets(arguments: list[str]) -> Callable[[str], str]:
-    """What masks the secrets among the arguments in whatever is printed."""
+    """Filter that masks the secrets among the arguments in any printed text."""
     if len(arguments) < 2 or "--help" in arguments:
         return lambda text: text
     from xttsbench.records.redaction import Redaction  # not at the top: help comes without it
@@ -125,7 +125,7 @@ def _without_secrets(arguments: list[str]) -> Callable[[str], str]:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """What stands in place of characters that a stream cannot encode: an error handler of codecs."""
+    """Escapes of characters that a stream cannot encode: an error handler of codecs."""
     assert isinstance(error, UnicodeEncodeError)
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 

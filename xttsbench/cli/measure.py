@@ -145,7 +145,7 @@ def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> t
 
 
 class Allowed(StrEnum):
-    """What fixes may change where they are allowed to."""
+    """Changes that fixes may make where they are allowed to."""
 
     BATCHES = "batches"
 

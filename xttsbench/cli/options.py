@@ -70,12 +70,12 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def names(kind: Kind) -> Callable[[str], list[str]]:
-    """What is shipped of a kind, for the completion of a shell."""
+    """Completion for a shell: the shipped names of a kind."""
     return lambda incomplete: [name for name in available(kind) if name.startswith(incomplete)]
 
 
 def detail(context: typer.Context) -> int:
-    """How much is printed: -1 one line, 0 the answer on one screen, 1 what stands behind it, 2 everything."""
+    """Level of printed detail: -1 one line, 0 the answer on one screen, 1 its evidence, 2 everything."""
     return -1 if context.params["quiet"] else min(context.params.get("verbose", 0), 2)
 
 
@@ -113,7 +113,7 @@ _NO_DEFAULT: Final = ("help", "json", "debug", "resume")  # options that are abo
 
 
 def read_defaults(context: typer.Context, file: Path = FILE) -> dict[str, Any]:
-    """What the file has for each command, as Typer takes it: command -> parameter -> value (or commands again).
+    """Defaults in the file for each command, as Typer takes them: command -> parameter -> value (or commands again).
 
     Without a file, or a table in it, there are no defaults.
 

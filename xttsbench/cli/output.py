@@ -1,4 +1,4 @@
-"""What the command line prints, and where: results on standard output, everything else on standard error.
+"""Output of the command line: results on standard output, everything else on standard error.
 
 Progress is drawn on a terminal: a line that is rewritten for trials, a bar for long work on data. Elsewhere it is a
 plain line now and then.
@@ -34,7 +34,7 @@ _PHASES: Final = {
     "warm_up": "warming up",
     "fork": "starting",
 }
-"""What a trial says that it does, in words."""
+"""Words for the phases of a trial."""
 
 
 def printable(text: str) -> str:
@@ -54,7 +54,7 @@ def page(stream: TextIO | None = None) -> tuple[int, bool]:
 
 
 def rendered(document: Document, detail: int, stream: TextIO | None = None) -> str:
-    """What is printed of a document for people on a stream, see :func:`xttsbench.cli.options.detail`."""
+    """Text of a document for people on a stream, see :func:`xttsbench.cli.options.detail`."""
     from xttsbench.reporting.console import render
     from xttsbench.reporting.document import View
 

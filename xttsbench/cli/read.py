@@ -1,4 +1,4 @@
-"""What is done with runs that are there: ``xttsbench compare A B``, ``report DIR`` and ``export RUN``."""
+"""Commands on finished runs: ``xttsbench compare A B``, ``report DIR`` and ``export RUN``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dataclasses import asdict
 
 
 class Format(StrEnum):
-    """What ``xttsbench export`` writes."""
+    """Output formats of ``xttsbench export``."""
 
     perfetto = "perfetto"
     csv = "csv"
@@ -265,7 +265,7 @@ def export(
 
 
 class Kind(StrEnum):
-    """What ``xttsbench list`` lists."""
+    """Kinds of names that ``xttsbench list`` lists."""
 
     scenarios = "scenarios"
     grids = "grids"

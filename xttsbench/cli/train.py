@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 NEWEST: Final = "newest"
-"""What ``--best`` stands for without a path."""
+"""Value of ``--best`` without a path."""
 _SWITCHES: Final = ("native_loader", "device_prefetch", "overlap", "graph", "xla", "bucketing")
 
 
 class Strategy(StrEnum):
-    """How many devices train together."""
+    """Strategy of training on one or several devices."""
 
     one = "one"
     mirrored = "mirrored"
@@ -216,7 +216,7 @@ class TrainLines:
         self._write(f"step {evaluated.step:,}: held-out loss {evaluated.loss:.4f}{best}{told}", final=True)
 
     def spoken(self, spoken: Spoken) -> None:
-        """What was heard, a line for held-out and one for training texts."""
+        """Prints the metrics of speech, a line for held-out and one for training texts."""
         groups: dict[str, list[str]] = {}
         for name, value in spoken.metrics.items():
             group, _, what = name.rpartition("/")

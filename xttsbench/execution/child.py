@@ -155,7 +155,7 @@ def start(
 
 
 def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, quiet: bool = True) -> dict[str, str]:
-    """This process's variables for a child: quiet, and able to find this package.
+    """Environment variables for a child: quiet, and with the path of this package.
 
     It is without TensorFlow's notices where ``quiet``, unless the user asks for them; ``more`` are put on top of all.
     """
@@ -354,7 +354,7 @@ class Follower:
         return False
 
     def sources(self) -> list[socket.socket]:
-        """What to wait for."""
+        """Sockets to wait for."""
         return [self.connection]
 
     def take(self, message: dict[str, Any]) -> None:

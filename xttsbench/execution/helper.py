@@ -30,7 +30,7 @@ _START_S = 180.0  # importing TensorFlow takes 4-7 s on two cores; a cold disk c
 _FORK_S = 30.0
 _END_S = 2.0
 _ROUNDS, _ROUND_S = 50, 0.01
-"""How often what descends from a helper that does not end is looked for and killed."""
+"""Number and length, in seconds, of rounds in which descendants of a helper that does not end are killed."""
 _PROCESS_GROUP: Final = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
 _SCRIPTS: Final = "scripts"
 
@@ -80,7 +80,7 @@ class Helper:
         return self._process.pid
 
     def exit_code(self, wait_s: float = 0.0) -> int | None:
-        """How the helper ended (negative: by that signal), or ``None`` while it runs, after waiting that long."""
+        """Exit code of the helper (negative: of that signal); ``None`` while it runs, after waiting that long."""
         if self._process is None:
             return None
         try:

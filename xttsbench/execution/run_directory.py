@@ -158,7 +158,7 @@ def record_of(value: Any, kind: type[R], path: Path, what: str) -> R:
 
 
 def read_json(path: Path, *, name: str = _RUN) -> Any:
-    """What a JSON file holds; for the argument and errors see :func:`read_record`."""
+    """Content of a JSON file; for the argument and errors see :func:`read_record`."""
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
@@ -219,7 +219,7 @@ TRIALS: Final = "trials.jsonl"
 BROKEN_OFF: Final = "broken-off.jsonl"
 """Trials that a run measured again when it went on."""
 ROUNDS: Final = "rounds.jsonl"
-"""What processes that take turns and live yet have measured, so that whoever is killed loses one round of it."""
+"""File of the measurements of live processes that take turns, so that a killed one loses one round at most."""
 
 
 def append_trial(directory: Path, record: TrialRecord) -> None:

@@ -106,7 +106,7 @@ class Child(Follower):
         return self._helper.has_ended(self.pid)
 
     def sources(self) -> list[socket.socket]:
-        """Its own pipe, and the helper's."""
+        """Sockets of the trial's own pipe, and of the helper's."""
         return [self.connection] if self._helper.control is None else [self.connection, self._helper.control]
 
     def progress(self) -> None:
@@ -115,7 +115,7 @@ class Child(Follower):
             self._told(self.collected.phase, self.collected.steps)
 
     def so_far(self) -> TrialRecord:
-        """Its record with what has arrived, while it goes on."""
+        """Record of the trial from the messages so far, while it goes on."""
         readings = self.monitor.readings() if self.monitor else Readings()
         record = self.collected.record(
             started_utc=self._started_utc, duration_s=time.monotonic() - self._began, readings=readings
@@ -171,7 +171,7 @@ _STOP_S: Final = 5.0
 processor."""
 _END_S: Final = 5.0  # for closing the iterator
 _MOVED_SHARE: Final = 0.01
-"""Of the time for which a process stood still; where it used more processor time in it, that is said."""
+"""Share of the time for which a process stood still; where it used more processor time in it, that is reported."""
 
 
 class LiveTrial(Child):
@@ -228,7 +228,7 @@ class LiveTrial(Child):
         return (end_ns - start_ns) / 1e9
 
     def so_far(self) -> TrialRecord:
-        """Its record with the turns that it has had; it may live on."""
+        """Record of the trial with its turns so far; it may live on."""
         return self._record or super().so_far()
 
     def end(self) -> TrialRecord:

@@ -44,7 +44,7 @@ _FROM_KERNEL: Final = 0x80  # ``si_code`` of a signal that a terminal sent, whic
 
 
 class Listener(Protocol):
-    """Whom the run tells."""
+    """Receiver of the events of a watched run."""
 
     collected: Collected
 
@@ -63,7 +63,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Left:
-    """How the script's process ended: its exit code, negative where a signal ended it."""
+    """End of the script's process: its exit code, negative where a signal ended it."""
 
     returncode: int
     asked: int | None  # the last signal that asked this process or the terminal's group to end; ``None`` where none did
@@ -158,21 +158,21 @@ _END_S: Final = 30.0  # for a process that said it was done, or closed its pipe,
 
 
 class TrainingListener(Protocol):
-    """Whom the process tells."""
+    """Receiver of the events of a training."""
 
     def phase(self, name: str) -> None:
-        """It begins something else."""
+        """Called when the process begins another phase."""
 
     def told(self, line: HistoryLine) -> None:
-        """It told something of the run; the session's number is not in it."""
+        """Called with a line on the run; the session's number is not in it."""
 
     def stopping(self) -> None:
-        """It was asked to end at the next step."""
+        """Called when the process was asked to end at the next step."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How a session ended.
+    """End of a session of training.
 
     Attributes:
         record: for the journal.

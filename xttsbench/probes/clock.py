@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 MAX_SPIN_NS: Final = 200_000
 MAX_SPIN_SHARE: Final = 0.02
-"""Of the wait. Waking up and Python's own work cost about as much again, and 5 % of a processor is the limit."""
+"""Share of the wait. Waking up and Python's own work cost about as much again, and 5 % of a processor is the limit."""
 _PR_SET_TIMERSLACK: Final = 29
 _PROBE_NS: Final = 1_000_000
 
@@ -40,7 +40,7 @@ class Waiter:
         self._clock = clock
         self._sleep = sleep
         self.lateness_ns = 0
-        """What a sleep takes longer than asked for, as :meth:`calibrate` measured it: its lower decile."""
+        """Excess of a sleep over the requested time, as :meth:`calibrate` measured it: its lower decile."""
 
     def calibrate(self, sleeps: int = 30) -> None:
         """Take the timer slack from the calling thread, and measure how late a sleep ends (30 ms).

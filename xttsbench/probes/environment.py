@@ -51,7 +51,7 @@ _ANYBODYS: Final = ("admin", "docker", "jovyan", "localhost", "root", "runner", 
 
 
 def environment(directory: str | Path = ".") -> dict[str, Any]:
-    """What ``environment.json`` holds: plain JSON values; ``unmeasured`` has the reason for each ``None`` or empty one.
+    """Content of ``environment.json``: plain JSON values; ``unmeasured`` has the reason for each ``None`` or empty one.
 
     ``directory`` is where the storage is looked at, by default the working directory. ``quota_cpus`` and
     ``limit_bytes`` are ``None`` where no limit is set.
@@ -132,7 +132,7 @@ def fingerprint(environment: Mapping[str, Any]) -> str:
 
 
 def package_versions() -> dict[str, str | None]:
-    """What is installed of the packages that times depend on; ``None`` for what is not."""
+    """Installed versions of the packages that times depend on; ``None`` for absent ones."""
     return {name: installed_version(name, *_OTHER_NAMES.get(name, ())) for name in PACKAGES}
 
 
@@ -206,7 +206,7 @@ def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of these variables those that TensorFlow, CUDA and NumPy read, without secrets and folders in their flags."""
+    """Variables that TensorFlow, CUDA and NumPy read, without secrets and folders in their flags."""
     guard = Redaction(redact=True)
     return {name: " ".join(guard.words(environ[name].split())) for name in sorted(environ) if name in KNOWN}
 
@@ -233,7 +233,7 @@ def where(directory: Path) -> dict[str, Any]:
 
 
 def secrets_of(environ: Mapping[str, str]) -> list[str]:
-    """What variables hold whose names say that it is secret; a path is none."""
+    """Values of variables whose names mark them as secret, except paths."""
     return [
         value
         for name, value in environ.items()

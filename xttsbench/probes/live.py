@@ -66,7 +66,7 @@ class Pace:
         self._left_s, self._before_s = share * given_s, 0.0
 
     def due(self) -> bool:
-        """Whether it may be done now."""
+        """Whether the work may be done now."""
         now_s = self._clock()
         if self._left_s < self._share * _SAVED_S:
             self._left_s += (now_s - self._known_s) * self._share
@@ -118,7 +118,7 @@ class MachineProbe:
             self.unmeasured["quota_throttled_cpus"] = "no processor quota is set, or its stops are not counted"
 
     def read(self) -> Reading:
-        """What went on since the last reading; memory and quota in about one reading a second."""
+        """Activity of the machine since the last reading; memory and quota in about one reading a second."""
         now_s = self._clock()
         seconds, self._read_s = now_s - self._read_s, now_s
         found: Reading = {}
@@ -192,7 +192,7 @@ class MachineProbe:
         return found
 
     def _add_memory(self, found: Reading) -> None:
-        """Of the control group, where that may use less than the machine has."""
+        """Adds memory, from the control group where its limit is below the machine's."""
         limit = memory_limit_bytes(self._root) if self._limited else None
         left = None if limit is None else memory_available_bytes(self._root)
         try:
@@ -249,7 +249,7 @@ class _Driver:
         self._calls.put(call)
 
     def answer(self, within_s: float) -> Any:
-        """What the call returned, within so many seconds; raises what it raised, and ``Empty`` while it lasts."""
+        """Result of the call within so many seconds; raises the call's error, and ``Empty`` while it lasts."""
         found = self._answers.get(timeout=within_s) if within_s else self._answers.get_nowait()
         self._asked_s = None
         if isinstance(found, BaseException):
@@ -291,7 +291,7 @@ class Gpus:
         self._known: dict[int, set[str]] = {number: set() for number in self.names}
 
     def read(self, family: Iterable[int] = ()) -> Reading:
-        """What they did since the last reading; an empty one where it is not their turn.
+        """Activity of the GPUs since the last reading; an empty one where it is not their turn.
 
         Args:
             family: the process and its children whose memory on the GPUs is summed up; none where no one asks.

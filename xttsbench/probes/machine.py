@@ -1,4 +1,4 @@
-"""What ``xttsbench doctor`` reads of a machine without TensorFlow: driver, processors, memory, places, storage.
+"""Readings of a machine for ``xttsbench doctor``, without TensorFlow: driver, processors, memory, places, storage.
 
 ``root`` is where the file system's ``proc``, ``sys`` and ``dev`` are looked up, so that a machine can be made up. Cold
 means that the kernel was asked to drop these files from the page cache (``posix_fadvise``, for which nobody has to be

@@ -35,8 +35,10 @@ from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings, Readings
 MIN_GAP_NS: Final = 20_000_000
 """Two ticks of the kernel's counters: a sample sooner than that after the one before would see none of them move."""
 FAMILY_EVERY: Final = 10
-"""Where the kernel does not list a process's children (``/proc/<pid>/task/<tid>/children``) they are looked for at
-every tenth sample only, since that takes a walk over all processes. Until it is seen, a child is a stranger."""
+"""Interval, in samples, of looking for a process's children where the kernel does not list them
+(``/proc/<pid>/task/<tid>/children``), since that takes a walk over all processes. Until it is seen, a child is a
+stranger.
+"""
 MAIN_GROUP: Final = "main"
 CHILDREN_GROUP: Final = "child processes"
 
@@ -117,7 +119,7 @@ class HostProbe:
 
     @property
     def samples(self) -> int:
-        """How many are held."""
+        """Number of samples held."""
         return len(self._columns["t_ns"])
 
     def thin(self) -> None:
@@ -185,7 +187,7 @@ class HostProbe:
         self._unmeasured[column] = why
 
     def _reads(self, pid: int) -> Reads | None:
-        """What was read; ``None`` where it may not be told, and then for the process it is given up."""
+        """Bytes read and written; ``None`` where the kernel forbids it, and then given up for the process itself."""
         if "read_bytes" in self._unmeasured:
             return None
         try:

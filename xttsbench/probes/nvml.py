@@ -120,7 +120,7 @@ class GpuProbe:
         self._samples += 1
 
     def readings(self) -> tuple[GpuReadings, ...]:
-        """What was sampled since the last :meth:`restart`, one record per GPU in NVML's order."""
+        """Samples since the last :meth:`restart`, one record per GPU in NVML's order."""
         return tuple(gpu.readings() for gpu in self._gpus)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class _Gpu:
     def __init__(self, index: int) -> None:
         self._index = index
         self._given_up: dict[str, str] = {}
-        """What this GPU will never give, and why; it is not asked again."""
+        """Columns that this GPU cannot give, with the reasons; they are not asked for again."""
         self._unmeasured: dict[str, str] = {}
         self._columns: dict[str, list[Any]] = {}
         self._t_ns: list[int] = []

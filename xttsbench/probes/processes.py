@@ -1,4 +1,4 @@
-"""Who uses the processors, from a walk over all processes now and then; and one process, read each time.
+"""Users of the processors, from a walk over all processes now and then; and one process, read each time.
 
 A walk sees what each process used since the walk before. Processes of another container, and those that were born and
 ended between two walks, are not seen; what they used is the rest of what the processors were busy with.
@@ -38,10 +38,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk over the processes found."""
+    """Result of a walk over the processes."""
 
     users: tuple[User, ...] = ()
-    """Those that used most, most first, :data:`~xttsbench.records.machine.LISTED` at most."""
+    """Processes by use, most first, :data:`~xttsbench.records.machine.LISTED` at most."""
     unseen_cpus: float | None = None
     """Processors that were used by none of the processes that are seen."""
     parents: dict[int, int] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class ProcessProbe:
             self._moved[pid] = moved
 
     def read(self) -> Reading:
-        """What it did since the last reading; an empty one once it has ended."""
+        """Activity of the process since the last reading; an empty one once it has ended."""
         now_s = self._clock()
         seconds = now_s - self._read_s
         if self.ended or seconds <= 0:

@@ -1,4 +1,4 @@
-"""What the kernel's files say of processes (``/proc``) and of the limits that are set to them (control groups).
+"""Readings of the kernel's files on processes (``/proc``) and on the limits that are set to them (control groups).
 
 TensorFlow and most tools size their thread pools by the machine; in a container, control groups then throttle them.
 Both versions of control groups are read, the process's own group and its ancestors, since the tightest limit holds.
@@ -61,7 +61,7 @@ class Stat:
     reaped_cpu_s: float
     """Processor time of the children that ended and were waited for."""
     major_faults: int
-    """Its own and those of the children that ended and were waited for."""
+    """Major faults of the process and of the children that ended and were waited for."""
     rss_bytes: int
     parent: int
     """Process id of its parent."""
@@ -70,7 +70,7 @@ class Stat:
 
     @property
     def ended(self) -> bool:
-        """Whether it is a zombie: it keeps its times, but its memory is gone."""
+        """Whether the process is a zombie: it keeps its times, but its memory is gone."""
         return self.state in "ZX"
 
 
@@ -95,14 +95,14 @@ def parse_stat(text: str) -> Stat:
 
 @dataclass(frozen=True, slots=True)
 class MachineTimes:
-    """What processors of the machine did since it started, in processor seconds."""
+    """Use of the machine's processors since it started, in processor seconds."""
 
     busy_s: float
     """Someone used them: user, nice, system and interrupts."""
     steal_s: float
-    """They had work, and the hypervisor ran something else."""
+    """Time in which processors had work, and the hypervisor ran something else."""
     idle_s: float
-    """They had none, waiting for storage included."""
+    """Time without work, waiting for storage included."""
 
 
 def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
@@ -130,7 +130,7 @@ def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a ``/proc/<pid>/io`` says of reading, and what was written."""
+    """Counters of a ``/proc/<pid>/io``: bytes read and written."""
 
     storage_bytes: int
     """Fetched from storage, page-cache hits not among them (``read_bytes``)."""
@@ -220,7 +220,7 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
 
 
 def obtainable_bytes() -> int:
-    """What this process can still get: what the machine has available, or what its limit leaves, if that is less."""
+    """Bytes that this process can still get: the machine's available memory, or the rest of its limit, if less."""
     available_bytes, limit_bytes = psutil.virtual_memory().available, memory_limit_bytes()
     if limit_bytes is None:
         return available_bytes
@@ -228,7 +228,7 @@ def obtainable_bytes() -> int:
 
 
 def memory_available_bytes(root: Path = Path("/")) -> int | None:
-    """What is left of the tightest memory limit, page cache that can be given up included; ``None`` where none is set.
+    """Bytes left of the tightest memory limit, reclaimable page cache included; ``None`` where no limit is set.
 
     The machine's own available memory is another matter, and may be less.
     """

@@ -1,4 +1,4 @@
-"""Which clips form a batch, to what it is padded, which references go with it, and what its loss is divided by.
+"""Plan of batches: their clips, padded sizes, references, and the divisors of their losses.
 
 Pure functions of data and seed: a resumed run needs no state of an input pipeline but the epoch and the number of the
 batch. Everything is NumPy over all clips at once, so that the plan of an epoch of 13,100 clips takes milliseconds.
@@ -309,7 +309,7 @@ class Planned:
     texts: Texts
     n_mels: int
     floor: np.float32
-    """What mels are padded with: the logarithm of the features' floor."""
+    """Padding of mels: the logarithm of the features' floor."""
 
     def __len__(self) -> int:
         return len(self.frames)

@@ -224,7 +224,7 @@ ENTRY: Final = np.dtype(
         ("offset", "<i8"),  # first row in the packed file
     ]
 )
-"""What is known of one clip."""
+"""Layout of a clip's entry in the index."""
 
 UNFINISHED: Final = -1
 """In place of the size of the WAV file: the features may be of any; the entry merely keeps the clip's place."""

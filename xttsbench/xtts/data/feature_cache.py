@@ -85,7 +85,7 @@ class FeatureCache:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What keeps a clip's features from being used; the next ``precompute`` makes them again."""
+    """Fault of a clip's features, for which they cannot be used; the next ``precompute`` makes them again."""
 
     clip: int
     rule: Rule
@@ -287,7 +287,7 @@ _WORTH_PROCESSES: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """What was looked at, and what is wrong with it."""
+    """Result of a verification: the range that was checked, and the faults."""
 
     directory: Path
     cache: Path

@@ -58,7 +58,7 @@ _COLUMNS: Final = {
 SOUND_SUFFIXES: Final = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 _TRAIN: Final = (METADATA, "metadata_train.csv")
 _FOLDERS: Final = ("wavs", "clips")
-"""Where data sets keep their sound without saying so in each line: LJSpeech and Common Voice."""
+"""Folders of sound in data sets that do not name it in each line: LJSpeech and Common Voice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,11 @@ class Skipped(Record):
 
 
 class ImportedData(Record):
-    """What was imported."""
+    """Summary of an import."""
 
     source: str
     clips: int
-    """Those held out included."""
+    """Clips, held-out ones included."""
     eval_clips: int | None
     """None where the source does not say which clips are held out."""
     seconds: float

@@ -273,7 +273,7 @@ class MadeData(Record):
     """Size of the WAV files."""
 
     def wanted(self) -> Wanted:
-        """What determines every byte of the set."""
+        """Settings that determine every byte of the set."""
         return self.maker_version, self.clips, self.seed, self.min_s, self.max_s, self.speakers
 
 

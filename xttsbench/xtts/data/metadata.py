@@ -93,7 +93,7 @@ class Issue(NamedTuple):
     clip: str | None = None
     """The clip's id, where it is known and not itself what is wrong."""
     remedy: str | None = None
-    """What to do about it; None for a line of the metadata, which is corrected or removed."""
+    """Advice; None for a line of the metadata, which is corrected or removed."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"

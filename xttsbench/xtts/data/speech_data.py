@@ -35,7 +35,7 @@ from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.wav import CONVERT, WavError, canonical_samples
 
 MADE: Final = "made.json"
-"""What :mod:`xttsbench.xtts.data.make` leaves in a set that it made."""
+"""Marker file that :mod:`xttsbench.xtts.data.make` leaves in a set that it made."""
 
 MIN_CLIP_S: Final = 0.02
 """Shortest usable clip in seconds: less is not even one frame of features with what surrounds it."""
@@ -231,7 +231,7 @@ class Problem(Record):
 
     @property
     def in_cache(self) -> bool:
-        """Whether it is in what ``--fix`` can make again."""
+        """Whether the problem is in files that ``--fix`` can make again."""
         return self.rule in ("corrupt-cache", "stale-cache", "feature-mismatch")
 
 
