@@ -191,7 +191,7 @@ def pace_share(evidence: Evidence, *ops: PipelineOp) -> float | None:
 
 
 def is_main(evidence: Evidence, *ops: PipelineOp) -> bool:
-    """Whether some ops have a main share of the pace; no where that is not known, or no op explains the wait."""
+    """Whether ops have a main share of the pace; false where that is not known, or no op explains the wait."""
     share = pace_share(evidence, *ops)
     return share is not None and share >= MAIN_SHARE and explains_wait(evidence)
 

@@ -354,7 +354,7 @@ class Monitored(Record):
     log: str | None = None  # the CSV
     machine: dict[str, Value] = {}  # ``processors``, and ``gpu0`` and so on with their names
     own_cpu_share: float | None = None
-    """of one processor: what the readings themselves took; ``None`` in a log that is read again"""
+    """Share of one processor that the readings themselves took; ``None`` in a log that is read again."""
     signals: dict[str, Signal] = {}  # column to what it came to
     oscillations: tuple[ColumnOscillation, ...] = ()  # the newest of each column and period
     events: tuple[Event, ...] = ()  # the last hundred

@@ -75,7 +75,7 @@ def _caches_of_graph(cut: Cut) -> list[_Cache]:
 
 
 def _batches(ops: Iterable[str]) -> bool:
-    """Whether some of these ops make batches, and none takes batches apart."""
+    """Whether ops among these make batches, and none takes batches apart."""
     names = " ".join(ops)
     return "Batch" in names and "Unbatch" not in names
 
@@ -189,7 +189,7 @@ Source = LiveBatches | CachedBatches
 
 _COUNT: Final = 8
 MOST_BYTES: Final = 512 * 1024**2
-"""Of batches that are kept in memory."""
+"""Most bytes of batches that are kept in memory."""
 _SECONDS: Final = 4.0
 
 
@@ -229,7 +229,7 @@ def take_batches(source: LiveBatches) -> list[Any]:
 
 
 def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
-    """What the batches look like, with the padding measured on the batches themselves."""
+    """Description of the batches, with the padding measured on the batches themselves."""
     padding, component = _padding(batches)
     return Batches(
         cached=len(batches),

@@ -117,7 +117,7 @@ class HeldLengths:
 
 @dataclass
 class Bench:
-    """What the loop needs besides batches and a step; it remembers the shapes that it has seen."""
+    """Context of the loop besides batches and a step; it remembers the shapes that it has seen."""
 
     channel: Channel
     watch: Watch
@@ -129,7 +129,7 @@ class Bench:
     segments: dict[str, SegmentRows] = field(default_factory=dict)
     compilations: Compilations = field(default_factory=Compilations)
     contents: ContentLook | None = None
-    """What the batches hold, where that is wanted."""
+    """Digests of the batches, where they are wanted."""
     marks: list[RoundMark] = field(default_factory=list)
 
     @contextlib.contextmanager

@@ -1,4 +1,6 @@
-"""How a process that the parent starts is tied to it, answers it, is asked to stop, and ends. Imports no TensorFlow.
+"""Channel between a process and the parent that starts it: tie, answers, stop and end.
+
+Imports no TensorFlow.
 
 Messages go over a socket of their own, a JSON object a line, apart from standard output so that prints do no harm.
 """
@@ -68,7 +70,7 @@ def flush() -> None:
 
 
 _GENERATED: Final = "__autograph_generated_file"
-"""How TensorFlow's AutoGraph begins the names of the modules that it writes."""
+"""Beginning of the names of the modules that TensorFlow's AutoGraph writes."""
 
 
 def leave(code: int) -> NoReturn:

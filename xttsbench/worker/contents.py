@@ -1,4 +1,4 @@
-"""What batches hold: digests of those of a timed run, and whether two pipelines yield the same samples.
+"""Digests of a timed run's batches, and a comparison of two pipelines' samples.
 
 During a turn the batches are kept, which costs a step a microsecond, and digested off the clock when it is over. Two
 runs are compared by the digests of the batches that both have. Where a turn yields more than may be kept, the next
@@ -32,7 +32,7 @@ from xttsbench.worker.script.graph_clock import DEVICE, tensors_of
 from xttsbench.worker.script.loop import Loop
 
 HELD_BYTES: Final = 1 << 26
-"""Of batches that are kept in one turn at most: as long as they are, a pipeline takes new memory for its next ones."""
+"""Most bytes of batches kept in one turn: as long as they are, a pipeline takes new memory for its next ones."""
 _MOST: Final = 5_000  # Digests of a run
 _SUMMED: Final = 1 << 16  # Bytes from which on sums take the place of a checksum, which takes five times as long
 _SUMS: Final = 1021  # A prime: values that change places count in other sums, unless they are a multiple of it apart
@@ -85,21 +85,21 @@ class ContentLook:
         self._spent_s += time.perf_counter() - began
 
     def record(self) -> Contents:
-        """What was seen."""
+        """Record of the digests so far."""
         self.digest()
         epochs, batches, digests = [*zip(*self._found, strict=True)] or [(), (), ()]
         return Contents(epochs=epochs, batches=batches, digests=digests, seen=self._seen, cost_s=self._spent_s)
 
 
 def _kept_bytes(batch: Any) -> int:
-    """Of the processor's memory; a device's is not kept, so that such a batch has no size that fits."""
+    """Bytes in the processor's memory; a batch on a device is not kept, so that its size fits nowhere."""
     parts = tf.nest.flatten(batch, expand_composites=True)
     on_device = any(isinstance(part, tf.Tensor) and "CPU" not in part.device for part in parts)
     return HELD_BYTES + 1 if on_device else size_bytes(batch)
 
 
 def digest(batch: Any) -> int:
-    """Of dtypes and shapes in the upper half, of all values' bits in the lower one."""
+    """Digest of a batch: dtypes and shapes in the upper half, all values' bits in the lower one."""
     form = bits = 0
     for part in tf.nest.flatten(batch, expand_composites=True):
         array = _array(part)
@@ -122,7 +122,7 @@ def _array(part: Any) -> npt.NDArray[Any] | None:
 
 
 def _checksum(flat: npt.NDArray[Any], before: int) -> int:
-    """Of the values, as their bits; a large array by sums of its 64-bit words."""
+    """Checksum of the values' bits; of a large array by sums of its 64-bit words."""
     if flat.dtype.kind == "O":
         return zlib.crc32(b"\0".join(one if isinstance(one, bytes) else str(one).encode() for one in flat), before)
     data = np.ascontiguousarray(flat).view(np.uint8)
@@ -137,7 +137,7 @@ _MOST_ROWS: Final = 5000  # Samples of one pipeline that are compared
 
 
 def padding_of(graph: Any) -> tuple[Any, ...]:
-    """What a graph's last padded batch pads each component with; empty where that is not known."""
+    """Padding value of each component in a graph's last padded batch; empty where that is not known."""
     by_name = {node.name: node for node in graph.node}
     last = next((node for node in reversed(dataset_nodes(graph)) if node.op.startswith("PaddedBatch")), None)
     if last is None:
@@ -191,7 +191,7 @@ class _Epoch:
 
     @property
     def padding_share(self) -> float:
-        """Of the values of components with two dimensions or more, 0..1."""
+        """Share of padding in the values of components with two dimensions or more, 0..1."""
         return self._padded / self._values if self._values else 0.0
 
     def read(self, dataset: tf.data.Dataset) -> str | None:
@@ -300,7 +300,7 @@ class _Area:
 
     @property
     def is_large(self) -> bool:
-        """Whether it should be emptied; also where it is not known how large a batch is."""
+        """Whether the area should be emptied; also where it is not known how large a batch is."""
         count = self._count()
         return bool(count) and (not self._bytes or count * self._bytes >= _STAGED_BYTES)
 

@@ -35,7 +35,7 @@ from xttsbench.worker.channel import closed, leave, quiet_unless_it_fails
 _LAST_TO_GO, _FIRST_TO_GO = 901, 1000
 """A trial's ``oom_score_adj`` (proc(5)): all of them before everything else, and each another for its children."""
 _ROUNDS, _ROUND_S = 500, 0.002
-"""How often what a trial left behind is looked for; who forks faster than it is killed is given up on."""
+"""Number and length, in seconds, of rounds in which processes left by a trial are killed; then they are given up."""
 
 
 def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> None:

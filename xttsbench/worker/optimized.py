@@ -76,7 +76,7 @@ def rewritten(dataset: Any, fixes: FixSet, directory: str | None) -> Any:
 
 
 def identity_of(dataset: Any) -> GraphIdentity | None:
-    """What the dataset is known again by; ``None`` where its graph cannot be read."""
+    """Identity of the dataset in another process; ``None`` where its graph cannot be read."""
     try:
         return identity(dataset, read_graph(dataset))
     except tf.errors.OpError:
@@ -117,7 +117,7 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeli
 
 
 def _doubts(plan: Optimized, fixes: FixSet) -> Iterator[str]:
-    """What else is not as it was when the fixes were verified."""
+    """Other differences from the state in which the fixes were verified, a sentence each."""
     if not plan.proven:
         yield f"the fixes are not proven: {plan.data.rstrip('. ') or 'the plan does not say why'}"
     here = str(environment()["fingerprint"]) if plan.fingerprint else ""
@@ -147,11 +147,11 @@ _FIELDS: Final = {
     "filename": "file",
     "captures": "captured state",
 }
-"""What is written in an op, and not chosen or measured while it ran."""
+"""Fields that are written in an op, and not chosen or measured while it ran, with their words."""
 
 
 def changed_ops(before: Pipeline | None, here: Pipeline) -> str:
-    """What differs between the ops of a pipeline and those of the plan's run, which may not be known (``None``)."""
+    """Phrase for the differences from the ops of the plan's run, which may not be known (``None``)."""
     if before is None or not before.ops:
         kinds = ", ".join(_kind(op) for op in here.ops) or "none that could be read"
         return f"the plan's run is not at hand to say where they differ, and the ops here are {kinds}"

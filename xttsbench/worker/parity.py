@@ -82,7 +82,7 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
 
 @dataclass
 class _Told:
-    """What is known of the configurations so far; see :class:`Parity`."""
+    """Results on the configurations so far; see :class:`Parity`."""
 
     same: list[str] = field(default_factory=list)
     differences: dict[str, str] = field(default_factory=dict)
@@ -106,10 +106,10 @@ class _Losses:
     load: Callable[[Mapping[str, Any]], Loaded]
     alive: Callable[[str], None]
     steps: int = 0
-    """Whose losses were compared."""
+    """Steps whose losses were compared."""
 
     def against(self, arm: str, other: Loaded, told: _Told) -> str | None:
-        """Where the losses of a configuration with the baseline's data differ, or ``None``; numbers go to ``told``."""
+        """Place of the difference in the losses of a configuration with the baseline's data; numbers go to ``told``."""
         step = step_of(other)
         if self.step is None or step is None:
             return None
@@ -141,7 +141,7 @@ class _Losses:
 
     @cached_property
     def _why_not_reproducible(self) -> str | None:
-        """How the baseline's losses differ from those of a step that is built anew with the same arguments."""
+        """Difference of the baseline's losses from those of a step built anew with the same arguments, or ``None``."""
         ours, why_not = self._ours
         try:
             step = step_of(self.load(self.spec.kwargs))

@@ -77,7 +77,7 @@ class ProfiledSteps:
                 self.reason = f"TensorFlow's profile was not written: {first_line(error.message)}"
 
     def summary(self) -> ProfileSummary:
-        """What the profile says, and XProf of it."""
+        """Summary of the profile, and XProf's verdict."""
         return summarise(self._directory, self._starts_ns) if self.reason is None else without(self.reason)
 
 
@@ -137,7 +137,7 @@ def summarise(directory: str, starts_ns: dict[int, int]) -> ProfileSummary:
 
 
 def without(why: str) -> ProfileSummary:
-    """That there is no profile, and why."""
+    """Summary without a profile, with the reason."""
     return ProfileSummary(directory="profile", steps=0, unmeasured={"profile": why})
 
 

@@ -140,7 +140,7 @@ def _gpu_memory_bytes() -> list[int]:
 
 
 _UPDATES: Final = 8
-"""Of an epoch at least, unless the recipe's own batches leave fewer: many updates teach more than large ones."""
+"""Fewest updates of an epoch, unless the recipe's own batches leave fewer: many updates teach more than large ones."""
 
 
 def fitted(job: TrainJob, recipe: Recipe, data: SpeechData, *, parts: int) -> Fitted:
@@ -211,7 +211,7 @@ class Evaluating:
             tell(channel, warned=f"no held-out loss: {error}")
 
     def loss(self, state: TrainingState) -> Callable[[], HeldOut] | None:
-        """What gives the held-out loss of a state; ``None`` where no clip is held out."""
+        """Function that computes the held-out loss of a state; ``None`` where no clip is held out."""
         if self._held_out is None:
             return None
         loader, cache = str(self._job.config["loader"]), cache_of(self._job, self._recipe, self._held_out)
@@ -279,7 +279,7 @@ def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_
 
 
 class Session:
-    """What a job needs to be trained, built in the order in which TensorFlow wants it.
+    """Parts of a training job, built in the order in which TensorFlow wants them.
 
     The time ``began_s`` is ``time.monotonic()`` at the start of this process.
     """

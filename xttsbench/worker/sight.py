@@ -1,4 +1,4 @@
-"""What TensorFlow, or the NVIDIA driver, sees of this machine, from a process that ``xttsbench doctor`` outlives.
+"""TensorFlow's, or the NVIDIA driver's, view of this machine, from a process that ``xttsbench doctor`` outlives.
 
 A line of JSON for each thing, as soon as it is known, and one before each part that may crash or hang, so that who
 reads knows how far it came.
@@ -32,7 +32,7 @@ _LIBRARIES: Final = {
 """Major version of CUDA -> libraries that TensorFlow loads before it uses a GPU, those that others need first; cuDNN
 comes on top."""
 _INTER_OP: Final = "tf_Compute"
-"""How the kernel calls the threads that run operations side by side; those that share one operation have no name."""
+"""Kernel's name for the threads that run operations side by side; those that share one operation have no name."""
 
 
 def main(pipe: int, look: Callable[[], Iterator[dict[str, Any]]]) -> None:
@@ -44,14 +44,14 @@ def main(pipe: int, look: Callable[[], Iterator[dict[str, Any]]]) -> None:
 
 
 def driver() -> Iterator[dict[str, Any]]:
-    """What the NVIDIA driver says of its GPUs; one that is ill holds whoever asks it."""
+    """Answer of the NVIDIA driver on its GPUs; a faulty one holds any process that asks it."""
     from xttsbench.probes.machine import driver as ask
 
     yield {"stage": "done", "driver": ask().model_dump()}
 
 
 def tensorflow() -> Iterator[dict[str, Any]]:
-    """What TensorFlow sees and computes, with the stage that it comes to."""
+    """Answers of TensorFlow on devices and computation, with the stage that it comes to."""
     yield {"stage": "import"}
     began = time.perf_counter()
     import tensorflow as tf
@@ -115,7 +115,7 @@ def _compute(device: str, tf: Any) -> dict[str, Any]:
 
 
 def _threads() -> dict[str, int]:
-    """How many threads this process has: those that run operations side by side, and those without a name."""
+    """Number of this process's threads: those that run operations side by side, and those without a name."""
     own = Path("/proc/self/comm").read_text(encoding="utf-8")
     counts = {_INTER_OP: 0, "": 0}
     for comm in Path("/proc/self/task").glob("*/comm"):

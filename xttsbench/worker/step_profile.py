@@ -1,4 +1,4 @@
-"""What a step does, on cached batches, in runs that no timing uses: its lines, its ops, their phases and devices.
+"""Profile of a step on cached batches, in runs that no timing uses: its lines, its ops, their phases and devices.
 
 A stack sampler and an op counter tell where its time goes. Ops launched from Python are timed in one run, ops inside
 traced functions in another under the profiler; both are summed up alike. Where XLA has compiled the step, its
@@ -63,7 +63,7 @@ class OpCounter:
             self.counts[name] += 1
 
     def per_step(self, steps: int, calls: int) -> dict[str, Any]:
-        """What was counted in so many steps, with as many calls of tf.functions, as a :class:`StepProfile` has it."""
+        """Counts of so many steps, with as many calls of tf.functions, as fields of a :class:`StepProfile`."""
         return {
             "steps": steps,
             "eager_ops_per_step": sum(self.counts.values()) / steps,
@@ -90,7 +90,7 @@ def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: fl
 
 
 def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> StepProfile:
-    """What was counted and sampled in that many steps, in which tf.functions were called ``calls`` times."""
+    """Profile from the counts and samples of that many steps, in which tf.functions were called ``calls`` times."""
     lines = _lines(sampler, steps)
     kinds: dict[str, float] = defaultdict(float)
     for line in lines:

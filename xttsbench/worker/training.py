@@ -132,7 +132,7 @@ class Watch(Action):
         self._own_ns += self._clock() - now
 
     def evaluated(self, evaluated: Evaluated) -> None:
-        """What it took is no step's."""
+        """Reports an evaluation, whose time belongs to no step."""
         self._close()
         took_ns = self._clock() - self._mark_ns
         self._tell(evaluated=evaluated, took_s=took_ns / 1e9)

@@ -130,7 +130,7 @@ def run_kind(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channe
 
 
 def devices_seen() -> Devices:
-    """What TensorFlow sees in this process."""
+    """Devices and versions that TensorFlow has in this process."""
     return Devices(
         gpus=tuple(device.name for device in tf.config.list_physical_devices("GPU")),
         cpus=len(tf.config.list_physical_devices("CPU")),
@@ -142,7 +142,7 @@ def devices_seen() -> Devices:
 
 
 def failure(error: BaseException) -> dict[str, object]:
-    """What went wrong, as a message to the parent."""
+    """Message to the parent about an error."""
     status, step, size, cause = "raised", None, None, error
     if isinstance(error, StepRaisedError) and error.__cause__ is not None:
         step, size, cause = error.step, error.batch_size, error.__cause__
@@ -178,7 +178,7 @@ def _message(error: BaseException, cause: BaseException) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What the target itself raised, where our own error only puts it into a sentence."""
+    """Error of the target itself, where our own error only puts it into a sentence."""
     return error.__cause__ if isinstance(error, TargetError) and error.__cause__ is not None else error
 
 
@@ -202,7 +202,7 @@ Take = Callable[[dict[str, Any]], None]
 
 
 class LiveTarget:
-    """What a target would have returned, measured in the calling process, with fixes and without.
+    """Target of the calling process, measured there with fixes and without.
 
     No other process could build it. Each fix is applied once and kept: building it again for every trial would fill its
     cache again, and start the processes of a pool again, which is no part of what is measured.

@@ -52,11 +52,11 @@ _COPY: Final[tuple[tuple[re.Pattern[str], Work], ...]] = (
 )
 _SIZE: Final = re.compile(r"\bsize:(\d+)")
 _NO_WORK: Final = re.compile(r"^(cuMem|Mem(ory)?(Alloc|Free|Residency)|Host(Un)?[Rr]egister|UM_|Overhead)")
-"""How events on a stream begin in which nothing runs."""
+"""Names of events on a stream during which the device is idle."""
 _NO_LAUNCH: Final = re.compile(r"^(Mem(cpy|set|ory|Alloc|Free)|(cu|cuda|hip)(Mem|\w*Synchronize)|Host(Un)?[Rr]egister)")
-"""How calls of the driver begin that launch no kernel; those that do carry the kernel's name, or the function's."""
+"""Names of the driver's calls that launch no kernel; those that do carry the kernel's name, or the function's."""
 _PYTHON: Final = "$"
-"""How the frames of the Python tracer begin, which is off here and may be on in the profile of another."""
+"""Prefix of the Python tracer's frames; the tracer is off here and may be on in the profile of another."""
 
 _CAUSES: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = (
     (re.compile(r"^tf\.function-graph_building|HLO passes|Compiler::|^XlaCompil|^CompileTo"), "compile"),
@@ -184,7 +184,7 @@ def _device(plane: Any) -> DeviceTrace | None:
 
 
 def work_of_event(name: str) -> Work:
-    """What an event of a stream is, by its name: of NVIDIA's tracer, or of AMD's."""
+    """Kind of a stream's event, by its name: of NVIDIA's tracer, or of AMD's."""
     copied = next((work for pattern, work in _COPY if pattern.search(name)), None)
     return copied or ("collective" if _COLLECTIVE.search(name) else "kernel")
 
@@ -204,7 +204,7 @@ def _text(plane: Any, stat: Any) -> str:
 
 @cache
 def cause_of_event(name: str) -> Cause | None:
-    """What the host does during an event of that name; ``None`` where the name says nothing of it."""
+    """Activity of the host during an event of that name; ``None`` where the name does not show it."""
     return next((cause for pattern, cause in _CAUSES if pattern.search(name)), None)
 
 
@@ -277,7 +277,7 @@ _ABSENT: Final = "XProf is not installed: pip install 'xttsbench[profile]'"
 
 
 def ask(path: Path) -> XProfVerdict | str:
-    """What XProf says of an XPlane, or why it says nothing."""
+    """Verdict of XProf on an XPlane, or the reason for none."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", __name__, str(path)],
@@ -300,7 +300,7 @@ def ask(path: Path) -> XProfVerdict | str:
 
 
 def _converter() -> tuple[Any, str] | None:
-    """Its converter and the package's version."""
+    """Converter of XProf and the package's version."""
     for package in _PACKAGES:
         try:
             found = importlib.import_module(f"{package}.convert.raw_to_tool_data")

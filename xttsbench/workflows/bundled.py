@@ -52,7 +52,7 @@ _OFF: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What the user asked for; what is ``None`` is the recipe's own, and each ``True`` may be switched off.
+    """Options of the user for a training; ``None`` leaves the recipe's own, and each ``True`` may be switched off.
 
     Attributes:
         recipe: name of a shipped one, or a path.
@@ -259,7 +259,7 @@ def refuse_other_data(before: RunPlan, now: RunPlan, directory: Path) -> None:
 
 
 def _decisive(job: TrainJob) -> Iterator[tuple[str, Any]]:
-    """What decides a run's steps; the size of a batch that was fitted to memory is a session's finding."""
+    """Settings that determine a run's steps; the size of a batch that was fitted to memory is a session's finding."""
     yield "seed", job.seed
     yield "precision", job.config.get("precision")
     for section in ("features", "model", "loss", "batches", "optimizer"):

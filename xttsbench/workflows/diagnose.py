@@ -51,7 +51,7 @@ _FIXES_REPORT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """Options of the user.
 
     Attributes:
         target: ``module:callable``, ``file.py:callable``, or a script.

@@ -36,14 +36,15 @@ from xttsbench.xtts.data.make import cache_directory
 PATIENCE_S: Final = 180.0
 """As long as a helper may take to start: TensorFlow is imported in 4-7 s, from a cold network disk in a minute."""
 WINDOW_S: Final = 1.0
-"""How long the neighbours are watched: a hundred ticks of the kernel's counters."""
+"""Seconds for which the neighbours are watched: a hundred ticks of the kernel's counters."""
 BUSY_SHARE, LONGER_S = 0.05, 3.0
-"""Where they take more than this of the processors, they are watched again, for longer: what counts is who stays."""
+"""Share of the processors above which neighbours are watched again, and for how many seconds: only lasting load counts.
+"""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for.
+    """Options of the user.
 
     Attributes:
         data: directory whose files are read; ``None`` reads none.
@@ -132,7 +133,7 @@ _NOTICE: Final = re.compile(
 
 
 def look(patience_s: float = PATIENCE_S) -> Sight:
-    """What TensorFlow sees, in the environment that this process has.
+    """Looks at TensorFlow's view of the machine, in the environment that this process has.
 
     A child that is not done after ``patience_s`` seconds is killed.
     """
@@ -149,7 +150,7 @@ def look(patience_s: float = PATIENCE_S) -> Sight:
 
 
 def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
-    """What the NVIDIA driver says; where asking it ends badly, that is the reason why there is no GPU.
+    """Asks the NVIDIA driver; where that ends badly, the reason for having no GPU is the child's end.
 
     A child that is not done after ``patience_s`` seconds is killed.
     """
@@ -192,7 +193,7 @@ def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]
 
 
 def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
-    """What the child said until it closed its end, said all, or time was up."""
+    """Messages of the child until it closed its end, was done, or time was up."""
     known: dict[str, Any] = {}
     buffer = b""
     while known.get("stage") != "done" and (left_s := deadline_s - time.monotonic()) > 0:
@@ -207,7 +208,7 @@ def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
 
 
 def _named(code: int | None) -> str:
-    """How a process ended, by its exit code (negative: by that signal; ``None``: the kernel cannot end it)."""
+    """Phrase for a process's end, by its exit code (negative: by that signal; ``None``: the kernel cannot end it)."""
     if code is None:
         return "not to be killed"
     if code >= 0:

@@ -1,4 +1,4 @@
-"""What there is by name, in words: verdicts, rules and fixes to explain; scenarios, grids and recipes to list."""
+"""Names and their explanations: verdicts, rules and fixes to explain; scenarios, grids and recipes to list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """What a verdict, rule or fix means; of a rule and a fix of one name, the rule. A fix may have its number or op.
+    """Explanation of a verdict, rule or fix; of a rule and a fix of one name, the rule.
+
+    A fix may have its number or op. A fix may have its number or op.
 
     Raises:
         UsageError: for a name that there is not; close ones are listed.
@@ -111,7 +113,7 @@ class Entry:
 
 
 def entries(what: What) -> list[Entry]:
-    """What there is of a kind: what is shipped by name, rules and fixes in the order of their pages.
+    """Entries of a kind: shipped files by name, rules and fixes in the order of their pages.
 
     A grid is a scenario that says itself how it is swept.
     """

@@ -39,7 +39,8 @@ Measure = Callable[[TrialSpec, Callable[[dict[str, Any]], None], RowMemory], Non
 """Runs one trial and hands over its messages and its rows."""
 
 READING_KINDS: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline")
-"""Those that change nothing in the process for good: a mode of the step might, and a fix needs processes of its own."""
+"""Kinds without lasting change in the process: a mode of the step might make one, and fixes need their own processes.
+"""
 _READING: Final = 0.35  # share of the budget in which the target is read
 _STEP: Final = "a step that lives in the calling process is left as it is; name an importable callable"
 _HERE: Final = (
@@ -187,7 +188,7 @@ class LiveSession:
 
 
 def changes_by_itself(first: Elements, second: Elements) -> str | None:
-    """How two runs of the original differ that should not; ``None`` where they do not, or may.
+    """Unexpected difference of two runs of the original; ``None`` where they are the same, or may differ.
 
     They may where the graph shuffles, draws random numbers, or promises no order: what that does to the elements is
     known, and the comparison considers it. Two passes are compared as far as both were seen.

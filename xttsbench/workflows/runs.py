@@ -43,7 +43,7 @@ from xttsbench.workflows.reports.train import assembled_train
 from xttsbench.workflows.saved import write_best, write_plan
 
 REPORT_S: Final = 5.0
-"""Of a budget, kept for the report and its plots."""
+"""Seconds of a budget that are kept for the report and its plots."""
 
 
 @contextmanager

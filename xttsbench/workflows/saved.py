@@ -105,7 +105,7 @@ _WORDS: Final = {
 
 
 def fingerprint_of(machine: Mapping[str, Any], *, code: str | None, data: str | None) -> Fingerprint:
-    """Where something was measured, from the run's environment and the hashes of its plan."""
+    """Fingerprint of a measurement, from the run's environment and the hashes of its plan."""
     cpu = machine.get("cpu", {})
     allowed = [cpu.get(name) for name in ("quota_cpus", "affinity_cpus", "machine_cpus")]
     return Fingerprint(
@@ -160,7 +160,7 @@ def differences_here(best: Best) -> list[str]:
 
 
 def differences(best: Best, here: Fingerprint) -> list[str]:
-    """What is other here than where the winner was found, one sentence each; what either side does not know is left."""
+    """Differences from the winner's fingerprint, one sentence each; fields that either side lacks are left out."""
     found = []
     for field, word in _WORDS.items():
         there, now = getattr(best.fingerprint, field), getattr(here, field)
@@ -214,7 +214,7 @@ def find_best(path: Path | None, reports: Path) -> tuple[Path, Best]:
 def taken_over(
     path: Path, best: Best, machine: Mapping[str, Any], *, data: Path, recipe: str, config: Mapping[str, Any]
 ) -> TakenOver:
-    """What was taken, what is other here, and what the command line changed of it.
+    """Record of a take-over: the arguments, the differences here, and the command line's own values.
 
     The machine is the environment as it is now, ``config`` what will be trained with.
     """
@@ -240,7 +240,7 @@ def taken_over(
 
 
 def sentences(taken: TakenOver) -> tuple[str, ...]:
-    """What is said of it before the start."""
+    """Sentences on a take-over before the start."""
     config = ", ".join(f"{key}={value}" for key, value in taken.config.items()) or "nothing"
     return (
         f"From {taken.path}: {config} ({'proven' if taken.proven else 'NOT proven: ' + taken.why.rstrip('. ')}).",
@@ -378,7 +378,7 @@ def data_identity(directories: Collection[str | None]) -> str | None:
 
 
 def _roots(target: TargetSpec) -> list[Path]:
-    """Where the target's code is: the directory of a file; for a module its top-level package or file."""
+    """Folders or files of the target's code: the directory of a file; for a module its top-level package or file."""
     if target.kind == "file":
         return [Path(target.folder)]
     name = target.place.partition(".")[0]

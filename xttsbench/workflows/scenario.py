@@ -129,7 +129,7 @@ _MAY_DIFFER: Final = frozenset({"command", "created_utc", "budget_s"})
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; what is ``None`` or empty is the scenario's own.
+    """Options of the user; ``None`` or empty leaves the scenario's own.
 
     Attributes:
         scenario: name of a shipped one, or a path.

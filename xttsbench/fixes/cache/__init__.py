@@ -108,7 +108,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 
 def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
-    """Whether nothing after an op ends the epoch before all of its elements were read, as far as it is known.
+    """Whether each epoch reads all elements of an op, as far as it is known.
 
     A cache is complete once its last element was read (tried on TensorFlow 2.21): ``take`` of exactly as many is fine.
     """

@@ -69,7 +69,7 @@ class Reader:
 
     @cached_property
     def ends_with_epoch(self) -> bool:
-        """Whether nothing in the pipeline begins the next epoch, so that the one who iterates it does."""
+        """Whether the loop begins the next epoch, since no op of the pipeline does."""
         return not self.named(_BEGINS_ANEW)
 
     def above(self, name: str) -> list[str]:

@@ -303,7 +303,7 @@ def _one_chain(module: Module, links: list[Link]) -> bool:
 
 
 def _outermost(module: Module, link: Link) -> bool:
-    """Whether nothing is called on it, and it is no argument of another call."""
+    """Whether a call is outermost: no method is called on it, and it is no argument of another call."""
     ends = (cst.Call, cst.Lambda, cst.BaseSmallStatement, cst.BaseCompoundStatement)
     return not isinstance(next((one for one in module.ancestors(link.node) if isinstance(one, ends)), None), cst.Call)
 

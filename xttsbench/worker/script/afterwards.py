@@ -1,4 +1,4 @@
-"""What is measured once a script is over, in its own process: its pipeline's graph, its input alone, its step alone.
+"""Measurements once a script is over, in its own process: its pipeline's graph, its input alone, its step alone.
 
 A script runs once, so what the ladder learns from fresh processes is learnt from what the script left: the dataset that
 fed its steps, and the function that took its batches. Their state is the script's: variables are put back as the script
@@ -40,7 +40,7 @@ _VARIABLES_BYTES: Final = 2 * 2**30  # Variables larger than this in all are not
 
 
 class ScriptHandles(NamedTuple):
-    """What was kept of a script for afterwards.
+    """Dataset and step of a script, kept for afterwards.
 
     Attributes:
         dataset: the dataset that gave most of the batches; ``None`` where none is known or it died.
@@ -73,7 +73,7 @@ def measure_script(report: ScriptReport, watched: Watched, patches: Patches) -> 
 
 
 def _measure(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
-    """What fails is noted; the steps measured before stand."""
+    """Runs the measurements in turn; a failure is noted, and the steps measured before stand."""
     from xttsbench.targets.source.scan import scan_loaded  # LibCST, which the script's own steps do without
 
     script = os.path.abspath(spec.target)

@@ -29,7 +29,7 @@ from xttsbench.worker.script.steady import SteadyLoop
 
 
 def _takes_batch(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]] | None:
-    """Where the tensors of the batch are among the arguments.
+    """Positions of the batch's tensors among the arguments.
 
     Returns:
         Pairs (position among the flat arguments, position in the flat batch); ``None`` unless every tensor of the batch
@@ -89,7 +89,7 @@ class PythonStep:
             sys.setprofile(self._called)
 
     def end(self) -> None:
-        """That step is over."""
+        """Ends the current step."""
         if self._batch is not None:
             self._batch = None
             sys.setprofile(None)
@@ -109,7 +109,7 @@ class PythonStep:
 
 
 def _arguments(frame: FrameType) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a frame that has just been entered was called with."""
+    """Arguments of a frame that has just been entered."""
     code, values = frame.f_code, frame.f_locals
     names = code.co_varnames
     args = [values[name] for name in names[: code.co_argcount]]

@@ -1,4 +1,4 @@
-"""What a script's process hears of it: the modules that it loads, files that it writes, machines that it talks to.
+"""Effects of a script's process, as it hears of them: loaded modules, written files, contacted machines.
 
 Python tells its audit hooks of every file that it opens and every connection that it makes. TensorFlow writes in C++,
 which tells nobody, so the functions by which Python asks it to are wrapped.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xttsbench.worker.script.patches import Patches
 
 MOST: Final = 20
-"""Of each that are kept."""
+"""Most entries of each kind that are kept."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES: Final = ("os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
 _MADE: Final = ("tempfile.mkdtemp", "tempfile.mkstemp")
@@ -217,7 +217,7 @@ def why_not() -> str | None:
 
 
 def _directories() -> list[str]:
-    """What is covered: directories below the root, and mounted file systems, outer ones first."""
+    """Directories to cover: those below the root, and mounted file systems, outer ones first."""
     with open("/proc/self/mountinfo", encoding="utf-8") as lines:
         mounted = [line.split()[4].encode().decode("unicode_escape") for line in lines]
     top = [os.path.join("/", name) for name in os.listdir("/") if name not in _SYSTEM]
@@ -228,7 +228,7 @@ def _directories() -> list[str]:
 
 
 def _installed() -> list[str]:
-    """What is installed stays as it is: a library that is loaded must be the same file where it is named again."""
+    """Directories of installed packages, left uncovered. A loaded library must be the same file when named again."""
     paths = (sys.prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages(), *_loaded_from())
     found = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
     return sorted(path for path in found if not any(path != other and _below(path, other) for other in found))

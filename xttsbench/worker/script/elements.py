@@ -200,7 +200,7 @@ class ElementsTrial(Trial):
         self.channel.part("elements", record.model_copy(update=update))
 
     def failure(self, error: BaseException | None) -> dict[str, Any] | None:
-        """What the script made of few batches is no failure, once they were read."""
+        """Message on an error; ``None`` once the batches were read: trouble of the script with so few is no failure."""
         if self._failed is None and self._read:
             return None
         return super().failure(error)

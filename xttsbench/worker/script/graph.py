@@ -76,7 +76,7 @@ class FitSteps:
         self.restart()
 
     def restart(self) -> None:
-        """What went by since the last batch was no training (validation): the next one begins now."""
+        """Begins the next batch now: the time since the last one was no training (validation)."""
         self._begin(time.perf_counter_ns())
 
     def _begin(self, last_ns: int, closed: Moment | None = None) -> None:

@@ -192,7 +192,7 @@ class Site:
         return at
 
     def drain(self, offset_ns: int) -> list[GraphTimestamp]:
-        """What was stamped since the last time, as ``time.perf_counter_ns`` has it; of more than fit, the last."""
+        """Stamps since the last call, in the time of ``time.perf_counter_ns``; if more than fit, the last ones."""
         with tf.device(DEVICE):
             count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64)._numpy_internal())
             if count == self._read:
@@ -210,7 +210,7 @@ class Site:
 
 
 class Contents(Protocol):
-    """What keeps the batches of requests in graphs."""
+    """Keeper of the batches of requests in graphs."""
 
     def traced(self, number: Any, batch: Any) -> None:
         """Add the op that keeps what the request of that number gives at its place to the graph that is traced."""

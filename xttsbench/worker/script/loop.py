@@ -74,7 +74,7 @@ class Datasets:
             self._ours = before
 
     def mark(self, dataset: Any) -> ScriptData:
-        """What a dataset is known by; it is numbered where it is new."""
+        """Mark of a dataset; a new one is numbered."""
         found: ScriptData | None = vars(dataset).get(_MARK)
         if found is None:
             known = self._kinds.setdefault(_kind(dataset), [len(self._kinds), 0])
@@ -89,7 +89,7 @@ def original(dataset: Any) -> Any:
 
 
 def mark_of(dataset: Any) -> ScriptData | None:
-    """What a dataset was found to be; ``None`` where it was never used, or is none."""
+    """Mark of a dataset; ``None`` where it was never used, or is none."""
     found: ScriptData | None = getattr(dataset, _MARK, None)
     return found
 
@@ -148,7 +148,7 @@ class Loop:
 
     @property
     def data(self) -> ScriptData | None:
-        """What the first dataset is known by that it iterated."""
+        """Mark of the first dataset that the loop iterated."""
         if self._data is None:
             self._data = mark_of(getattr(self._first, "_original_dataset", self._first))
             self._first = None if self._data is not None else self._first

@@ -1,4 +1,4 @@
-"""What is patched in TensorFlow and Keras to see a script's iteration; each wrapper tells :class:`Watched` and no more.
+"""Patches of TensorFlow and Keras that show a script's iteration; each wrapper tells :class:`Watched` and no more.
 
 Every wrapper keeps ``functools.wraps``: AutoGraph would take it for user code otherwise.
 """
@@ -49,7 +49,7 @@ class Patches:
 
 
 def around_request(watched: Watched) -> Callable[..., Callable[..., Any]]:
-    """What makes, of a function that asks an iterator for a batch, one that tells of it.
+    """Makes a decorator that reports the calls of a function which asks an iterator for a batch.
 
     Outside of eager execution another function is called, if there is one.
     """

@@ -147,7 +147,7 @@ class Process:
         exit_now(code)
 
     def _done(self, ended: str, code: int) -> None:
-        """Nothing else is told."""
+        """Sends that the process is done, and no more."""
         self.channel.send({"done": True})
 
     def _tensorflow_loaded(self) -> None:
@@ -191,7 +191,7 @@ class Process:
         measure_script(self.report, self.watched, self._patches)
 
     def _noted(self, what: str, action: Callable[[], None]) -> None:
-        """Our own failure must not become the script's: it is told, and the script goes on."""
+        """Runs an action of our own; its failure is reported, and the script goes on."""
         try:
             action()
         except StoppedByUs:
@@ -220,7 +220,7 @@ class Process:
 
 
 def report_over(connection: socket.socket, rows: int) -> ScriptReport:
-    """What the parent is told over a connection, from the specification on that it sends first.
+    """Report over a connection to the parent, which sends the specification first.
 
     Raises:
         OSError: the parent is gone.
@@ -338,11 +338,11 @@ class AgainProcess(Process):
 
     @property
     def spec(self) -> TrialSpec:
-        """Of the trial."""
+        """Specification of the trial."""
         return self.report.spec
 
     def _before_script(self) -> None:
-        """Nothing is learnt that the first run has not told."""
+        """Seeds the random generators; the first run has reported all else."""
         random.seed(self.spec.seed)
         if "numpy" in sys.modules:  # else it begins unseeded, and TensorFlow brings it
             sys.modules["numpy"].random.seed(self.spec.seed)
@@ -384,4 +384,4 @@ class AgainProcess(Process):
         self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
 
     def _measure_afterwards(self) -> None:
-        """Nothing: the script itself was measured."""
+        """Skips the measurements afterwards: the script itself was measured."""

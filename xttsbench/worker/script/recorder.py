@@ -1,4 +1,4 @@
-"""What is recorded of a script's loops: rows of their steps, sampled windows of the main one, and how it goes."""
+"""Recordings of a script's loops: rows of their steps, sampled windows of the main one, and progress."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Results:
 
 
 class Recorder:
-    """What all loops of a script share: counters, rows, sampling windows, and the wish that the script may end.
+    """State that all loops of a script share: counters, rows, sampling windows, and the wish that the script may end.
 
     Attributes:
         tapes: gradient tapes that were entered so far.
@@ -316,7 +316,7 @@ class Recorder:
         return False
 
     def key_of_fit(self, model: Any) -> Hashable:
-        """What tells the loop of a call of ``fit`` from others."""
+        """Key of the loop of a call of ``fit``."""
         return "fit", id(model)
 
     def next_poll_s(self) -> float:

@@ -122,7 +122,7 @@ class WholeRunProcess(Process):
         self._samples.start()
 
     def _imports(self, name: str) -> None:
-        """Of no interest: the script runs once."""
+        """Ignores the import: the script runs once."""
 
     def _done(self, ended: str, code: int) -> None:
         self.channel.send({"ended": ended, "exit_code": code, "done": True})

@@ -33,7 +33,7 @@ _MEASURED: Final = "as_is"
 
 
 class Turns:
-    """Whose steps are counted as what: those of a turn's start are not."""
+    """Assignment of steps to turns; those of a turn's start are not counted."""
 
     def __init__(self, report: ScriptReport) -> None:
         self.segment, self.round = SETTLING, 0
@@ -129,7 +129,7 @@ class AgainRecorder(Recorder):
         return self.loops
 
     def enough(self) -> bool:
-        """Of one stretch as of any script; turns end when the parent says so."""
+        """Whether enough steps were measured; turns end when the parent says so."""
         return self.turns is None and super().enough()
 
     def wants_rows(self, loop: Loop, steps: int) -> bool:
@@ -184,7 +184,7 @@ class Trial:
             model.jit_compile = STEP_XLA.name in kinds
 
     def use(self, dataset: Any, fixed: Any) -> Any:
-        """What the script uses in place of its dataset, once it is the one that feeds the training loop."""
+        """Replacement for the script's dataset, once that is known to feed the training loop."""
         raise NotImplementedError
 
     def end(self) -> None:

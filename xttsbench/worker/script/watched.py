@@ -129,7 +129,7 @@ class Watched:
     def after_call(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began_ns: int, result: Any = None
     ) -> None:
-        """That call has returned, or raised."""
+        """Called after a tf.function has returned or raised."""
         if not self.active:
             return
         self._alike += 1

@@ -1,4 +1,4 @@
-"""What is recorded of a run that goes on to its end: rows without end in a ring, a few counted steps, rare samples.
+"""Recordings of a run that goes on to its end: rows in a ring, a few counted steps, rare samples.
 
 The script is never stopped and its device never waited for. Instead of two stretches in which every millisecond is
 sampled, the main thread is sampled ten times a second at most, all along, and the ops of a few steps are counted that
@@ -95,7 +95,7 @@ class CountedSteps(SamplingWindows):
 
 
 class WholeRunRecorder(Recorder):
-    """What all loops of a run that is watched to its end share."""
+    """State that all loops of a run share that is watched to its end."""
 
     reads_afterwards = False
     stops = False

@@ -46,7 +46,7 @@ _SECTIONS: Final = (
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """Options of the user.
 
     Attributes:
         a, b: ``PATH[:ARM[@ACCELERATOR]]``.
@@ -128,7 +128,7 @@ def comment(report: ComparisonReport) -> str:
 
 
 def _differences(sides: Sides) -> tuple[Difference, ...]:
-    """Of all pairs together; what only some of them have is told with the pair's name."""
+    """Differences of all pairs together; one that only some pairs have bears their names."""
     found: dict[Difference, list[str]] = {}
     for name, left, right in sides.pairs:
         for difference in differences(measured_of(left), measured_of(right), same_run=sides.same_run):

@@ -1,4 +1,4 @@
-"""What ``xttsbench compare`` is given, and its configurations in pairs: processes, effects, figures side by side.
+"""Sides of ``xttsbench compare``, and their configurations in pairs: processes, effects, figures side by side.
 
 A side is a run's directory or a report, with a configuration where one is named: ``PATH[:ARM[@ACCELERATOR]]``. Both
 paths and ids may hold colons, so the longest beginning that exists is the path.
@@ -97,7 +97,7 @@ def same_run(a: Side, b: Side) -> bool:
 
 
 def pair_arms(a: Side, b: Side) -> tuple[tuple[tuple[str, Variant, Variant], ...], tuple[str, ...]]:
-    """Which configurations stand beside which, by name; and those of either side that stand alone.
+    """Pairs of configurations by name, and the names of those without a counterpart.
 
     Raises:
         UsageError: a configuration does not exist, is ambiguous, or stands beside itself.
@@ -280,7 +280,7 @@ class Runs:
 
     @property
     def processes(self) -> int:
-        """How many there are, from the trials or from the report."""
+        """Number of processes, from the trials or from the report."""
         return len(self.steps) or self.arm.blocks
 
 
@@ -302,7 +302,7 @@ def runs_of(side: Side, arm: Variant) -> Runs:
 
 
 def measured_of(runs: Runs) -> Measured:
-    """What the configuration was measured on and how, for :func:`xttsbench.comparison.comparable.differences`."""
+    """Conditions of a configuration's measurement, for :func:`xttsbench.comparison.comparable.differences`."""
     side, arm, plan = runs.side, runs.arm, runs.side.plan
     comparison = plan.comparison if plan and arm.group else None
     # How long somebody trains says nothing of how it was measured.

@@ -23,7 +23,7 @@ _OPEN_S: Final = 1.0  # of a process that takes turns, besides building the targ
 
 
 class Trials(Protocol):
-    """What runs trials: a :class:`~xttsbench.workflows.measure.session.Session`, or a stand-in of the tests."""
+    """Runner of trials: a :class:`~xttsbench.workflows.measure.session.Session`, or a stand-in of the tests."""
 
     trials: list[TrialRecord]
     earlier: dict[str, TrialRecord]  # by id, of a run that goes on: trials that are not run again
@@ -38,7 +38,7 @@ class Trials(Protocol):
 
     @property
     def side_by_side(self) -> Session | str:
-        """What opens processes that live side by side; or why there can be none."""
+        """Session that opens processes which live side by side; or the reason for none."""
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial, keep it and write it down, with a note where one is given."""

@@ -50,7 +50,7 @@ class Progress(Protocol):
         """A trial ended."""
 
     def status(self, sentence: str) -> None:
-        """What may be said so far."""
+        """Shows an interim result."""
 
 
 class Silent:
@@ -230,7 +230,7 @@ class Session:
 
     @property
     def side_by_side(self) -> Session | str:
-        """What opens processes that live side by side, this session; or why there can be none."""
+        """Session that opens processes which live side by side, this one; or the reason for none."""
         if self._gpus[0] is not None:
             return "each process takes the GPU's memory for itself"
         return self._why_alone or self
@@ -262,7 +262,7 @@ class Session:
 
     @property
     def processors(self) -> int:
-        """How many processes may compute at once."""
+        """Number of processes that may compute at once."""
         return max(int(cpu_allowance().allowed_cpus), 1)
 
     def wait_for_quiet(self, share: float, most_s: float) -> float:
@@ -385,7 +385,7 @@ class Recorded:
 
     @property
     def comparison(self) -> Comparison:
-        """What the run compares.
+        """Comparison of the run's plan.
 
         Raises:
             JournalError: its plan names nothing.
@@ -396,7 +396,7 @@ class Recorded:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """What keeps secrets out of its files."""
+        """Redaction of secrets in the run's files."""
         return guard(self.directory, self.plan)
 
     @property
@@ -406,7 +406,7 @@ class Recorded:
         return Recorded(self.directory, plan, environment, trials, self.began)
 
     def session(self, progress: Progress | None, *, print_to_stderr: bool = False, scripts: bool = False) -> Session:
-        """What runs its trials; those that it has had are not run again."""
+        """Session that goes on with the run's trials; finished ones are not run again."""
         return Session(
             self.directory,
             earlier=self.trials,
@@ -430,7 +430,7 @@ def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecor
 
 
 def described(spec: TrialSpec) -> str:
-    """What a trial does, and what for, in words: ``the input pipeline op by op, to see what each op costs``."""
+    """Phrase for a trial and its purpose: ``the input pipeline op by op, to see what each op costs``."""
     fixes = said(FixSet.parse(spec.fix)) if spec.fix else ""
     if spec.kind in ("fix", "arm", "elements"):
         what = "the patched source" if spec.patched and not fixes else fixes or (spec.arm or "the original")

@@ -54,7 +54,7 @@ AfterRound = Callable[[int, int, Sequence[TrialRecord]], None]
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is measured, in turns or in blocks.
+    """Order for rounds of measurement, in turns or in blocks.
 
     Attributes:
         comparison: the configurations, the accelerators, and the limits of a trial.

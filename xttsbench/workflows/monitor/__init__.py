@@ -39,7 +39,7 @@ _KEPT: Final = 100  # oscillations that the record lists at most, the newest
 
 @dataclass(frozen=True)
 class Request:
-    """What is monitored, and for how long; ``None`` is until someone ends it."""
+    """Options of a monitor; ``duration_s`` of ``None`` lasts until someone ends it."""
 
     interval_s: float = 0.5
     duration_s: float | None = None
@@ -49,7 +49,7 @@ class Request:
 
 
 class View(Protocol):
-    """Where readings are shown."""
+    """Display of the readings."""
 
     def show(self, stream: Stream, own_cpu_share: float) -> None:
         """Show the newest reading, if it is time to."""
@@ -137,7 +137,7 @@ class _Session:
             self._log.close()
 
     def record(self) -> Monitored:
-        """What was seen so far."""
+        """Record of the readings so far."""
         stream, process = self._stream, self._process
         unmeasured = self._machine.unmeasured | self._gpus.unmeasured | (process.unmeasured if process else {})
         return Monitored(

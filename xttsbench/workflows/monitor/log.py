@@ -119,7 +119,7 @@ class Table:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self.columns["t_s"])
 
 
@@ -238,7 +238,11 @@ def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float6
 
 
 def _oscillations(columns: Mapping[str, npt.NDArray[np.float64]], interval_s: float) -> list[ColumnOscillation]:
-    """Those at the end of the log, on even times. Of what was read in few rows the live search knows more: events."""
+    """Oscillations at the end of the log, on even times.
+
+    Columns that few rows have are left to the live search's events. Of what was read in few rows the live search knows
+    more: events.
+    """
     found = []
     for name in oscillating(columns):
         read = ~np.isnan(columns[name])

@@ -70,7 +70,7 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
 
     @cache
     def step_files(fixes: str) -> Mapping[str, str]:
-        """Of a script's own step, which is changed in its source; a Keras model is changed in its process."""
+        """Changed copies of the files of a script's own step; empty for a Keras model, changed in its process."""
         if script is None or place is None or not (steps := FixSet.parse(fixes).of_step):
             return {}
         patch = patched(str(steps))
@@ -258,7 +258,7 @@ def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:
 
 
 def again(script: ScriptRun, directory: Path, no_edit: str | None = None) -> ScriptAgain | None:
-    """What trials of its fixes know of a script; ``no_edit`` is why the source of its step cannot be changed."""
+    """Facts about a script for trials of its fixes; ``no_edit`` is why the source of its step cannot be changed."""
     if script.data is None:
         return None
     return ScriptAgain(
@@ -284,7 +284,7 @@ def said_again(script: ScriptRun) -> str:
 
 
 def step_place(script: ScriptRun, file: str) -> Location | None:
-    """Where the function that takes the batch is defined; ``None`` where a Keras model is trained.
+    """Definition of the function that takes the batch; ``None`` where a Keras model is trained.
 
     Of a step that is written out in the loop it is the script's ``file``, without a line.
     """

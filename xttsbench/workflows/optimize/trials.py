@@ -168,7 +168,7 @@ def _patched(work: Verification, best: str) -> Patch | None:
 
 
 def _final(work: Verification, good: Sequence[str]) -> list[str]:
-    """What might be proposed in the end, the most promising first; the second best only in place of what falls."""
+    """Candidates for the proposal, the most promising first; the second best only in place of one that fails."""
     best, every = good[0], combine(good)
     finalists = [best]
     steps = _steps(work.trials, best)
@@ -200,7 +200,7 @@ def _fitting(work: Verification, arms: Sequence[PlannedVariant], patched_as: str
 
 
 def _affordable(work: Verification, names: Sequence[str]) -> int:
-    """How many of the best are measured alone: as many as fit into their share of the time; of the first ones, one."""
+    """Number of the best fixes that are measured alone: as many as fit into their share of the time, at least one."""
     at_once, each_s = _at_once(work), work.setup_s + _GUARD_S + guard_size(work.evidence).pass_s
     originals = 0 if work.guarded else 3
     for count in range(min(_MOST, len(names)), 0, -1):

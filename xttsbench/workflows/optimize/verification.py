@@ -1,4 +1,4 @@
-"""What is verified, and in what time: what trials take, going by those that ran, and what there is time for."""
+"""Verification of fixes and its time: durations of trials, by those that ran, and the time left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILLING_SHARE: Final = 0.5  # of the time that is left, for filling a cache in 
 
 
 class Timed(Trials, Protocol):
-    """What runs trials and knows what a block costs before any of them runs."""
+    """Runner of trials that knows what a block costs before any of them runs."""
 
     import_s: float
     """Seconds that the last helper took to start."""
@@ -48,17 +48,17 @@ class Filling:
 
     @property
     def trial_s(self) -> float:
-        """Of a trial, for filling it; none where an earlier trial has left it full."""
+        """Seconds for filling the cache in a trial; 0 where an earlier trial has left it full."""
         return self.pass_s if self.anew else 0.0
 
     def ends_within(self, left_s: float) -> bool:
-        """Whether it can be filled as often as trials that decide something need it."""
+        """Whether the cache can be filled as often as trials that decide need it."""
         return (2 * LEAST_BLOCKS if self.anew else 1) * self.pass_s <= _FILLING_SHARE * left_s
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What is verified, in what time, and what its trials say so far.
+    """Fixes to verify, the time for it, and the results of trials so far.
 
     Attributes:
         job: target, arguments, steps and seed of all trials.
@@ -89,7 +89,7 @@ class Verification:
 
     @property
     def found(self) -> Verified:
-        """What the trials so far come to."""
+        """Results of the trials so far."""
         return verified(self.trials, self.accelerator)
 
     @property
@@ -113,7 +113,7 @@ class Verification:
 
     @property
     def cache_dir(self) -> str:
-        """Where fixes keep elements on disk."""
+        """Directory in which fixes keep elements on disk."""
         return str(self.directory / "cache")
 
     @property
@@ -136,7 +136,7 @@ class Verification:
         return self.window_s(names, budget_s) >= LEAST_WINDOW_S
 
     def around_s(self, names: Sequence[str]) -> float:
-        """Of trials of these configurations, outside their windows: what the last took or an estimate, and caches."""
+        """Seconds of these configurations' trials outside their windows: measured or estimated, and caches."""
         seen = [
             trial.duration_s - _measured_s(trial) - self.filling(trial.spec.arm or "").trial_s
             for trial in self.trials
@@ -146,7 +146,7 @@ class Verification:
         return sum(each_s + self.filling(name).trial_s for name in names)
 
     def filling(self, arm: str) -> Filling:
-        """What it takes to fill the cache of a configuration, with a part of the data where all would take long.
+        """Cache fill of a configuration, with a part of the data where all would take long.
 
         Where nothing is built anew in each trial, or by a script, the data are what they are.
         """

@@ -32,7 +32,7 @@ def shared(run: Recorded, *, timed: Sequence[TrialRecord] | None = None) -> dict
 
 
 def target(plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """What was measured, and how it failed where it did."""
+    """Measured target, and its failure where it failed."""
     # What an experiment with the target raises is the experiment's.
     own = [trial for trial in trials if trial.spec.fix is None and not trial.spec.patched]
     failed = next((trial for trial in own if trial.status not in ("ok", "skipped")), None)
@@ -64,7 +64,7 @@ def accelerator(used: Accelerator, utilization: Estimate | None) -> dict[str, An
 
 
 def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
-    """What came before the steady state of a trial."""
+    """Steps of a trial before its steady state."""
     before = trial.segment("warm_up")
     first = before or trial.segment("as_is")
     columns = first.columns if first else {}
@@ -115,7 +115,7 @@ def _verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | No
 
 
 def endings(trials: Sequence[TrialRecord]) -> list[str]:
-    """How trials ended that did not end well, and what was noted of any; one sentence each."""
+    """Failures of trials, and notes of any trial; one sentence each."""
     found = []
     for trial in trials:
         if trial.status not in ("ok", "skipped"):

@@ -132,7 +132,7 @@ def _by_arm(trials: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
 
 
 def _runs_on(compared: ComparedVariants) -> bool:
-    """Whether some candidate could have been measured further."""
+    """Whether a candidate could have been measured further."""
     candidates = [arm for arm in compared.arms if arm.role == "candidate"]
     return not candidates or any(arm.decision not in (*DECIDED, "ended") for arm in candidates)
 
@@ -233,7 +233,7 @@ def _bottleneck(
 
 
 def _probability(loss: float, waits: Estimate | None) -> float:
-    """That the share lost to the input is above the threshold, from the interval of the share of the waits."""
+    """Probability that the share lost to the input is above the threshold, from the interval of the waits' share."""
     from scipy import special
 
     if waits is None:

@@ -64,7 +64,7 @@ def assemble_train(run: Recorded, lines: Sequence[HistoryLine], setup: TrainSetu
 
 
 def read_setup(directory: Path) -> TrainSetup:
-    """What the process that trained was told in the last session.
+    """Setup of the training process in the last session.
 
     Raises:
         JournalError: the file is missing or malformed.
@@ -78,7 +78,7 @@ def assembled_train(run: Recorded) -> Report:
 
 
 def _findings(result: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
-    """What explains the waiting, where there is much of it; and a step that is eager."""
+    """Findings that explain the waiting, where there is much of it; and an eager step."""
     found = []
     job, wait = setup.job, result.verdict.input_wait_fraction
     if wait is not None and wait.estimate >= STARVING:
@@ -98,7 +98,7 @@ def _findings(result: RunVerdict, setup: TrainSetup) -> tuple[Finding, ...]:
 
 
 def _warm_up(result: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
-    """What came before the steady state of the session with the most steps."""
+    """Steps before the steady state of the session with the most steps."""
     if result.steps is None or result.steady is None or result.trial is None:
         return WarmUp(reason=result.verdict.summary)
     session = result.trial.spec.block

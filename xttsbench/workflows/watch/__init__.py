@@ -56,7 +56,7 @@ Shown = Callable[[WatchSummary], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """Options of the user.
 
     Attributes:
         script: a file of Python.
@@ -83,7 +83,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Watched:
-    """How a watched run ended: ``message`` is one sentence for standard error, where the exit code is not 0."""
+    """End of a watched run: ``message`` is one sentence for standard error, where the exit code is not 0."""
 
     summary: WatchSummary
     directory: Path

@@ -1,4 +1,4 @@
-"""What a watched process tells, accumulated in a fixed amount of memory and kept on disk while it goes on.
+"""Observation of a watched process, in a fixed amount of memory and kept on disk while it goes on.
 
 One for all doors: beside a script it lives in the parent, for a callback or a loop in a thread of the process that
 trains. Every half second it takes the rows that have come; ``live.json`` is replaced once a second, ``summary.json``
@@ -49,7 +49,7 @@ _DOES: Final = {
     "function": "a compiled function",
     "python_function": "a Python function inside the step",
 }
-"""What the main thread did, by the kind of its line."""
+"""Activity of the main thread, in words, by the kind of its line."""
 
 Line = tuple[str, int, str, str]
 """File, line, function, kind."""
@@ -57,7 +57,7 @@ Line = tuple[str, int, str, str]
 
 @dataclass(frozen=True)
 class About:
-    """What is watched.
+    """Description of a watched run, for its summary and its files.
 
     Attributes:
         script: it and its arguments as a shell would take them, or what stands for them.
@@ -193,7 +193,7 @@ class Observer:
         )
 
     def watched(self) -> WatchedRun:
-        """What was accumulated."""
+        """Totals of the run so far."""
         warm_up, running = self._rows.ring("warm_up"), self.running
         error = self.collected.error or {}
         return WatchedRun(
@@ -211,7 +211,7 @@ class Observer:
         )
 
     def profile(self) -> StepProfile | None:
-        """What was sampled and counted of the steps; ``None`` where neither was."""
+        """Profile from the samples and counts of the steps; ``None`` without either."""
         total_s, stretches = sum(self._weights.values()), self.running.stretches
         if not self._counted and not total_s:
             return None
@@ -239,7 +239,7 @@ class Observer:
         )
 
     def summary(self, report: Report | None = None) -> WatchSummary:
-        """What the run comes to; with the report of its end where there is one."""
+        """Summary of the run; with the report of its end where there is one."""
         script = self.collected.part("script") or {}
         found = summarise(
             self.watched(),
@@ -301,7 +301,7 @@ class Observer:
                 self._stalled[line] += weight
 
     def _place_samples(self, steps: Steps) -> None:
-        """Of the samples those that fall into these steps; what lies between steps or before them is no step's."""
+        """Assigns samples to these steps; a sample between steps or before them belongs to none."""
         begins, ends = steps.start_s, steps.start_s - steps.pause_s + steps.wall_s
         last_s = float(ends[-1])
         self._placed = []
@@ -316,7 +316,7 @@ class Observer:
                 self._weights[line] += weight
 
     def _why(self, start_s: float, end_s: float) -> str | None:
-        """What the main thread did most of a step that stalled."""
+        """Main activity of the thread in a step that stalled; ``None`` without samples."""
         found: defaultdict[Line, float] = defaultdict(float)
         for weight, at, line in self._placed:
             if start_s <= at <= end_s:

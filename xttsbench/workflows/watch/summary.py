@@ -42,7 +42,7 @@ def summarise(
     about: Mapping[str, Any],
     unmeasured: Mapping[str, str],
 ) -> WatchSummary:
-    """What a run comes to.
+    """Summary of a run.
 
     ``about`` are fields that say what was watched, and when; ``unmeasured`` is what the process could not see.
     """
@@ -166,7 +166,7 @@ LEVELS: Final = ("info", "warning", "critical")
 _EXPRESSION: Final = re.compile(r"([a-z0-9-]+)\s*>\s*(\+?)\s*([0-9.]+(?:e-?\d+)?)\s*(%|us|ms|s)?")
 _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 DEFAULTS: Final = ("step-time>+5%", "input>+5%")
-"""What a baseline alone asks for."""
+"""Gates of a baseline that comes without others."""
 
 
 def _exactly(value: float | None) -> Estimate | None:
