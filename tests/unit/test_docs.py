@@ -22,7 +22,6 @@ _RIDDLE = re.compile(
     r"whom|whose|he|she|we|our|you|your)\b",
     re.IGNORECASE,
 )
-_NOT_YET = ("fixes/native/",)  # folders whose docstrings are still to be rewritten
 
 
 def _script(name: str) -> ModuleType:
@@ -135,17 +134,11 @@ def _riddles(source: str) -> list[tuple[int, str]]:
 
 def test_every_docstring_begins_with_a_noun_or_a_verb() -> None:
     found = [
-        f"{name}:{line}: {text}"
+        f"{path.relative_to(_PACKAGE)}:{line}: {text}"
         for path in sorted(_PACKAGE.rglob("*.py"))
-        if not (name := path.relative_to(_PACKAGE).as_posix()).startswith(_NOT_YET)
         for line, text in _riddles(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
-
-
-def test_folders_whose_docstrings_are_still_to_be_rewritten_have_some() -> None:
-    for folder in _NOT_YET:
-        assert any(_riddles(path.read_text(encoding="utf-8")) for path in (_PACKAGE / folder).rglob("*.py")), folder
 
 
 def test_a_docstring_that_is_a_riddle_is_found_with_its_line() -> None:

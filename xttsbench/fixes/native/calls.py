@@ -97,7 +97,7 @@ class Calls:
         self._count = 0
 
     def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
-        """What a call in the function's source gives.
+        """Result of a call in the function's source.
 
         Raises:
             CannotTraceError: it cannot be written as ops, or what it gives depends on more than its arguments.
@@ -166,7 +166,7 @@ class Calls:
         raise CannotTraceError(f"hands an array to {_name(function)}, which is not known here")
 
     def item(self, value: Any, key: Any) -> Any:
-        """What a subscript in the function's source gives."""
+        """Result of a subscript in the function's source."""
         value = rows.as_row(value) if rows.is_open(value) else value
         if isinstance(value, np.ndarray | list | tuple) and holds_traced(key) and not isinstance(key, slice):
             return lifted(value)[key]
@@ -185,7 +185,7 @@ class Calls:
         return result
 
     def stored(self, target: Any, key: Any, value: Any, symbol: str | None = None) -> Any:
-        """What a variable holds after ``variable[key] = value``, or ``variable[key] += value`` and the like."""
+        """Value of a variable after ``variable[key] = value``, or ``variable[key] += value`` and the like."""
         if isinstance(target, np.ndarray) and holds_traced((key, value)):
             only(_names_of(target) == 1, "assigns to an array that has several names")
             target = lifted(target.copy())
@@ -198,7 +198,7 @@ class Calls:
         return target
 
     def operated(self, symbol: str, first: Any, second: Any) -> Any:
-        """What an operator in the function's source gives."""
+        """Result of an operator in the function's source."""
         if symbol == "%" and isinstance(first, str) and holds_traced(second):
             return text.percent(first, second)
         if symbol == "/" and isinstance(first, PurePath) and isinstance(second, text.Text):
@@ -211,20 +211,20 @@ class Calls:
         return result
 
     def increased(self, symbol: str, first: Any, second: Any) -> Any:
-        """What ``+=`` and the like in the function's source give."""
+        """Result of ``+=`` and the like in the function's source."""
         if symbol == "+" and isinstance(first, list) and isinstance(second, Symbolic):
             first.extend(rows.spread(second))
             return first
         return _IN_PLACE[symbol](first, second)
 
     def is_in(self, key: Any, table: Any) -> Any:
-        """What ``key in table`` in the function's source gives."""
+        """Result of ``key in table`` in the function's source."""
         if isinstance(key, Symbolic) or isinstance(table, text.Text):
             return rows.is_in(self.origins, key, table)
         return key in table
 
     def is_not_in(self, key: Any, table: Any) -> Any:
-        """What ``key not in table`` in the function's source gives."""
+        """Result of ``key not in table`` in the function's source."""
         return negated(self.is_in(key, table))
 
     def named(self, name: str, value: Any) -> Any:
@@ -235,7 +235,7 @@ class Calls:
         return value
 
     def as_array(self, value: Any) -> Any:
-        """What ``value.numpy()`` gives, of a tensor that is not known yet what is traced."""
+        """Result of ``value.numpy()``; of a tensor that is not known yet, a traced value."""
         if not (isinstance(value, tf.Tensor) and _symbolic((value,))):
             return value.numpy()
         if value.dtype != tf.string:
@@ -245,7 +245,7 @@ class Calls:
 
 
 def _names_of(target: Any) -> int:
-    """How many variables of the functions that are traced hold an array, or a view of it."""
+    """Number of variables of the traced functions that hold an array, or a view of it."""
     count = 0
     for frame, _ in traceback.walk_stack(sys._getframe(2)):
         if CALL in frame.f_globals:
@@ -283,7 +283,7 @@ def _own_call(function: Any) -> Any:
 
 
 def _of(table: Mapping[Any, Any], function: Any) -> Any:
-    """What a table holds for a function; ``None`` for others, and for objects that are called."""
+    """Entry of a table for a function; ``None`` for others, and for objects that are called."""
     kinds = (types.BuiltinFunctionType, types.FunctionType, type, np.ufunc)
     return table.get(function) if isinstance(function, kinds) else None
 

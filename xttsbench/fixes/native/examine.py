@@ -1,4 +1,4 @@
-"""What Python functions of a pipeline would cost as ops of TensorFlow, and their text, before anything is proposed."""
+"""Cost of a pipeline's Python functions as ops of TensorFlow, and their text, before any proposal."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class PathText(Text):
 
     @property
     def suffix(self) -> Text:
-        """What is behind the last point, with that."""
+        """Ending of the file's name, from the last point on."""
         return _splitext(self.name)[1]
 
     @property
@@ -133,7 +133,7 @@ OF_PATHS: Final[Mapping[Any, Callable[..., Any]]] = {
 
 
 class _Opened(Symbolic):
-    """What a ``with`` statement closes."""
+    """File that a ``with`` statement closes."""
 
     __slots__ = ()
 
@@ -391,7 +391,7 @@ def wavfile_read(filename: Any, mmap: bool = False) -> tuple[Array, Array]:
 
 
 class _WaveFile(_Opened):
-    """What ``wave.open`` gives."""
+    """WAV file as ``wave.open`` returns it."""
 
     __slots__ = ("_audio", "_frames")
     what = "a WAV file"

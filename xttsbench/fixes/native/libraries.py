@@ -26,7 +26,7 @@ Make = Callable[..., Any]
 
 
 def library_function(function: Any, *, traced: bool) -> Callable[..., Any] | None:
-    """What does the same as a function of one of the libraries; ``None`` where it is not known here.
+    """Equivalent of a function of one of the libraries; ``None`` where it is not known here.
 
     Args:
         function: whatever is called.
@@ -286,7 +286,7 @@ def _load(
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What calls nothing of the library's."""
+    """Wraps an equivalent that calls no function of the library's."""
 
     @functools.wraps(function)
     def made(make: Make, *arguments: Any, **named: Any) -> Any:
@@ -300,7 +300,7 @@ READERS: Final[Mapping[str, Callable[..., Any]]] = {
     "scipy.io.wavfile.read": _plain(wavfile_read),
     "librosa.load": _load,
 }
-"""Of those that read files."""
+"""Equivalents of the functions that read files."""
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "scipy.signal.lfilter": _lfilter,
     "scipy.signal.stft": _scipy_stft,

@@ -37,8 +37,10 @@ TOLERANCE: Final[Mapping[str, float]] = {"f2": 2e-3, "f4": 1e-4, "f8": 1e-9, "c8
 """Largest difference between a traced function's results and Python's, relative to the largest value of the array.
 Whole numbers, truth values and text must be the same, and whole rows are held to the guard's own tolerance later."""
 _SINGLE: Final = 20.0
-"""How many times as far single values may be where the root mean square of the differences is a tenth of the tolerance:
-the logarithm of a power that is all but cancelled moves by 2e-4 of the largest one in single precision, either way."""
+"""Factor by which single values may be farther off where the root mean square of the differences is a tenth of the
+tolerance: the logarithm of a power that is all but cancelled moves by 2e-4 of the largest one in single precision,
+either way.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,18 +109,18 @@ def python_nodes(function: Any) -> Iterator[Any]:
 
 
 def _is_users(registered: Registered) -> bool:
-    """Whether it is neither a generator nor what fetches the elements that an opened one has made."""
+    """Whether a function is the user's: no generator, nor the fetcher of elements that an opened one has made."""
     return registered.kind != "generator" and not isinstance(getattr(registered.called, "__self__", None), Body)
 
 
 def _function(registered: Registered) -> tuple[Any, Any]:
-    """What TensorFlow calls, without what it puts around it, and the user's function in that."""
+    """Function that TensorFlow calls, without its wrappers, and the user's function in that."""
     called = without_tensorflow(registered.called)
     return called, called.items.function if isinstance(called, ElementOfItem) else called
 
 
 def _objection(registered: Registered) -> str | None:
-    """What speaks against a function before it is run, in words."""
+    """Objection to a function before it is run, as a phrase; ``None`` for none."""
     function, _ = _function(registered)
     if isinstance(function, ElementOfItem):
         return None if function.reads is None else f"reads what others change: {function.reads}"
@@ -254,7 +256,7 @@ def _traced(
 
 
 def difference(expected: Any, found: Any, dtypes: Sequence[tf.DType]) -> tuple[str | None, bool]:
-    """How results of a traced function differ from Python's, in words, and whether they are the same bits.
+    """Difference of a traced function's results from Python's, as a phrase, and whether they are the same bits.
 
     The words are ``None`` where all is within :data:`TOLERANCE`.
     """
@@ -277,7 +279,7 @@ def difference(expected: Any, found: Any, dtypes: Sequence[tf.DType]) -> tuple[s
 
 
 def _close(ours: Any, theirs: Any, dtype: tf.DType) -> tuple[Any, bool]:
-    """Which values are within :data:`TOLERANCE`, and whether all are the same to the last bit."""
+    """Mask of the values within :data:`TOLERANCE`, and whether all are the same to the last bit."""
     wide = np.complex128 if dtype.is_complex else np.float64
     first, second = ours.astype(wide), theirs.astype(wide)
     finite = np.isfinite(first)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from xttsbench.fixes.native.arrays import Array, CannotTraceError, Symbolic, holds_traced, only
 
 _SPACES: Final = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-"""What Python takes for white space; TensorFlow's own functions know ASCII's alone."""
+"""White space by Python's definition; TensorFlow's own functions know ASCII's alone."""
 _ENCODINGS: Final = ("utf-8", "utf8", "UTF-8", "ascii")
 _PERCENT: Final = re.compile(r"%(?P<flags>0?)(?P<width>\d*)(?P<kind>[sdi%])")
 _CONVERSIONS: Final[Mapping[int, Callable[[Any], str]]] = {115: str, 114: repr, 97: ascii}
@@ -115,7 +115,7 @@ class Text(Symbolic):
         return self.made(tf.strings.regex_replace(self.tensor, f"(?s){pattern}", new, every), seen)
 
     def split(self, sep: Any = None, maxsplit: int = -1) -> Texts:
-        """Its parts between separators."""
+        """Parts of the text between separators."""
         only(maxsplit == -1 and (sep is None or (isinstance(sep, str | bytes) and bool(sep))), "splits text in part")
         tensor = self.tensor
         if sep is None:
@@ -124,11 +124,11 @@ class Text(Symbolic):
         return Texts(parts, None if self.seen is None else [one.split(sep) for one in self.seen], self.kind)
 
     def startswith(self, start: Any) -> Array:
-        """Whether it begins with a known text."""
+        """Whether the text begins with a known text."""
         return self._matches(start, lambda pattern: f"{pattern}.*")
 
     def endswith(self, end: Any) -> Array:
-        """Whether it ends with a known text."""
+        """Whether the text ends with a known text."""
         return self._matches(end, lambda pattern: f".*{pattern}")
 
     def _matches(self, part: Any, pattern: Callable[[str], str]) -> Array:
@@ -138,7 +138,7 @@ class Text(Symbolic):
         return Array(tf.strings.regex_full_match(self.tensor, f"(?s){either}"), scalar=True)
 
     def length(self) -> Array:
-        """How many characters, or bytes."""
+        """Number of characters, or bytes."""
         return Array(tf.cast(tf.strings.length(self.tensor, self._unit), tf.int64), int)
 
     def __eq__(self, other: Any) -> Any:
@@ -186,7 +186,7 @@ class Texts(Symbolic):
         self.tensor, self.seen, self.kind = tensor, seen, kind
 
     def length(self) -> Array:
-        """How many."""
+        """Number of texts."""
         return Array(tf.shape(self.tensor, tf.int64)[0], int)
 
     def __getitem__(self, key: Any) -> Text:
@@ -223,7 +223,7 @@ def joined(parts: Sequence[Any], kind: type) -> Text:
 
 
 def _seen(values: Sequence[Sequence[Any] | None], function: Callable[..., Any]) -> list[Any] | None:
-    """What a function gives for the values of each recorded call; one value alone is that of all calls."""
+    """Results of a function for the values of each recorded call; one value alone is that of all calls."""
     known = [one for one in values if one is not None]
     if len(known) < len(values):
         return None

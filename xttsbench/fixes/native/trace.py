@@ -238,7 +238,7 @@ def _helper(name: str, node: ast.expr, arguments: list[ast.expr], keywords: Sequ
 
 
 def _key(key: ast.expr) -> ast.expr:
-    """What a subscript holds, as a value: slices as calls of ``slice``."""
+    """Key of a subscript as a value: slices as calls of ``slice``."""
     if isinstance(key, ast.Tuple):
         return ast.copy_location(ast.Tuple([_key(one) for one in key.elts], ast.Load()), key)
     if not isinstance(key, ast.Slice):
@@ -255,7 +255,7 @@ def _goes_through(function: ast.expr) -> bool:
 
 
 def _of_items(target: ast.Name, items: ast.expr, element: ast.expr, tests: list[ast.expr]) -> list[ast.expr]:
-    """What is gone through, and functions of an item: the element, and the test where there is one."""
+    """Items of a loop, and functions of an item: the element, and the test where there is one."""
     found = [items, later(element, target.id)]
     if tests:
         whole = tests[0] if len(tests) == 1 else _helper("and", tests[0], [later(one) for one in tests])
@@ -293,12 +293,12 @@ class Traced:
     origins: Origins
 
     def __call__(self, *tensors: Any) -> Any:
-        """What it gives, a tensor for each result."""
+        """Runs the function; a tensor for each result."""
         return self.function(*tensors)
 
 
 def trace(function: Any, *arguments: Any, **named: Any) -> Traced:
-    """What a Python function computes, as ops: as it is written, else with branches and loops that values decide.
+    """Traces a Python function as ops: as it is written, else with branches and loops that values decide.
 
     Takes what :func:`_trace` does.
 
@@ -325,7 +325,7 @@ def _trace(
     structure: Any = None,
     branches: bool,
 ) -> Traced:
-    """What a Python function computes, as ops.
+    """Traces a Python function as ops.
 
     Args:
         function: as it is given to ``numpy_function`` or ``py_function``.
@@ -376,7 +376,7 @@ def _trace(
 
 
 def _objection(traced: Any) -> str | None:
-    """What speaks against a traced function, in words."""
+    """Objection to a traced function, as a phrase; ``None`` for none."""
     name = traced.function_def.signature.name
     library = FunctionLibrary([traced.function_def, *traced.graph.as_graph_def().library.function])
     held = state(library, [name], python=False)
@@ -404,7 +404,7 @@ def _argument(tensor: Any, scalar: bool, seen: Sequence[Any] | None) -> Array | 
 
 
 def _results(result: Any, expected: Sequence[tf.DType], tensors: bool) -> list[Any]:
-    """What the function returns as tensors, one for each that is expected."""
+    """Results of the function as tensors, one for each that is expected."""
     given = list(result) if isinstance(result, list | tuple) else [result]
     only(len(given) == len(expected), f"returns {len(given)} results, and the graph expects {len(expected)}")
     found = []

@@ -1,4 +1,4 @@
-"""What stands for an array while a function is traced: a tensor that behaves as NumPy's arrays do.
+"""Traced arrays: tensors that behave as NumPy's arrays do while a function is traced.
 
 NumPy hands every operation on such an object to it (``__array_ufunc__``, ``__array_function__``), so operators, NumPy's
 functions and methods mean what they mean to NumPy: its own rules say which dtype a result has, and ufuncs become ops in
@@ -45,7 +45,7 @@ def _refusal(says: str) -> Any:
 
 
 class Symbolic:
-    """What stands for a value that is known only when the function runs; ``what`` says of which kind."""
+    """Placeholder of a value that is known only when the function runs; ``what`` is its kind, as a phrase."""
 
     __slots__ = ()
     what = "an array"
@@ -68,7 +68,7 @@ class Symbolic:
 
 @dataclass(frozen=True)
 class NumPy:
-    """What NumPy does with arrays, as ops: what ``functions`` knows and arrays ask for.
+    """NumPy's operations on arrays as ops, as ``functions`` knows them and arrays ask for them.
 
     Attributes:
         function: a function of NumPy's -> what does the same.
@@ -109,7 +109,7 @@ class Array(NDArrayOperatorsMixin, Symbolic):
 
     @classmethod
     def of(cls, tensor: Any, number: type | None = None) -> Array:
-        """What NumPy computes: a number where it has no axis."""
+        """Result of NumPy's: a number where it has no axis."""
         return cls(tensor, number, scalar=tensor.shape.rank == 0)
 
     @property
@@ -119,7 +119,7 @@ class Array(NDArrayOperatorsMixin, Symbolic):
 
     @property
     def kind(self) -> Any:
-        """What NumPy's promotion is told of it: a dtype, or the type of a number of Python's."""
+        """Type for NumPy's promotion: a dtype, or the type of a number of Python's."""
         return self.number or self.dtype
 
     @property
@@ -162,7 +162,7 @@ class Array(NDArrayOperatorsMixin, Symbolic):
         return Array(tf.math.imag(self.tensor) if self.dtype.kind == "c" else tf.zeros_like(self.tensor), view=self)
 
     def length(self, axis: int) -> Any:
-        """Of an axis: a number, or an array that stands for one where it is not known."""
+        """Length of an axis: a number, or an array that stands for one where it is not known."""
         known = self.tensor.shape[axis]
         return int(known) if known is not None else Array(tf.shape(self.tensor, tf.int64)[axis], int)
 
@@ -290,7 +290,7 @@ def holds_traced(value: Any, depth: int = 4) -> bool:
 
 
 def ufunc(function: Any, *inputs: Any, dtype: Any = None, **named: Any) -> Array:
-    """What a ufunc gives, by the loop that NumPy would take."""
+    """Result of a ufunc, by the loop that NumPy would take."""
     operation = UFUNCS.get(function)
     if operation is None or named:
         what = f" with {', '.join(named)}" if named else ""
@@ -338,7 +338,7 @@ def _of_floats(function: Any) -> Any:
 
 
 def _or_truth(whole: Any, truth: Any) -> Any:
-    """Of truth values another op than of numbers."""
+    """Chooses between two ops: one of numbers, and another of truth values."""
     return lambda *given: truth(*given) if given[0].dtype == tf.bool else whole(*given)
 
 
@@ -358,7 +358,7 @@ _SAME: Final = (
 _OF_TNP: Final = (
     *("arcsin", "arccos", "arctan", "arctan2", "hypot", "deg2rad", "logical_and", "logical_or", "logical_not"),
 )
-"""Those that ``tf.experimental.numpy`` has as NumPy does; of others its dtypes or values differ."""
+"""Functions that ``tf.experimental.numpy`` has as NumPy does; of others its dtypes or values differ."""
 UFUNCS: Final[dict[Any, Callable[..., Any]]] = {
     **{getattr(np, name): getattr(tf.math, name) for name in _SAME},
     **{getattr(np, name): getattr(tf.experimental.numpy, name) for name in _OF_TNP},

@@ -31,7 +31,7 @@ from xttsbench.fixes.native.arrays.shaping import alike, axes_of, dimensions, fl
 
 
 def numpy_function(function: Any) -> Callable[..., Any]:
-    """What does with traced arrays what a function of NumPy's does with arrays.
+    """Equivalent of a function of NumPy's for traced arrays.
 
     Raises:
         CannotTraceError: it is not known here.

@@ -15,7 +15,7 @@ AT_ONCE: Final[ContextVar[bool]] = ContextVar("AT_ONCE", default=False)
 
 
 def item(array: Array, key: Any) -> Array:
-    """What NumPy gives for ``array[key]``.
+    """Result of ``array[key]`` as NumPy has it.
 
     Raises:
         CannotTraceError: several arrays of places, places beside numbers or steps, or what is no subscript of arrays.

@@ -54,7 +54,7 @@ def _transpose(a: Any, axes: Any = None, *more: Any) -> Array:
 
 
 def _view(function: Callable[..., Any]) -> Callable[..., Array]:
-    """What gives the same values another shape, by a function of tensors."""
+    """Makes a function of NumPy's that changes the shape alone, from one of tensors."""
 
     def viewed(a: Any, *arguments: Any, **named: Any) -> Array:
         array = lifted(a)

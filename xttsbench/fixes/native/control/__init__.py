@@ -293,7 +293,7 @@ def _stored(nodes: Sequence[Any]) -> set[str]:
 
 
 def _ends(block: Sequence[Any]) -> bool:
-    """Whether nothing comes behind a block."""
+    """Whether a block is the last one."""
     last = block[-1] if block else None
     if isinstance(last, ast.If):
         return _ends(last.body) and _ends(last.orelse)
@@ -312,5 +312,5 @@ def _leaves(nodes: Sequence[Any]) -> bool:
 
 
 def own_scope(node: ast.AST) -> bool:
-    """Whether what is inside has to stay in the function that it stands in."""
+    """Whether code inside a node has to stay in the function that it stands in."""
     return any(isinstance(one, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for one in ast.walk(node))

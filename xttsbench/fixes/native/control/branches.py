@@ -24,7 +24,7 @@ Sets = Callable[[tuple[Any, ...]], None]
 
 
 def sets_nothing(_values: tuple[Any, ...]) -> None:
-    """Of a branch, or the body of a loop, that assigns no variable."""
+    """No-op setter, of a branch or the body of a loop that assigns no variable."""
 
 
 class _Undefined(Symbolic):
@@ -174,7 +174,7 @@ def _of_each(test: Each, then: Any, otherwise: Any, reads: Reads) -> Each:
 
 
 class _Way:
-    """What a function gives, traced apart: its result and what it sets, as leaves of one structure."""
+    """Branch traced apart: its result and the variables that it sets, as leaves of one structure."""
 
     def __init__(self, function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> None:
         self.raised: Exception | None = None
@@ -198,7 +198,7 @@ def _is_stated(error: Exception) -> bool:
 
 
 def leaves_of(function: Any, before: tuple[Any, ...], reads: Reads, sets: Sets) -> tuple[list[Any], Any, set[int]]:
-    """What a function gives and sets as leaves, their structure, and which variables' arrays it changed in place."""
+    """Leaves of a function's result and variables, their structure, and numbers of arrays changed in place."""
     held: dict[int, Any] = {}
     copies = tuple(_copy(one, held) for one in before)
     sets(copies)
@@ -259,7 +259,7 @@ class Merged:
 
     @classmethod
     def of(cls, one: Any, other: Any) -> Merged:
-        """Of a value one way and the other."""
+        """Merges a value of one way and of the other."""
         if is_same(one, other):
             return cls(one)
         if one is UNDEFINED or other is UNDEFINED:
@@ -303,7 +303,7 @@ def _settled(
 
 
 def current(reads: Reads) -> tuple[Any, ...]:
-    """What variables hold."""
+    """Values of variables now; ``UNDEFINED`` for one without a value."""
     found = []
     for read in reads:
         try:

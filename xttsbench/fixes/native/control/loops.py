@@ -38,7 +38,7 @@ _MOST_TURNS: Final = 2_000  # of a loop that is written out, its test not known
 
 @dataclass(frozen=True)
 class _Kind:
-    """Of what kind a variable is that a loop carries."""
+    """Type, shape and scalar kind of a variable that a loop carries."""
 
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...]
@@ -89,7 +89,7 @@ class Grown(Symbolic):
         self.count = self.count + 1
 
     def length(self) -> Array:
-        """How many items."""
+        """Number of items."""
         return Array(tf.cast(self.count, tf.int64), int)
 
     def __getitem__(self, key: Any) -> Any:
@@ -123,7 +123,7 @@ class Grown(Symbolic):
 
 @dataclass(frozen=True)
 class _Items:
-    """What a loop goes through: how many, and which is at a place."""
+    """Items of a loop: their number, and the one at a place."""
 
     count: Any
     at: Callable[[Any], Any]
@@ -177,7 +177,7 @@ def _as_tensor(value: Any) -> Any:
 
 
 def _items(items: Any) -> _Items | None:
-    """What is gone through where its length is known only when it runs; ``None`` for what Python goes through."""
+    """Items of a loop whose length is known only when it runs; ``None`` for a loop of Python's own."""
     if isinstance(items, _Together):
         return items.items
     if isinstance(items, TracedRange):
@@ -192,7 +192,7 @@ def _items(items: Any) -> _Items | None:
 
 
 class _Together(Symbolic):
-    """What ``enumerate`` and ``zip`` give of what is as long as values say."""
+    """Result of ``enumerate`` and ``zip`` on items whose number is known only when it runs."""
 
     __slots__ = ("items",)
     what = "what goes together"
@@ -375,7 +375,7 @@ def _after_one(
 
 
 def _first_items(given: list[Any] | Row) -> Array | None:
-    """What is in a list before the loop, as an array; ``None`` where it is empty."""
+    """Items of a list before the loop, as an array; ``None`` where it is empty."""
     if isinstance(given, Row):
         return given.items
     return as_row(given).items if given else None

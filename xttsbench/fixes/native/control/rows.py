@@ -28,7 +28,7 @@ WANTED: Final[ContextVar[Any]] = ContextVar("WANTED", default=None)
 
 
 class Each(NDArrayOperatorsMixin, Symbolic):
-    """What stands for each item of a list.
+    """Placeholder of each item of a list.
 
     Attributes:
         kind: letters are held as their codes, words as text, numbers as they are.
@@ -87,11 +87,11 @@ class Row(Symbolic):
         self.items = items
 
     def lifted(self) -> Array:
-        """What ``numpy.array`` makes of it."""
+        """Array that ``numpy.array`` makes of the row."""
         return Array(self.items.tensor)
 
     def length(self) -> Any:
-        """How many items."""
+        """Number of items."""
         return self.items.length(0)
 
     def append(self, value: Any) -> None:
@@ -118,7 +118,7 @@ class Row(Symbolic):
 
 
 def spread(values: Any) -> list[Any]:
-    """What a list of Python's is extended by, for a list."""
+    """Items for ``list.extend``, from a list."""
     only(isinstance(values, Row | list | tuple), "joins a list with something else")
     return [Spread(values.items)] if isinstance(values, Row) else list(values)
 
@@ -162,7 +162,7 @@ class TracedRange(Symbolic):
         return far if isinstance(self.first, int) and not self.first else far + self.first
 
     def listed(self, element: Callable[[Any], Any], test: Callable[[Any], Any] | None = None) -> Row:
-        """What a function gives for each number that a test lets through: at once where TensorFlow knows how."""
+        """Results of a function for each number that a test lets through: at once where TensorFlow knows how."""
         numbers = self.numbers
         if test is not None:
             kept = _for_each(numbers, lambda number: Array(tf.cast(lifted(test(number)).tensor, tf.bool)))
@@ -171,7 +171,7 @@ class TracedRange(Symbolic):
 
 
 def _for_each(numbers: Any, element: Callable[[Any], Any]) -> Array:
-    """What a function gives for each number, one behind the other in an array."""
+    """Results of a function for each number, one behind the other in an array."""
     kinds: list[Array] = []
 
     def one(number: Any) -> Any:
@@ -214,7 +214,7 @@ def listed(items: Any, element: Callable[[Any], Any], test: Callable[[Any], Any]
 
 
 def _each(items: Any) -> Each | None:
-    """What stands for each item of something traced; ``None`` for what Python goes through."""
+    """Placeholder of each item of a traced value; ``None`` for a loop of Python's own."""
     if isinstance(items, Text):
         if items.kind is bytes:
             return Each("number", tf.cast(tf.io.decode_raw(items.tensor, tf.uint8), tf.int64), int)
@@ -263,7 +263,7 @@ _MISSING: Final = object()  # no value for what a table does not hold: an error,
 
 
 def looked_up(origins: Origins, table: Any, key: Any, default: Any = _MISSING) -> Any:
-    """What a dictionary holds for a text, or for each letter or word of one.
+    """Values of a dictionary for a text, or for each letter or word of one.
 
     Raises:
         CannotTraceError: it holds something else than numbers, or too many.

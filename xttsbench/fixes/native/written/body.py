@@ -90,11 +90,11 @@ class _Writer:
         return found
 
     def user_name(self, tensor: Any) -> str | None:
-        """What the user calls a tensor."""
+        """User's name of a tensor; ``None`` without one."""
         return self._called.get(tensor.name)
 
     def array(self, value: np.ndarray[Any, Any]) -> str | None:
-        """What gives an array: a name or a call."""
+        """Text that makes an array: a name or a call; ``None`` for none."""
         for known, text in self._arrays:
             if known.dtype == value.dtype and known.shape == value.shape and np.array_equal(known, value):
                 return text

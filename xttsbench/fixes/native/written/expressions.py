@@ -1,4 +1,4 @@
-"""How ops of TensorFlow are written: the operator, or the call of the public function, that makes each."""
+"""Text of TensorFlow's ops: the operator, or the call of the public function, that makes each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 MOST_VALUES: Final = 16
-"""Of an array that is written out."""
+"""Most values of an array that is written out."""
 
 
 def _table(text: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ _CALLS: Final = _table(
     "Reciprocal:math.reciprocal DecodeWav:audio.decode_wav Where:where"
 )
 _WEAK_LAST: Final = _table("Maximum:maximum Minimum:minimum SelectV2:where")
-"""Of these the last operand may be a plain number, which takes the dtype of the others."""
+"""Ops whose last operand may be a plain number, which takes the dtype of the others."""
 _SIZED: Final = _table(
     "Reshape:reshape Tile:tile ReverseV2:reverse BroadcastTo:broadcast_to ExpandDims:expand_dims Pad:pad "
     "RFFT:signal.rfft IRFFT:signal.irfft"
@@ -84,7 +84,7 @@ class Body(Protocol):
 
 
 def expression(body: Body, op: Any) -> str:
-    """What makes an op, as an expression.
+    """Expression that makes an op.
 
     Raises:
         NoTextError: it has none.
@@ -105,7 +105,7 @@ def expression(body: Body, op: Any) -> str:
 
 
 class _Parts:
-    """What the names in a text of :data:`_WRITTEN` stand for."""
+    """Values of the names in a text of :data:`_WRITTEN`."""
 
     def __init__(self, body: Body, op: Any) -> None:
         self._body, self._op = body, op
@@ -285,7 +285,7 @@ _SPECIAL: Final[dict[str, Callable[[Body, Any], str]]] = {
 
 
 def through(tensor: Any) -> Any:
-    """What an identity stands for."""
+    """Strips identity ops."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
@@ -310,7 +310,7 @@ def _bounds(tensor: Any) -> list[Any] | None:
 
 
 def _count(op: Any, argument: Any) -> tuple[int, bool]:
-    """How many tensors an argument of an op takes, and whether it takes a list."""
+    """Number of tensors that an argument of an op takes, and whether it takes a list."""
     if argument.number_attr:
         return int(op.get_attr(argument.number_attr)), True
     if argument.type_list_attr:

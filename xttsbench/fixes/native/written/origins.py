@@ -1,4 +1,4 @@
-"""What gives the arrays that a traced function computes with and is not given: a name of the user's, or a call.
+"""Origins of the arrays that a traced function computes with and is not given: a name of the user's, or a call.
 
 A window, a filter bank or a table of numbers is made once while the function is traced. In its text it is what made it:
 ``np.hanning(1024)``, or the name of a variable at module level.
@@ -36,7 +36,7 @@ class Origins:
         """Take a function or a bound method."""
         inner = getattr(function, "__func__", function)
         self.names: dict[str, Any] = {**getattr(inner, "__globals__", {}), **cells(inner)}
-        """What is known in that scope."""
+        """Objects by their names in that scope."""
         owner = getattr(function, "__self__", None)
         if owner is not None and inner.__code__.co_varnames:
             self.names[inner.__code__.co_varnames[0]] = owner
@@ -133,7 +133,7 @@ class Origins:
 
 
 def _is_users_object(value: Any) -> bool:
-    """Whether it is an object of a class of the user's, whose attributes are plain."""
+    """Whether a value is an object of a class of the user's, whose attributes are plain."""
     kind = type(value)
     call = getattr(kind, "__init__", None)
     file = getattr(getattr(call, "__code__", None), "co_filename", None)
