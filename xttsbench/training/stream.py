@@ -76,7 +76,7 @@ class Loading:
     workers: int = -1
     threads: int = 0
     processes: int = 0
-    """Last of the arguments from ``loader`` on of :func:`xttsbench.xtts.loaders.loader.make_dataset`."""
+    """Last of the fields that are arguments of :func:`xttsbench.xtts.loaders.loader.make_dataset`."""
     overlap: bool = True
     """Whether batches are made while a step runs; if not, each is made when it is asked for."""
 

@@ -152,13 +152,13 @@ class _Cut:
         return found
 
     def _keep_carried(self) -> bool:
-        """Keeps in the head each statement that stores a value for the next item."""
+        """Keeps in the head the statements that store a value for the next item; whether there were any."""
         target = names.stored(self.loop.target) if isinstance(self.loop, ast.For) else set[str]()
         carried = names.exposed(self.statements, target) & names.stored(self.statements)
         return self._keep_storing(carried, "is carried from element to element")
 
     def _keep_needed(self) -> bool:
-        """Keeps in the head each statement that stores a value read by the head or outside of the loop."""
+        """Keeps in the head the statements that store what it reads, or code outside of the loop; whether any."""
         outside = [self.loop.test] if isinstance(self.loop, ast.While) else []
         return self._keep_storing(
             names.read([*self.head, *outside]) | self._read_outside(),

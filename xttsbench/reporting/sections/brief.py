@@ -58,7 +58,7 @@ def monitored_document(
 
 
 def sentence(found: Monitored) -> str:
-    """Sentence on the most striking results: lost GPUs first, then oscillation, starvation, steal, full memory."""
+    """Sentence on the most striking results: GPUs first, then oscillation, busy processors, and steal."""
     if not found.readings:
         return "No reading was taken."
     said = f"{'; '.join(_stands_out(found))}."

@@ -200,7 +200,7 @@ def _fitting(work: Verification, arms: Sequence[PlannedVariant], patched_as: str
 
 
 def _affordable(work: Verification, names: Sequence[str]) -> int:
-    """Number of the best fixes that are measured alone: as many as fit into their share of the time, at least one."""
+    """Number of the best fixes that are measured alone, by their share of the time; at least 1 at first."""
     at_once, each_s = _at_once(work), work.setup_s + _GUARD_S + guard_size(work.evidence).pass_s
     originals = 0 if work.guarded else 3
     for count in range(min(_MOST, len(names)), 0, -1):

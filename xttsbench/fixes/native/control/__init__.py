@@ -293,7 +293,7 @@ def _stored(nodes: Sequence[Any]) -> set[str]:
 
 
 def _ends(block: Sequence[Any]) -> bool:
-    """Whether a block is the last one."""
+    """Whether a block returns or raises on every way through it."""
     last = block[-1] if block else None
     if isinstance(last, ast.If):
         return _ends(last.body) and _ends(last.orelse)
