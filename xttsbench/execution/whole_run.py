@@ -2,7 +2,7 @@
 
 A script has this process's terminal, standard input and process group, so that whatever a terminal does reaches it by
 itself. Signals that somebody sends to this process alone are passed on. Nothing ends the script but what would end it
-without us, and the death of this process.
+without us, and the death of this process: what fails here is noted, and the script is followed to its end.
 
 Of a training the parent stays in charge of signals: the first SIGINT, SIGTERM or SIGHUP is passed on, and the process
 ends at the next step with its checkpoint written; a second one kills it. What it tells is kept as it comes.
@@ -10,28 +10,36 @@ ends at the next step with its checkpoint written; a second one kills it. What i
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Protocol
 
+from xttsbench.errors import HelperError
 from xttsbench.execution import HELD_BACK, ending, held_back
 from xttsbench.execution.child import (
     Collected,
     Follower,
     Monitor,
     SharedRows,
+    checkout,
     child_environment,
     message_of,
     now_utc,
     start,
 )
+from xttsbench.execution.guard import Guard
 from xttsbench.processes import ends_within, kill_group
 from xttsbench.records.readings import Readings
 from xttsbench.records.training import HistoryLine, TrainJob
@@ -44,9 +52,9 @@ _FROM_KERNEL: Final = 0x80  # ``si_code`` of a signal that a terminal sent, whic
 
 
 class Listener(Protocol):
-    """Receiver of the events of a watched run."""
+    """Receiver of the events of a watched run; an error that a method raises is noted by the guard, and ends nothing."""
 
-    collected: Collected
+    guard: Guard
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of the script's process."""
@@ -84,21 +92,46 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                process = start(
-                    "xttsbench.worker.script",
-                    theirs.fileno(),
-                    shared.fileno(),
-                    ",".join(str(int(number)) for number in HELD_BACK),
-                    what="The script's process",
-                    environment=child_environment(has_gpu=True, quiet=False),
-                    print_to_stderr=print_to_stderr,
-                    stdin=None,
-                )
-            listener.started(process.pid)
-            with suppress(BrokenPipeError, ConnectionResetError):
-                ours.sendall(spec.to_line().encode() + b"\n")
-            ours.setblocking(False)
-            return _Following(process, ours, listener).to_the_end()
+                process = _started(spec, theirs.fileno(), shared.fileno(), print_to_stderr=print_to_stderr)
+            listener.guard("Noting the start", listener.started, process.pid)
+            following = _Following(process, ours, listener)
+            listener.guard("Telling the script's process what to watch", following.tell, spec)
+            listener.guard("Following the script", following.follow)
+            following.wait()  # where that failed; else it has ended
+            return Left(process.returncode, following.asked)
+
+
+_STARTUP: Final = Path(__file__).parent.parent / "worker" / "script" / "startup"
+
+
+def _started(spec: TrialSpec, connection: int, rows: int, *, print_to_stderr: bool) -> subprocess.Popen[bytes]:
+    """Start ``python script``, with the module on its path that watches it (see its ``sitecustomize``).
+
+    It inherits what this process would have: the descriptors, too, that a shell opened for it.
+    """
+    own = os.environ.get("PYTHONPATH")
+    given = {
+        "connection": connection,
+        "rows": rows,
+        "signals": [int(number) for number in HELD_BACK],
+        "root": checkout(),
+        "environment": {} if own is None else {"PYTHONPATH": own},
+    }
+    path = os.pathsep.join(filter(None, (str(_STARTUP), own)))
+    for descriptor in (connection, rows):
+        os.set_inheritable(descriptor, True)
+    try:
+        return subprocess.Popen(
+            [sys.executable, spec.target, *spec.arguments],
+            stdout=sys.stderr.fileno() if print_to_stderr else None,
+            env=os.environ | {"XTTSBENCH_WATCHED": json.dumps(given), "PYTHONPATH": path},
+            close_fds=False,
+        )
+    except OSError as error:
+        raise HelperError(f"The script's process could not be started: {error.strerror or error}.") from error
+    finally:
+        for descriptor in (connection, rows):
+            os.set_inheritable(descriptor, False)
 
 
 class _Following:
@@ -107,32 +140,54 @@ class _Following:
         self._connection = connection
         self._listener = listener
         self._buffer = b""
-        self._shows = False
-        self._asked: int | None = None
+        self._unsent = b""
+        self.asked: int | None = None
 
-    def to_the_end(self) -> Left:
+    def tell(self, spec: TrialSpec) -> None:
+        """Send what to watch; one that does not read it holds nothing up, and gets the rest while it is followed."""
+        self._connection.setblocking(False)
+        self._unsent = spec.to_line().encode() + b"\n"
+        self._send()
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._connection.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # it has closed its end, and is watched no more
+            self._unsent = b""
+
+    def follow(self) -> None:
         due = time.monotonic() + TICK_S
         while self._process.poll() is None:
             received = signal.sigtimedwait(HELD_BACK, max(due - time.monotonic(), 0.0))
             if received is not None and received.si_signo != signal.SIGCHLD:
                 self._signalled(received)
+            self._send()
             self._read()
             if time.monotonic() >= due:
                 due = time.monotonic() + TICK_S
-                self._listener.tick()
+                self._listener.guard("Keeping what was seen", self._listener.tick)
         self._read()
-        return Left(self._process.returncode, self._asked)
+
+    def wait(self) -> None:
+        while self._process.poll() is None:
+            received = signal.sigtimedwait(HELD_BACK, TICK_S)
+            if received is not None and received.si_signo != signal.SIGCHLD:
+                self._listener.guard("Passing a signal on", self._signalled, received)
 
     def _signalled(self, received: signal.struct_siginfo) -> None:
-        number = received.si_signo
-        if number == signal.SIGUSR1 and self._shows:
-            self._listener.show()
+        number, pid = received.si_signo, self._process.pid
+        if number == signal.SIGUSR1 and not _is_wanted(pid, number):
+            self._listener.guard("Showing what was seen", self._listener.show)
             return
-        if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            self._asked = number
+        asks = number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        if asks and not _masks(f"/proc/{pid}/status", number)["SigIgn"]:
+            self.asked = number
         if received.si_code != _FROM_KERNEL:
             with suppress(ProcessLookupError):
-                os.kill(self._process.pid, number)
+                os.kill(pid, number)
 
     def _read(self) -> None:
         while True:
@@ -143,13 +198,36 @@ class _Following:
             if not data:
                 return
             *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for message in map(message_of, lines):
-                if "shows" in message:
-                    self._shows = bool(message["shows"])
-                elif "show" in message:
-                    self._listener.show()
-                else:
-                    self._listener.take(message)
+            for line in lines:
+                self._listener.guard("Reading what the script's process says", self._take, line)
+
+    def _take(self, line: bytes) -> None:
+        self._listener.take(message_of(line))
+
+
+def _is_wanted(pid: int, number: int) -> bool:
+    """Whether a process does anything with a signal but die of it: handles it, in Python or C, or waits for it.
+
+    Whoever waits has it blocked in all threads; so has a process that is about to become the script's, with all others
+    that were held back.
+    """
+    if _masks(f"/proc/{pid}/status", number)["SigCgt"]:
+        return True
+    threads = glob.glob(f"/proc/{pid}/task/*/status")
+    blocked = [_masks(thread, number)["SigBlk"] for thread in threads]
+    others = [_masks(f"/proc/{pid}/status", other)["SigBlk"] for other in HELD_BACK]
+    return bool(blocked) and all(blocked) and not all(others)
+
+
+def _masks(status: str, number: int) -> defaultdict[str, bool]:
+    """Whether a signal is blocked, ignored, caught, by the names in ``/proc``; not so where the process is gone."""
+    found: defaultdict[str, bool] = defaultdict(bool)
+    with suppress(OSError, ValueError):
+        for line in Path(status).read_text(encoding="ascii", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name in ("SigBlk", "SigIgn", "SigCgt"):
+                found[name] = bool(int(value, 16) >> (number - 1) & 1)
+    return found
 
 
 TRAINING_ROWS: Final = 5000

@@ -198,6 +198,8 @@ class WatchSummary(Record):
     """Result of each ``--fail-on``."""
     stretches: tuple[Stretch, ...] = ()
     """The run in at most 128 parts."""
+    notes: tuple[str, ...] = ()
+    """What failed in xttsbench itself, and could not be measured or written for that; the script went on."""
     unmeasured: dict[str, str] = {}
     """Field -> why it is null."""
 

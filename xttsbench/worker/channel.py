@@ -8,12 +8,16 @@ Messages go over a socket of their own, a JSON object a line, apart from standar
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import mmap
 import os
+import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -29,6 +33,8 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec, Turn
 
 SomeRecord = TypeVar("SomeRecord", bound=Record)
+
+_PATIENCE_S: Final = 5  # with a parent that does not read what a script's process sends
 
 
 def closed(control: socket.socket) -> bool:
@@ -210,23 +216,51 @@ class StoppedByUs(BaseException):
     """Enough steps were measured. No ``Exception``: a script that goes on after errors would go on after this one."""
 
 
-class LockedChannel(Channel):
-    """A channel that several threads of this process use; in a process that the script forked it is silent."""
+def out_of_the_way(connection: socket.socket) -> socket.socket:
+    """The same connection under a high number: a script gets the low ones, and may close them all."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    moved = fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, max(min(soft, 1024) - 24, 3))
+    connection.close()
+    return socket.socket(fileno=moved)
 
-    def __init__(self, connection: socket.socket, rows: RowMemory) -> None:
+
+class LockedChannel(Channel):
+    """A channel that several threads of this process use; in a process that the script forked it is silent.
+
+    Where a message cannot be sent, a process that ``outlives_parent`` is silent from then on; another one ends, as
+    nobody is left to tell. The script may have closed the descriptor, and opened it anew for a file of its own: nothing
+    is written there, and it stays open.
+    """
+
+    def __init__(self, connection: socket.socket, rows: RowMemory, *, outlives_parent: bool = False) -> None:
         super().__init__(connection, rows)
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._number, self._is = connection.fileno(), os.fstat(connection.fileno())
+        self._outlives_parent = outlives_parent
+        if outlives_parent:  # and goes on, where the parent stands still and reads nothing
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _PATIENCE_S, 0))
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; a parent that is gone ends this process, as nobody is left to tell."""
+        """Send one message, unless nobody hears it."""
         if os.getpid() != self._pid:
             return
         with self._lock:
             try:
-                super().send(message)
-            except OSError:
-                exit_now(1)
+                if not os.path.samestat(os.fstat(self._number), self._is):
+                    raise OSError(errno.EBADF, "another file has its number")
+                self._connection.sendall(_line(message), socket.MSG_NOSIGNAL)  # the script may want to die of SIGPIPE
+            except Exception as error:
+                if not self._outlives_parent:
+                    if isinstance(error, OSError):
+                        exit_now(1)
+                    raise
+                self.detach()
+
+    def detach(self) -> None:
+        """Send nothing from now on; whatever the descriptor is by now stays open."""
+        self._pid = 0
+        self._connection.detach()
 
 
 class ScriptReport:

@@ -304,19 +304,26 @@ def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Ou
     from xttsbench.reporting.page import write_run
 
     report, judged = run.redaction.kept(report), (judged[0], run.redaction.kept(judged[1]))
-    try:
+    with report_is_written(run.directory):
         warnings = write_run(run.directory, report, run.trials)
         if run.plan.kind == "sweep":
             write_best(run.directory, report.best)
         if report.optimized is not None:
             write_plan(run.directory, report.optimized)
+    return Outcome(report, run.directory, *judged, tuple(warnings or ()))
+
+
+@contextmanager
+def report_is_written(directory: Path) -> Iterator[None]:
+    """Within, a report is written into that directory; raises :class:`JournalError` where it cannot be."""
+    try:
+        yield
     except OSError as error:
-        again = shlex.join(["xttsbench", "report", str(run.directory)])
+        again = shlex.join(["xttsbench", "report", str(directory)])
         raise JournalError(
-            f"The report in {run.directory} cannot be written: {error.strerror or error}. What was measured is kept; "
+            f"The report in {directory} cannot be written: {error.strerror or error}. What was measured is kept; "
             f"once files can be written there: {again}"
         ) from error
-    return Outcome(report, run.directory, *judged, tuple(warnings or ()))
 
 
 def report_of(run: Recorded) -> Report:

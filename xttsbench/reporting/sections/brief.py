@@ -288,8 +288,8 @@ def _run(summary: WatchSummary) -> str:
 
 
 def _body(summary: WatchSummary) -> Iterator[doc.Block]:
-    if summary.error:
-        yield doc.Callout(summary.error, lines=2)
+    for said in filter(None, (summary.error, *summary.notes)):
+        yield doc.Callout(said, lines=2)
     run = doc.Fact("run", _run(summary), 2)
     step = summary.step_time_s
     if step is None:

@@ -1,7 +1,6 @@
-"""``python -P -m xttsbench.worker.script FD ROWS [SIGNALS]``: run a script unchanged, and tell the parent over FD.
+"""``python -P -m xttsbench.worker.script FD ROWS``: run a script unchanged until enough is measured, and tell over FD.
 
-ROWS is the descriptor of the memory for rows. With SIGNALS, numbers joined by commas that the parent holds back, the
-script is watched to its end; else it is stopped once enough was measured.
+ROWS is the descriptor of the memory for rows.
 """
 
 from __future__ import annotations
@@ -10,13 +9,8 @@ import socket
 import sys
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4) or not "".join(sys.argv[1:]).replace(",", "").isdigit():
+    if len(sys.argv) != 3 or not "".join(sys.argv[1:]).isdigit():
         sys.exit("xttsbench.worker.script is started by xttsbench itself, with the numbers of two descriptors.")
-    connection, rows, *held_back = sys.argv[1:]
-    if held_back:
-        from xttsbench.worker.script.to_the_end import main as watch
-
-        sys.exit(watch(socket.socket(fileno=int(connection)), int(rows), tuple(map(int, held_back[0].split(",")))))
     from xttsbench.worker.script.process import main
 
-    main(socket.socket(fileno=int(connection)), int(rows))
+    main(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

@@ -27,7 +27,15 @@ from xttsbench.files import loaded_files, owner
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.targets.spec import substituted
-from xttsbench.worker.channel import LockedChannel, ScriptReport, StoppedByUs, exit_now, flush, shared_rows
+from xttsbench.worker.channel import (
+    LockedChannel,
+    ScriptReport,
+    StoppedByUs,
+    exit_now,
+    flush,
+    out_of_the_way,
+    shared_rows,
+)
 from xttsbench.worker.script.effects import AfterImport, Effects, copy_on_write, patch_h5py, patch_writers, why_not
 
 _THREADS_S: Final = 5.0  # Threads of the script that are not daemons are waited for so long, once it has returned
@@ -219,14 +227,13 @@ class Process:
             done.set()
 
 
-def report_over(connection: socket.socket, rows: int) -> ScriptReport:
+def report_over(connection: socket.socket, rows: int, *, outlives_parent: bool = False) -> ScriptReport:
     """Report over a connection to the parent, which sends the specification first.
 
     Raises:
         OSError: the parent is gone.
     """
-    connection.set_inheritable(False)
-    channel = LockedChannel(connection, shared_rows(rows))
+    channel = LockedChannel(out_of_the_way(connection), shared_rows(rows), outlives_parent=outlives_parent)
     return ScriptReport(channel.receive(TrialSpec), channel)
 
 

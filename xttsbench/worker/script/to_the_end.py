@@ -1,30 +1,26 @@
-"""The process of a script that is watched to its end: it runs, is signalled and leaves as ``python script`` would.
+"""The process of a script that is watched to its end, which Python itself runs as ``python script``.
 
-The main thread is sampled ten times a second at most: what it does, and in whose code. Imports no TensorFlow.
+From the import of TensorFlow on, the main thread is sampled ten times a second at most: what it does, and in whose
+code. Imports no TensorFlow.
 """
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
-import signal
 import socket
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from types import FrameType
+from contextlib import suppress
 from typing import Any, Final
 
 from xttsbench.processes import die_with_parent
 from xttsbench.step.frames import classify
-from xttsbench.worker.channel import ScriptReport, flush
-from xttsbench.worker.script.process import Process, exit_code_of, print_error, report_over
-
-_SHOW: Final = signal.SIGUSR1
-
+from xttsbench.worker.channel import ScriptReport, closed
+from xttsbench.worker.script.process import Process, report_over
 
 _INTERVAL_S: Final = (0.1, 0.25, 1.0)  # Between two samples: at least, before it is known what one takes, and at most
 _SHARE: Final = 0.0001  # Of the time that sampling may take: what a sample takes says how often one is taken
@@ -40,10 +36,12 @@ Sample = tuple[Any, ...]
 
 
 class RareSamples:
-    """Samples the main thread until it is ended, on a thread of its own.
+    """Samples the main thread until it is ended, on a thread of its own, of which Python's ``threading`` knows nothing.
+
+    A script may wait for all threads, or count them.
 
     Args:
-        tell: called every two seconds with the samples since, and after each one that was asked for.
+        tell: called every two seconds with the samples since.
         asking: whether the main thread asks for data just now, which is no part of a step.
         early: samples that are taken more often.
     """
@@ -53,20 +51,26 @@ class RareSamples:
         self._asking = asking
         self._early = early
         self._main = threading.main_thread().ident or 0
-        self._running = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="xttsbench-samples", daemon=True)
+        self._running, self._ended = threading.Lock(), threading.Lock()
 
     def start(self) -> None:
         """Begin."""
         self._running.acquire()
-        self._thread.start()
+        self._ended.acquire()
+        _thread.start_new_thread(self._run, ())
 
     def end(self) -> None:
         """Take no more, and tell of the last ones."""
-        self._running.release()
-        self._thread.join(timeout=1.0)
+        if self._running.locked():
+            self._running.release()
+            self._ended.acquire(timeout=1.0)
 
     def _run(self) -> None:
+        with suppress(Exception):
+            self._sample()
+        self._ended.release()
+
+    def _sample(self) -> None:
         last = told = time.perf_counter_ns()
         held: list[Sample] = []
         taken, over, interval_s = 0, False, _INTERVAL_S[1]
@@ -87,62 +91,46 @@ class RareSamples:
 
 
 class WholeRunProcess(Process):
-    """Runs a script as ``__main__`` and returns its exit code, so that Python's own end follows.
-
-    SIGUSR1 asks the parent to show what is known so far, unless the script has a handler of its own.
-    """
+    """Watches the script that Python is about to run in this process, up to Python's own end."""
 
     def __init__(self, report: ScriptReport) -> None:
         super().__init__(report)
-        self._asked, self._handles = False, False
-        self._interrupted = False
+        self._hooks: Any = None
         self._samples = RareSamples(self._tell, lambda: self.watched is not None and self.watched.requesting)
 
-    def run(self, blocked: tuple[int, ...]) -> int:
-        """Run the script, with the signals let in that the parent holds back; returns the exit code to leave with.
-
-        A script that was interrupted ends by SIGINT once all exit handlers have run.
-        """
-        die_with_parent()
-        if signal.getsignal(_SHOW) == signal.SIG_DFL:
-            signal.signal(_SHOW, self._show)
-        atexit.register(self._last)  # the first to be registered runs last
-        hooks = self._begin()
-        ended, code, error = self._as_main(blocked)
-        if os.getpid() != self._pid:  # a process that the script forked, and that came back here
-            return code
-        hooks.uninstall()
-        self._over = True
-        self._samples.end()
-        self._told(ended, code, error if isinstance(error, Exception) else None)
-        self._done("interrupted" if self._interrupted else ended, code)
-        return code
+    def begin(self) -> None:
+        """Watch from now on."""
+        atexit.register(self._end)  # the first to be registered runs last
+        self._hooks = self._begin()
 
     def _before_script(self) -> None:
-        self._samples.start()
+        """Nothing is sampled before TensorFlow is there: no step is taken, and the process has one thread alone."""
 
     def _imports(self, name: str) -> None:
         """Ignores the import: the script runs once."""
 
+    def _tensorflow_loaded(self) -> None:
+        super()._tensorflow_loaded()
+        self._samples.start()
+        atexit.register(self._end)  # before what TensorFlow does then, which was registered earlier
+
+    def _end(self) -> None:
+        """Tell how the script ended; of ``sys.exit`` the parent knows by the exit code."""
+        if os.getpid() != self._pid:
+            self.channel.detach()
+        if self._over or os.getpid() != self._pid:
+            return
+        self._over = True
+        self._hooks.uninstall()
+        self._samples.end()
+        error = _uncaught()
+        ended, code = ("raised", 1) if error is not None else ("returned", 0)
+        self._told(ended, code, error if isinstance(error, Exception) else None)
+        self._done("interrupted" if isinstance(error, KeyboardInterrupt) else ended, code)
+        self.channel.detach()
+
     def _done(self, ended: str, code: int) -> None:
         self.channel.send({"ended": ended, "exit_code": code, "done": True})
-
-    def _as_main(self, blocked: tuple[int, ...]) -> tuple[str, int, BaseException | None]:
-        script = self._as_argument()
-        main = types.ModuleType("__main__")
-        loader = SourceFileLoader("__main__", script)
-        main.__dict__.update(__file__=script, __loader__=loader, __builtins__=__builtins__, __cached__=None)
-        sys.modules["__main__"] = main
-        try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)  # what came meanwhile is the script's
-            exec(compile(loader.get_data(script), script, "exec", dont_inherit=True), main.__dict__)
-        except SystemExit as left:
-            return "exited", exit_code_of(left), None
-        except BaseException as error:
-            self._interrupted = isinstance(error, KeyboardInterrupt)
-            print_error(error, script)
-            return "raised", 1, error
-        return "returned", 0, None
 
     def _new_watched(self) -> Any:
         from xttsbench.worker.script.watched import Watched
@@ -151,32 +139,23 @@ class WholeRunProcess(Process):
         return Watched(self.report, lambda _: None, WholeRunRecorder(self.report))
 
     def _tell(self, held: list[Sample]) -> None:
-        """From the thread that samples: the samples, and whether somebody asked for what is known so far."""
         if held:
             self.channel.send({"samples": held})
-        if self._asked:
-            self._asked = False
-            self.channel.send({"show": True})
-        handles = signal.getsignal(_SHOW) == self._show
-        if handles != self._handles:
-            self._handles = handles
-            self.channel.send({"shows": handles})
-
-    def _show(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
-
-    def _last(self) -> None:
-        """Python ends a script that was interrupted by the signal itself, so that shells know."""
-        if self._interrupted and os.getpid() == self._pid:
-            flush()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
 
 
-def main(connection: socket.socket, rows: int, blocked: tuple[int, ...]) -> int:
-    """Run the script that the parent names over the connection, and return its exit code."""
-    try:
-        process = WholeRunProcess(report_over(connection, rows))
-    except OSError:
-        return 1
-    return process.run(blocked)
+def _uncaught() -> BaseException | None:
+    """The error that Python printed last, where it came out of the script; an interactive console leaves others."""
+    error = getattr(sys, "last_value", None)
+    if not isinstance(error, BaseException):
+        return None
+    first = error.__traceback__  # none where the script is not Python
+    return error if first is None or first.tb_frame.f_globals is vars(sys.modules["__main__"]) else None
+
+
+def watch(descriptor: int, rows: int) -> None:
+    """Watch this process, which tells of itself over the socket of that number; ``rows`` is that of the memory."""
+    die_with_parent()
+    connection = socket.socket(fileno=descriptor)
+    if closed(connection):  # the parent died before the kernel was asked
+        os._exit(1)
+    WholeRunProcess(report_over(connection, rows, outlives_parent=True)).begin()

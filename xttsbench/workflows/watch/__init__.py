@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -30,6 +31,7 @@ from xttsbench.execution.run_directory import TRIALS, append_trial, read_record
 from xttsbench.execution.whole_run import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
+from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
@@ -44,6 +46,7 @@ from xttsbench.workflows.runs import (
     NOTHING,
     make_run,
     open_run,
+    report_is_written,
     report_of,
 )
 from xttsbench.workflows.watch.observer import About, Observer
@@ -128,7 +131,7 @@ def _watched(
     summary = _finished(observer, run)
     if gates:
         summary = summary.model_copy(update={"fail_on": tuple(judge(gate, summary, baseline) for gate in gates)})
-    observer.conclude(summary)
+    summary = observer.conclude(summary)
     exit_code, message = _judged(summary, request.script)
     if exit_code == INTERRUPTED and (by := left.asked or -code) > 0:
         exit_code = BY_SIGNAL + by
@@ -158,14 +161,25 @@ def _diagnose_command(plan: RunPlan) -> str:
 
 
 def _finished(observer: Observer, run: Recorded) -> WatchSummary:
-    """Write the journal and the report of a run that is over, and return what it comes to."""
-    run = replace(run, trials=(observer.record(),)).kept
-    append_trial(run.directory, run.trials[0])
-    report = run.redaction.kept(report_of(run))
+    """Write how a run ended, then its journal and its report, as far as each can be, and return what it comes to."""
+    observer.write(observer.summary())
+    report = observer.guard("The report", _reported, observer, run)
+    return observer.summary(report)
+
+
+def _reported(observer: Observer, run: Recorded) -> Report:
     from xttsbench.reporting.page import to_json
 
-    atomic_write(run.directory / "report.json", to_json(report).encode())
-    return observer.summary(report)
+    run, guard = replace(run, trials=(observer.record(),)).kept, observer.guard
+    guard("The journal", append_trial, run.directory, run.trials[0])
+    report = run.redaction.kept(report_of(run))
+
+    def write() -> None:
+        with report_is_written(run.directory):
+            atomic_write(run.directory / "report.json", to_json(report).encode())
+
+    guard("Writing report.json", write)
+    return report
 
 
 def read_summary(path: Path) -> WatchSummary:
@@ -242,8 +256,9 @@ class Session:
         self._shown = shown or (lambda _: None)
         self.observer = Observer(self.run.directory, spec, rows, about, tensorboard=tensorboard, shown=self._shown)
         worker = importlib.import_module("xttsbench.worker.script.whole_run")  # by name: it imports TensorFlow
-        self.attached: Any = worker.Attached(spec, self.observer.take, rows)
-        self.observer.started(os.getpid())
+        guard = self.observer.guard
+        self.attached: Any = worker.Attached(spec, partial(guard, "Reading what was seen", self.observer.take), rows)
+        guard("Noting the start", self.observer.started, os.getpid())
         self._pid, self._asked, self._over = os.getpid(), False, threading.Event()
         self._steps_shown = -1
         self._handle_signal()
@@ -252,32 +267,29 @@ class Session:
 
     def finish(self, *, show: bool = True) -> WatchSummary:
         """Write what is known by now as the run's end, and show it; training may go on after it all the same."""
+        guard = self.observer.guard
         with self._lock:
-            self.attached.tell()
+            guard("Reading what was seen", self.attached.tell)
             error = getattr(sys, "last_value", None)
             if isinstance(error, BaseException):
                 cause = f"{type(error).__name__}: {error}"[:300]
                 self.observer.take({"status": "raised", "cause": cause, "error": {"message": cause, "type": ""}})
             self.observer.take({"ended": "raised" if error is not None else "returned", "exit_code": None, "done": 1})
             self.observer.finish()
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 (self.run.directory / TRIALS).unlink()
-            summary = _finished(self.observer, self.run)
-            self.observer.conclude(summary)
+            summary = self.observer.conclude(_finished(self.observer, self.run))
             self._holds.close()
             if show:
-                self._shown(summary)
+                guard("Showing what was seen", self._shown, summary)
             self._steps_shown = self.observer.newest
         return summary
 
     def _keep(self) -> None:
         while not self._over.wait(_TICK_S):
             with self._lock:
-                if self._asked:
-                    self._asked = False
-                    self.observer.show()
-                else:
-                    self.observer.tick()
+                asked, self._asked = self._asked, False
+                self.observer.guard("Keeping what was seen", self.observer.show if asked else self.observer.tick)
 
     def _handle_signal(self) -> None:
         """SIGUSR1 shows what is known, unless the process has a handler of its own or this is not its main thread."""

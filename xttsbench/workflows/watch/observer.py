@@ -21,7 +21,8 @@ import numpy as np
 from xttsbench.analysis.running import Running, rows_since
 from xttsbench.analysis.steps import Steps
 from xttsbench.execution.child import Collected, now_utc
-from xttsbench.files import atomic_write
+from xttsbench.execution.guard import Guard
+from xttsbench.files import DRAFT_PREFIX, atomic_write
 from xttsbench.probes.monitor import HostProbe
 from xttsbench.probes.processes import announce
 from xttsbench.records.readings import Readings
@@ -38,6 +39,7 @@ _READINGS: Final = 400  # samples of the host that are kept; of more every secon
 _LINES: Final = 500
 _PENDING: Final = 4096
 _SHOWN_LINES: Final = 12
+_ROOM_BYTES: Final = 1 << 17
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _IN_STALLS: Final = 0.7
 """Share of a line's time that is in steps that stalled, from which it is a line of those steps and not of all."""
@@ -90,12 +92,14 @@ class Observer:
         tensorboard: Path | None = None,
         shown: Callable[[WatchSummary], None] = lambda _: None,
     ) -> None:
+        self.guard = Guard()
         self.collected = Collected(spec, rows)
         self.running = Running()
         self.directory = directory
         self._rows, self._about, self._shown = rows, about, shown
         self._scalars = Scalars(tensorboard) if tensorboard is not None else None
         self._pid, self._announced = 0, Path()
+        self._room = directory / f"{DRAFT_PREFIX}room"
         self._host: HostProbe | None = None
         self._host_every_s, self._host_due = about.every_s, 0.0
         self._began, self._started_utc = time.monotonic(), now_utc()
@@ -121,6 +125,7 @@ class Observer:
     def started(self, pid: int) -> None:
         """The process is there."""
         self._pid = pid
+        self._reserve()
         self._announced = announce(pid, self.directory) or Path()
         self._host = HostProbe(pid)
         self._write_live(over=False)
@@ -170,18 +175,28 @@ class Observer:
         ``signal`` is the name of the one that ended it; without one it has an exit code. ``interrupted`` where somebody
         asked it to end.
         """
-        self._drain(everything=True)
-        self._sample_host()
-        if signal is not None or exit_code not in (None, self._exit_code):
-            self._ended = "interrupted" if interrupted else "killed" if signal is not None else "exited"
+        if signal is not None:
+            self._ended = "interrupted" if interrupted else "killed"
+        elif exit_code not in (None, self._exit_code):
+            self._ended = "returned" if exit_code == 0 else "interrupted" if interrupted else "exited"
         elif interrupted and self._ended != "returned" and exit_code:
             self._ended = "interrupted"
         self._exit_code, self._signal = exit_code, signal
+        if exit_code is not None and (script := self.collected.part("script")) is not None:
+            script |= {"exit_code": exit_code} | ({"ended": "exited"} if self._ended == "exited" else {})
         self._finished = self._rows.steps
+        self._room.unlink(missing_ok=True)
+        self.guard("Reading the last steps", lambda: self._drain(everything=True))
+        self.guard("Reading the machine", self._sample_host)
         self._write_live(over=True)
         with suppress(OSError):
             if self._announced.name:
                 self._announced.unlink()
+
+    def _reserve(self) -> None:
+        """Keep some of the disk for the summary of the end, which a script may have filled until then."""
+        with suppress(OSError):
+            self._room.write_bytes(os.urandom(_ROOM_BYTES))
 
     def record(self) -> TrialRecord:
         """The journal line: the newest rows, and the whole run beside them."""
@@ -207,7 +222,7 @@ class Observer:
             ended=self._ended,
             exit_code=self._exit_code,
             signal=self._signal,
-            error=str(error.get("message", ""))[:300] or None,
+            error=str(error.get("message", ""))[:300] or None if self._exit_code != 0 else None,
         )
 
     def profile(self) -> StepProfile | None:
@@ -240,37 +255,54 @@ class Observer:
 
     def summary(self, report: Report | None = None) -> WatchSummary:
         """Summary of the run; with the report of its end where there is one."""
+        found = self.guard("Summing up", self._summary, report)
+        if found is not None:
+            return found
+        end = {"ended": self._ended, "exit_code": self._exit_code, "signal": self._signal}
+        bare = WatchedRun.model_validate({"steps": self.newest, "warm_up_steps": 0, "epochs": 0} | end)
+        return summarise(bare, profile=None, handoff_s=0.0, report=None, about=self._told(), unmeasured={})
+
+    def _summary(self, report: Report | None) -> WatchSummary:
         script = self.collected.part("script") or {}
         found = summarise(
             self.watched(),
             profile=self.profile(),
             handoff_s=self.running.handoff_s,
             report=report,
-            about={
-                "script": self._about.script,
-                "next_command": self._about.next_command,
-                "pid": self._pid,
-                "started_utc": self._started_utc,
-                "updated_utc": now_utc(),
-                "duration_s": time.monotonic() - self._began,
-                "iterations": tuple(script.get("iterations", ())),
-            },
+            about=self._told() | {"iterations": tuple(script.get("iterations", ()))},
             unmeasured=dict(script.get("unmeasured", {})),
         )
         kept: WatchSummary = self._about.redaction.kept(found)
         return kept
 
-    def write(self, summary: WatchSummary) -> None:
-        """Replace ``summary.json``; a disk that is full must not end a run that is watched."""
-        with suppress(OSError):
-            content = summary.model_dump_json(indent=1 if summary.over else None).encode() + b"\n"
-            atomic_write(self.directory / SUMMARY_FILE, content, durable=summary.over)
+    def _told(self) -> dict[str, Any]:
+        return {
+            "script": self._about.script,
+            "next_command": self._about.next_command,
+            "pid": self._pid,
+            "started_utc": self._started_utc,
+            "updated_utc": now_utc(),
+            "duration_s": time.monotonic() - self._began,
+            "iterations": (),
+            "notes": self.guard.lines,
+        }
 
-    def conclude(self, summary: WatchSummary) -> None:
-        """Write a summary, and the scalars of it."""
+    def write(self, summary: WatchSummary) -> None:
+        """Replace ``summary.json``; a disk that is full for a while is worth no word, at the end it is."""
+        content = summary.model_dump_json(indent=1 if summary.over else None).encode() + b"\n"
+        file = self.directory / SUMMARY_FILE
+        if summary.over:
+            self.guard(f"Writing {SUMMARY_FILE}", lambda: atomic_write(file, content))
+        else:
+            with suppress(OSError):
+                atomic_write(file, content, durable=False)
+
+    def conclude(self, summary: WatchSummary) -> WatchSummary:
+        """Write a summary, and the scalars of it; returns it with all that failed so far."""
         self.write(summary)
         if self._scalars is not None:
-            self._scalars.write(summary)
+            self.guard("Writing scalars", self._scalars.write, summary)
+        return summary.model_copy(update={"notes": self.guard.lines})
 
     def _drain(self, *, everything: bool = False) -> None:
         """Take the rows that were there the last time: what XLA compiled in a step is told somewhat later."""

@@ -1,0 +1,3 @@
+import sys
+
+sys.exit(int(sys.argv[1]))

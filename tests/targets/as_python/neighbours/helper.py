@@ -1,0 +1,3 @@
+class Thing:
+    def __repr__(self):
+        return "a thing"

@@ -1,0 +1,1 @@
+value = "found from the package itself"
