@@ -166,7 +166,7 @@ DAILY = {
     ("first_descriptor.py",), ("subprocesses.py",), ("dir\udcffä/itself.py",), ("dies_of_a_signal.py", "SIGUSR1"),
     ("interrupted.py",), ("handles_in_c.py",),
 }  # fmt: skip
-"""Script and first argument of those that every run of the tests takes, the first with that name; the others are slow."""
+"""Script and first argument of those that every run of the tests takes; the others are slow."""
 
 
 def _marked(run: Run, seen: set[tuple[str, ...]]) -> Any:

@@ -1,4 +1,4 @@
-"""What must not end the run that is watched: it is called, and where it fails, one line says so."""
+"""Calls that may fail without ending the run that is watched: of each failure there is one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Guard:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What failed, each thing once, in the order in which it did."""
+        """Failures in the order in which they came, each once."""
         return tuple(self._failed.values())
 
     def __call__(self, what: str, action: Callable[..., T], *arguments: object) -> T | None:

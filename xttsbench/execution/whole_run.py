@@ -52,7 +52,7 @@ _FROM_KERNEL: Final = 0x80  # ``si_code`` of a signal that a terminal sent, whic
 
 
 class Listener(Protocol):
-    """Receiver of the events of a watched run; an error that a method raises is noted by the guard, and ends nothing."""
+    """Receiver of the events of a watched run; an error that a method raises is noted, and ends nothing."""
 
     guard: Guard
 

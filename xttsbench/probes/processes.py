@@ -232,8 +232,8 @@ def announce(pid: int, run: Path) -> Path | None:
         pid: of the watched process.
         run: its run directory.
     """
-    directory = running_directory()
     try:
+        directory = running_directory()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.getuid():
             return None
@@ -248,8 +248,8 @@ def announce(pid: int, run: Path) -> Path | None:
 def running() -> dict[int, Path]:
     """Return the run directory of each watched process that is alive, by its pid; files of dead ones are removed."""
     found: dict[int, Path] = {}
-    directory = running_directory()
     try:
+        directory = running_directory()
         if directory.stat().st_uid != os.getuid():
             return {}
         files = sorted(directory.glob("[1-9]*.json"))

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from mmap import mmap
 from typing import Annotated, Final, NamedTuple, get_type_hints
 
+Block = bytearray | mmap | memoryview
+
 
 class StepRow(NamedTuple):
     """Measurements of one step.
@@ -111,7 +113,7 @@ class RowMemory:
     The block has :func:`size_bytes`, zeros at first.
     """
 
-    def __init__(self, block: bytearray | mmap) -> None:
+    def __init__(self, block: Block) -> None:
         self._block = block
         self._words = memoryview(block)[: len(block) // _WORD * _WORD].cast("q")
         self._rows = (len(block) - _TABLE_BYTES) // (_SEGMENTS * _ROW.size)
@@ -199,7 +201,7 @@ class SegmentRows:
 
     __slots__ = ("_block", "_count", "_entry", "_first", "_rows", "_words", "count")
 
-    def __init__(self, block: bytearray | mmap, words: memoryview, entry: int, first: int, rows: int) -> None:
+    def __init__(self, block: Block, words: memoryview, entry: int, first: int, rows: int) -> None:
         self.count = 0
         self._block, self._words, self._entry, self._first, self._rows = block, words, entry, first, rows
         self._count = entry + _COUNT

@@ -199,7 +199,7 @@ class WatchSummary(Record):
     stretches: tuple[Stretch, ...] = ()
     """The run in at most 128 parts."""
     notes: tuple[str, ...] = ()
-    """What failed in xttsbench itself, and could not be measured or written for that; the script went on."""
+    """Failures of xttsbench itself, for which something was not measured or written; the script went on."""
     unmeasured: dict[str, str] = {}
     """Field -> why it is null."""
 

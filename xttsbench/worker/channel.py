@@ -8,6 +8,7 @@ Messages go over a socket of their own, a JSON object a line, apart from standar
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import json
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NoReturn, TextIO, TypeVar
 
@@ -34,6 +35,7 @@ from xttsbench.records.trial import TrialSpec, Turn
 
 SomeRecord = TypeVar("SomeRecord", bound=Record)
 
+_WRITABLE: Final = 0x200  # PyBUF_WRITE
 _PATIENCE_S: Final = 5  # with a parent that does not read what a script's process sends
 
 
@@ -159,7 +161,7 @@ class Channel:
         """Say what begins now; it also tells the parent that the trial is alive."""
         self.send({"phase": name})
 
-    def part(self, field: str, value: Record | list[Record] | list[str] | float | str | None) -> None:
+    def part(self, field: str, value: Record | Sequence[Record | str] | float | None) -> None:
         """Set one field of the trial record."""
 
         def plain(one: object) -> object:
@@ -167,16 +169,33 @@ class Channel:
 
         self.send({"part": field, "value": [plain(one) for one in value] if isinstance(value, list) else plain(value)})
 
+    def detach(self) -> None:
+        """Send nothing from now on, where the process outlives its parent."""
+
     def note(self, text: str) -> None:
         """Add a note to the trial record."""
         self.send({"note": text})
 
 
 def shared_rows(descriptor: int) -> RowMemory:
-    """The memory for rows that the parent handed over; its descriptor is closed."""
-    rows = RowMemory(mmap.mmap(descriptor, 0))
+    """The memory for rows that the parent handed over; its descriptor is closed.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    size = os.fstat(descriptor).st_size
+    # Python's own mmap would keep a descriptor open, with the number that a script's first file has under plain Python.
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    address = library.mmap(
+        None, ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, ctypes.c_long(0)
+    )
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     os.close(descriptor)
-    return rows
+    view = ctypes.pythonapi.PyMemoryView_FromMemory
+    view.restype, view.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+    return RowMemory(view(address, size, _WRITABLE))
 
 
 class DirectChannel(Channel):

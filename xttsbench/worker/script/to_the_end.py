@@ -104,7 +104,7 @@ class WholeRunProcess(Process):
         self._hooks = self._begin()
 
     def _before_script(self) -> None:
-        """Nothing is sampled before TensorFlow is there: no step is taken, and the process has one thread alone."""
+        """Leave the process with one thread: no step is taken before TensorFlow is there."""
 
     def _imports(self, name: str) -> None:
         """Ignores the import: the script runs once."""

@@ -172,7 +172,7 @@ def _reported(observer: Observer, run: Recorded) -> Report:
 
     run, guard = replace(run, trials=(observer.record(),)).kept, observer.guard
     guard("The journal", append_trial, run.directory, run.trials[0])
-    report = run.redaction.kept(report_of(run))
+    report: Report = run.redaction.kept(report_of(run))
 
     def write() -> None:
         with report_is_written(run.directory):
