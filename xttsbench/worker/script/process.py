@@ -8,18 +8,20 @@ it writes goes to memory.
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import functools
 import os
 import random
-import runpy
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from types import TracebackType
 from typing import Any, Final
 
@@ -113,7 +115,7 @@ class Process:
         script = self._as_argument()
         ended, code = "returned", 0
         try:
-            runpy.run_path(script, run_name="__main__")
+            _run_as_main(os.path.abspath(script))
         except SystemExit as left:
             ended, code = "exited", exit_code_of(left)
         except BaseException as error:
@@ -125,7 +127,7 @@ class Process:
     def _as_argument(self) -> str:
         script = self.report.spec.target
         sys.argv = [script, *self.report.spec.arguments]
-        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
         return script
 
     def _told(self, ended: str, code: int, error: BaseException | None) -> None:
@@ -143,7 +145,7 @@ class Process:
 
     def _tell_files(self) -> None:
         """Tell of the files of the user's that ran: where one is saved, what runs next is another version."""
-        self.channel.part("files", [os.path.abspath(self.report.spec.target), *loaded_files()])
+        self.channel.part("files", list(dict.fromkeys([os.path.abspath(self.report.spec.target), *loaded_files()])))
 
     def _left(self, code: int) -> None:
         """``os._exit``, as the script calls it; a process that it forked leaves at once."""
@@ -227,6 +229,21 @@ class Process:
             done.set()
 
 
+def _run_as_main(path: str) -> None:
+    """Run a file as ``__main__``, with the attributes that ``python FILE`` gives it; its path is absolute, as there."""
+    main, loader = types.ModuleType("__main__"), SourceFileLoader("__main__", path)
+    given = {
+        "__file__": path,
+        "__loader__": loader,
+        "__builtins__": builtins,
+        "__cached__": None,
+        "__annotations__": {},
+    }
+    vars(main).update(given)
+    sys.modules["__main__"] = main
+    exec(compile(loader.get_data(path), path, "exec", dont_inherit=True), vars(main))
+
+
 def report_over(connection: socket.socket, rows: int, *, outlives_parent: bool = False) -> ScriptReport:
     """Report over a connection to the parent, which sends the specification first.
 
@@ -269,7 +286,7 @@ def _caused_by_stop(error: BaseException | None) -> bool:
 
 
 def _own_part(error: BaseException, script: str) -> TracebackType | None:
-    """The traceback from the script's own frame on: ours and ``runpy``'s are not the script's."""
+    """The traceback from the script's own frame on: ours are not the script's."""
     part = error.__traceback__
     while part is not None:
         if os.path.abspath(part.tb_frame.f_code.co_filename) == os.path.abspath(script):

@@ -65,6 +65,22 @@ def test_a_script_ends_as_under_python(tmp_path: Path, code: str, ending: tuple[
     assert (ended.stdout, ended.stderr) == (bare.stdout, bare.stderr)
 
 
+@pytest.mark.parametrize("start", ["script.py", "{folder}/script.py", "../linked.py"])
+def test_a_script_finds_its_place_as_under_python(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    text = "import sys, __main__\nprint(__file__, sys.argv, sys.path[0], __name__, __main__.__file__, __spec__)\n"
+    (folder / "script.py").write_text(text + "print(__builtins__, __loader__.path, sorted(globals()))\n1 / 0\n")
+    (tmp_path / "linked.py").symlink_to(folder / "script.py")
+    monkeypatch.chdir(folder)
+    given = start.format(folder=folder)
+    _, ended = _run(Path(given), "--epochs", "1")
+    bare = subprocess.run(
+        [sys.executable, given, "--epochs", "1"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (bare.returncode, bare.stdout, bare.stderr)
+
+
 def test_a_script_sets_its_environment_before_anything_loads_tensorflow() -> None:
     code = "import sys, xttsbench.worker.script.process, xttsbench.worker.script.to_the_end\n"
     code += "print({'tensorflow', 'keras'} & {*sys.modules})"
