@@ -17,7 +17,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.worker.script.effects import AfterImport
 
 
-def _run(script: Path, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
+def _run(script: Path | str, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
     ours, theirs = socket.socketpair()
     with ours, theirs, SharedRows(1) as rows:
         spec = TrialSpec(trial_id="t", kind="script", target=str(script), arguments=arguments)
@@ -65,7 +65,7 @@ def test_a_script_ends_as_under_python(tmp_path: Path, code: str, ending: tuple[
     assert (ended.stdout, ended.stderr) == (bare.stdout, bare.stderr)
 
 
-@pytest.mark.parametrize("start", ["script.py", "{folder}/script.py", "../linked.py"])
+@pytest.mark.parametrize("start", ["script.py", "./script.py", "{folder}/script.py", "../linked.py"])
 def test_a_script_finds_its_place_as_under_python(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -74,7 +74,7 @@ def test_a_script_finds_its_place_as_under_python(start: str, tmp_path: Path, mo
     (tmp_path / "linked.py").symlink_to(folder / "script.py")
     monkeypatch.chdir(folder)
     given = start.format(folder=folder)
-    _, ended = _run(Path(given), "--epochs", "1")
+    _, ended = _run(given, "--epochs", "1")
     bare = subprocess.run(
         [sys.executable, given, "--epochs", "1"], capture_output=True, text=True, timeout=60, check=False
     )
