@@ -115,7 +115,7 @@ class Process:
         script = self._as_argument()
         ended, code = "returned", 0
         try:
-            _run_as_main(os.path.join(os.getcwd(), script.removeprefix("./")))  # unnormalised, as Python has it
+            _run_as_main(os.path.join(os.getcwd(), script))  # unnormalised, as Python has it
         except SystemExit as left:
             ended, code = "exited", exit_code_of(left)
         except BaseException as error:
