@@ -40,6 +40,7 @@ class Job:
     Attributes:
         script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
         arguments: the script's.
+        private: directory of the run, where what a script writes elsewhere is kept in memory.
         again: what is known of a script that has run; without it its next trial is the first one anew.
     """
 
@@ -54,6 +55,7 @@ class Job:
     arguments: tuple[str, ...] = ()
     repeat: bool = False
     again: ScriptAgain | None = None
+    private: str | None = None
 
     def spec(
         self, number: int, kind: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0
@@ -67,6 +69,7 @@ class Job:
             kwargs=self.kwargs,
             arguments=self.arguments,
             script=self.again,
+            private=self.private if kind == "script" else None,
             emulated_ms=self.emulated_ms,
             steps=self.steps,
             window_s=self.window_s * share,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from xttsbench.execution.run_directory import read_trials
-from xttsbench.worker.script.effects import why_not
+from xttsbench.worker.script.overlays import why_not
 
 ROOT = Path(__file__).parents[2]
 ARMS = ROOT / "tests" / "targets" / "arms.py"

@@ -18,6 +18,7 @@ from xttsbench.cli.options import (
     AsJson,
     Data,
     Debug,
+    KeepWrites,
     Open,
     Out,
     Quiet,
@@ -76,6 +77,7 @@ def diagnose(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are estimated only.")
     ] = False,
+    keep_writes: KeepWrites = False,
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
     ] = False,
@@ -165,9 +167,8 @@ def optimize(
         Allowed | None,
         typer.Option(help="What fixes may change: batches puts the same samples into batches of similar length."),
     ] = None,
-    repeat: Annotated[
-        bool, typer.Option("--repeat", help="A script may run again whatever it writes and whomever it connects to.")
-    ] = False,
+    keep_writes: KeepWrites = False,
+    repeat: Annotated[bool, typer.Option("--repeat", help="A script may do again whatever its first run did.")] = False,
     out: Out = None,
     redact: Redact = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,

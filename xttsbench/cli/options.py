@@ -53,6 +53,7 @@ Redact = Annotated[bool, typer.Option("--redact", help="Leave argument values, p
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
 Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
+KeepWrites = Annotated[bool, typer.Option("--keep-writes", help="A script's first run writes to disk, not memory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]
 Verbose = Annotated[

@@ -12,6 +12,7 @@ from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED
 from xttsbench.fixes.verified import Measured, Verified
 from xttsbench.records.base import FASTER, MARGIN, SLOWER
+from xttsbench.records.code import OUTSIDE
 from xttsbench.records.fix import Fix, FixResult, FixSet, Outcome, Patch
 from xttsbench.records.report import Finding
 
@@ -90,6 +91,9 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
 
 def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
     measured, data = found.measured.get(one.name), found.semantics.get(one.name)
+    for cause in (measured.ended if measured else None, data.sentence if data else None):
+        if cause is not None and OUTSIDE in cause:
+            return "not verified", cause
     if data is not None and data.equivalent is False:
         what = "the data, or what is learnt from them" if FixSet.of(one.fixes).of_step else "the data"
         return "rejected", f"it changes {what}: {data.sentence}"

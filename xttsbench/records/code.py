@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from xttsbench.records.base import Record
 
@@ -86,6 +86,10 @@ class ScriptData(Record):
     begun: int = 1  # Which dataset of that kind it is, in the order in which they are first iterated
 
 
+OUTSIDE: Final = "it was stopped before it reached what cannot be kept in memory"
+"""How the cause of a trial begins whose script did in another run what it had not done in its first."""
+
+
 class ScriptAgain(Record):
     """Facts about the script from the run before, for a trial of a fix."""
 
@@ -97,6 +101,7 @@ class ScriptAgain(Record):
     no_edit: str | None = None  # Why the source of a step that is no Keras model's cannot be changed
     redirected: bool = True  # What the script writes goes to memory, and is gone with the process
     directory: str  # Of the run: what is written there stays
+    anything: bool = False  # It may do again whatever it does: the user said so
 
 
 class ScriptRun(Record):
@@ -120,7 +125,10 @@ class ScriptRun(Record):
     in_one_call: bool = False
     """Many steps of that loop lie within one call of a tf.function, where nothing can be held up."""
     wrote: tuple[str, ...] = ()  # Files and directories that it wrote outside of temporary ones, the first twenty
-    contacted: tuple[str, ...] = ()  # ``host:port`` of other machines that it connected to, the first twenty
+    in_memory: int | None = None  # Files whose writes were kept in memory, and are gone; ``None``: they went to disk
+    uncovered: tuple[str, ...] = ()  # Of what it wrote, what cannot be kept in memory: it was written for good
+    contacted: tuple[str, ...] = ()
+    """Whom it connected to besides its own processes, the first twenty: ``host:port``, sockets, named pipes."""
     not_redirected: str | None = None
     """Why what it writes cannot be kept from the disk in another run; ``None`` where it can."""
     imports: tuple[str, ...] = ()  # Of TensorFlow and Keras, those before whose import it set no environment variable

@@ -105,6 +105,7 @@ class RunPlan(Record):
     any_order: bool = False  # Fixes that give up the order of the elements are wanted too
     other_batches: bool = False  # Fixes that put the same samples into other batches are wanted too
     verified: bool = True  # Whether fixes are verified, where there is time
+    keep_writes: bool = False  # Whether the first run of a script writes to the disk
     repeat: bool = False  # Whether a script may be run again, whatever it writes
     redact: bool = False  # Whether values of arguments, paths and names are left out of every file
     hidden: Hidden | None = None  # What is masked in it; ``None`` where nothing is

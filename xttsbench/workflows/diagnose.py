@@ -30,7 +30,7 @@ from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupt
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.session import Progress, Recorded, Session, Silent
-from xttsbench.workflows.optimize import verify_fixes
+from xttsbench.workflows.optimize import said_writes, verify_fixes
 from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
 
 VERDICT_S: Final = 60.0
@@ -57,6 +57,7 @@ class Request:
         target: ``module:callable``, ``file.py:callable``, or a script.
         kwargs: keyword arguments of the callable.
         arguments: of the script.
+        keep_writes: what the script writes in its first run goes to the disk.
         repeat: the script may be run a second time.
         accelerator: as on the command line.
         steps: steps to measure in a segment at most; ``None`` for 400 where time allows.
@@ -84,6 +85,7 @@ class Request:
     command: str = "xttsbench diagnose"
     comparison: Comparison | None = None
     arguments: tuple[str, ...] = ()
+    keep_writes: bool = False
     repeat: bool = False
     kind: Kind = "diagnose"
     verify: bool = True
@@ -140,10 +142,14 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         script=script,
         arguments=plan.arguments,
         repeat=request.repeat,
+        private=str(run.directory.absolute()) if script and not request.keep_writes else None,
     )
     isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
     with run.session(progress, print_to_stderr=request.print_to_stderr, scripts=script) as session:
         found = isolate(isolation, session, progress)
+        seen = session.trials[0].script if session.trials else None
+        if seen is not None and (said := said_writes(seen)) is not None:
+            progress.status(said)
         if plan.comparison is not None:
             due_s = min(session.spent_s + _MODES_S, plan.budget_s - REPORT_S)
             for mode in MODES:

@@ -1,29 +1,25 @@
-"""Effects of a script's process, as it hears of them: loaded modules, written files, contacted machines.
+"""Effects of a script's process, as it hears of them: loaded modules, written files, whom it talks to.
 
 Python tells its audit hooks of every file that it opens and every connection that it makes. TensorFlow writes in C++,
-which tells nobody, so the functions by which Python asks it to are wrapped.
-
-What a script writes can be kept from the disk, too. The process gets a mount namespace of its own, in which each file
-system is covered by one of Linux's overlays; what is written, by Python, C++ or a program that the script starts, goes
-to memory, is read back from there, and is gone with the process. That takes a kernel that lets a user make namespaces,
-which containers often forbid. Imports no TensorFlow.
+which tells nobody, so the functions by which Python asks it to are wrapped. Imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import ipaddress
 import os
-import site
+import socket
+import stat
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
+
+from xttsbench.worker.script.contacts import is_own, peers
+from xttsbench.worker.script.overlays import Overlays, below
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.patches import Patches
@@ -33,16 +29,28 @@ MOST: Final = 20
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES: Final = ("os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
 _MADE: Final = ("tempfile.mkdtemp", "tempfile.mkstemp")
-_NEVER: Final = ("/dev/", "/proc/", "/sys/")
+_NEVER: Final = ("/dev/fd/", "/dev/pts/", "/proc/self/", "/proc/thread-self/")
+_NO_EFFECT: Final = (1, 5)  # Major numbers of /dev/null and its like, and of the terminal
+_SENDS: Final = ("socket.connect", "socket.sendto", "socket.sendmsg")
 
 
 class Effects:
-    """Files written and machines contacted, from when it is made until :meth:`end`."""
+    """Files written and machines or programs contacted, from when it is made until :meth:`end`.
 
-    def __init__(self) -> None:
+    Args:
+        overlays: what is, or could be, kept in memory of what is written; ``None`` where nothing could.
+        refuse: called before what cannot be kept there is done, with a sentence that says what; it may raise.
+    """
+
+    def __init__(self, overlays: Overlays | None = None, refuse: Callable[[str], None] = lambda _: None) -> None:
         self.wrote: dict[str, None] = {}
+        self.uncovered: dict[str, None] = {}
+        """Of what was written, what is not kept in memory."""
         self.contacted: dict[str, None] = {}
+        self._overlays, self._refuse = overlays, refuse
         self._temporary: set[str] = set()
+        self._own: set[object] = set()  # addresses at which the script's own processes listen
+        self._segments = frozenset(os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else ())
         self._active = True
         sys.addaudithook(self._heard)
 
@@ -54,16 +62,42 @@ class Effects:
         """Note that a path is written, unless it is of no matter: temporary, a device, or Python's own cache."""
         try:
             full = os.path.abspath(os.fsdecode(path))
-        except (TypeError, ValueError):  # a descriptor, or a tensor
+            kind = os.stat(full).st_mode if os.path.exists(full) else 0
+        except (TypeError, ValueError, OSError):  # a descriptor, or a tensor
             return
-        if full.startswith(_NEVER) or "__pycache__" in full or len(self.wrote) >= MOST:
+        if stat.S_ISFIFO(kind) and (self._overlays is None or self._overlays.reach(full)):
+            self._contact(full, f"the named pipe {full}")
+        if full.startswith(_NEVER) or (stat.S_ISCHR(kind) and os.major(os.stat(full).st_rdev) in _NO_EFFECT):
             return
-        if not any(_below(full, one) for one in self._temporary):
+        if _unimportant(full) or any(below(full, one) for one in self._temporary):
+            return
+        covered = self._overlays is not None and self._overlays.covers(full)
+        if not covered and full not in self.uncovered and len(self.uncovered) < MOST:
+            self.uncovered[full] = None
+            self._refuse(f"it would write {full}")
+        if len(self.wrote) < MOST:
             self.wrote[full] = None
 
+    def record(self) -> dict[str, Any]:
+        """Fields of a :class:`~xttsbench.records.code.ScriptRun`; of other processes what can still be seen."""
+        wrote, kept = [*self.wrote], None
+        if self._overlays is not None and self._overlays.memory >= 0:
+            found = [one for one in self._overlays.written() if not _unimportant(one)]
+            kept = [one for one in found if not any(below(one, folder) for folder in self._temporary)]
+            wrote = [*self.uncovered, *kept] or wrote
+        return {
+            "wrote": tuple(wrote[:MOST]),
+            "uncovered": tuple(self.uncovered) if self._overlays is not None else (),
+            "contacted": tuple({**self.contacted, **dict.fromkeys(peers())})[:MOST],
+            "in_memory": None if kept is None else len(kept),
+        }
+
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self._active:
-            return
+        if self._active:
+            with contextlib.suppress(Exception):  # ours must not become the script's
+                self._hear(event, args)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             path, mode, flags = args
             asked = set(mode) & set("wax+") if isinstance(mode, str) else mode is None and flags & _WRITES
@@ -73,19 +107,31 @@ class Effects:
             self.writes(_found(args[0], args[-1]))
         elif event in _MADE:
             self._temporary.add(os.path.abspath(os.fsdecode(args[0])))
-        elif event == "socket.connect":
-            self._contacts(args[1])
+        elif event in _SENDS and args[1] is not None:
+            family, address = args[0].family, args[1]
+            if family == socket.AF_UNIX:
+                name = os.fsdecode(address)
+                self._contact(name, f"the UNIX socket {name.replace(chr(0), '@')}")
+            elif family in (socket.AF_INET, socket.AF_INET6):
+                self._contact(address[:2], f"{address[0]}:{address[1]}")
 
-    def _contacts(self, address: Any) -> None:
-        if not isinstance(address, tuple) or len(address) < 2 or len(self.contacted) >= MOST:
-            return  # a socket of this machine
-        host, port = str(address[0]), address[1]
-        try:
-            local = ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            local = host in ("localhost", "")
-        if not local:
-            self.contacted[f"{host}:{port}"] = None
+    def attaches(self, name: str) -> None:
+        """Note that a segment of shared memory is opened, unless it was made meanwhile."""
+        if name.lstrip("/") in self._segments:
+            self._contact(name, f"the shared memory {name}")
+
+    def _contact(self, address: object, name: str) -> None:
+        if not self._active or address in self._own or name in self.contacted or len(self.contacted) >= MOST:
+            return
+        if is_own(address):
+            self._own.add(address)
+            return
+        self.contacted[name] = None
+        self._refuse(f"it would connect to {name}")
+
+
+def _unimportant(path: str) -> bool:
+    return "__pycache__" in path or "__autograph_generated" in path
 
 
 def _found(path: Any, folder: Any) -> Any:
@@ -111,6 +157,20 @@ def patch_h5py(effects: Effects) -> None:
         original(file, name, mode, *args, **kwargs)
 
     h5py.File.__init__ = init
+
+
+def patch_shared_memory(effects: Effects) -> None:
+    """Have segments of shared memory told of that somebody else has made."""
+    import _posixshmem  # type: ignore[import-not-found]  # of CPython, where there is POSIX's
+
+    original = _posixshmem.shm_open
+
+    @functools.wraps(original)
+    def shm_open(path: str, *args: Any, **kwargs: Any) -> Any:
+        effects.attaches(path)
+        return original(path, *args, **kwargs)
+
+    _posixshmem.shm_open = shm_open
 
 
 def patch_writers(effects: Effects, patches: Patches) -> None:
@@ -141,124 +201,6 @@ def patch_writers(effects: Effects, patches: Patches) -> None:
     patches.put(gen_summary_ops, "create_summary_file_writer", told(1, "logdir"))
     patches.put(file_io.FileIO, "_prewrite_check", around_open)
     patches.put(_pywrap_file_io, "RecursivelyCreateDir", told(0, "path"))
-
-
-_NEW_MOUNTS: Final = 0x00020000
-_NEW_USER: Final = 0x10000000
-_BIND: Final = 0x1000
-_PRIVATE: Final = 0x4000 | 0x40000  # For all mounts below, too: nothing reaches the processes outside
-_SYSTEM: Final = ("proc", "sys", "dev", "run", "etc", "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "boot")
-"""Directories below the root that are left as they are: devices, the kernel's own, and the system's."""
-_SHARE: Final = "25%"  # Of the memory, for what is written
-
-
-def copy_on_write(keep: str) -> None:
-    """Keep what this process and its children write from the disk from now on, but for the files of one directory.
-
-    Raises:
-        OSError: the kernel does not let this user do so; the process should end.
-    """
-    uid, gid = os.getuid(), os.getgid()
-    cwd, keep = os.getcwd(), os.path.realpath(keep)
-    scratch = os.path.join(keep, "scratch")
-    os.makedirs(scratch, exist_ok=True)
-    options = ""
-    try:
-        _check(_libc().unshare(_NEW_MOUNTS), "a mount namespace")
-    except OSError:
-        # A user namespace of one thread: nobody may have started another one by now.
-        _check(_libc().unshare(_NEW_MOUNTS | _NEW_USER), "a user namespace")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-        options = ",userxattr"
-    _mount("none", "/", None, _PRIVATE)
-    covered = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in _directories()}
-    kept = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (*_installed(), keep)}
-    _mount("tmpfs", scratch, "tmpfs", 0, f"size={_SHARE},mode=700")
-    memory = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
-    for number, (path, lower) in enumerate(covered.items()):
-        upper, work = (f"/proc/self/fd/{memory}/{number}-{name}" for name in ("upper", "work"))
-        os.mkdir(upper)
-        os.mkdir(work)
-        data = f"lowerdir=/proc/self/fd/{lower},upperdir={upper},workdir={work}{options}"
-        _mount("overlay", path, "overlay", 0, data)
-        with contextlib.suppress(OSError):  # the root of the overlay looks as the directory did
-            info = os.stat(f"/proc/self/fd/{lower}")
-            os.chmod(path, info.st_mode & 0o7777)
-    for path, descriptor in kept.items():
-        _mount(f"/proc/self/fd/{descriptor}", path, None, _BIND)
-    for descriptor in (*covered.values(), *kept.values(), memory):
-        os.close(descriptor)
-    os.chdir(cwd)
-
-
-def why_not() -> str | None:
-    """Why this process could not do so, or ``None`` where it could; tried in a child, before any thread is started."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="xttsbench-") as folder:
-            reading, writing = os.pipe()
-            child = os.fork()
-            if not child:
-                said = b""
-                try:
-                    copy_on_write(folder)
-                except BaseException as error:
-                    said = str(error).encode() or b"it failed"
-                os.write(writing, said)
-                os._exit(0)
-            os.close(writing)
-            with os.fdopen(reading, "rb") as pipe:
-                text = pipe.read().decode(errors="replace")
-            os.waitpid(child, 0)
-            return text or None
-    except OSError as error:
-        return str(error)
-
-
-def _directories() -> list[str]:
-    """Directories to cover: those below the root, and mounted file systems, outer ones first."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as lines:
-        mounted = [line.split()[4].encode().decode("unicode_escape") for line in lines]
-    top = [os.path.join("/", name) for name in os.listdir("/") if name not in _SYSTEM]
-    system = tuple(f"/{name}" for name in _SYSTEM)
-    inner = [path for path in mounted if path != "/" and not any(_below(path, name) for name in system)]
-    found = {path for path in (*top, *inner) if os.path.isdir(path) and not os.path.islink(path)}
-    return sorted(found, key=lambda path: (path.count("/"), path))
-
-
-def _installed() -> list[str]:
-    """Directories of installed packages, left uncovered. A loaded library must be the same file when named again."""
-    paths = (sys.prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages(), *_loaded_from())
-    found = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
-    return sorted(path for path in found if not any(path != other and _below(path, other) for other in found))
-
-
-def _loaded_from() -> list[str]:
-    """Directories of Python's path that libraries of this process were loaded from, wherever packages are installed."""
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
-        mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in lines if ".so" in line}
-    return [path for path in sys.path if path and any(_below(one, os.path.realpath(path)) for one in mapped)]
-
-
-def _below(path: str, parent: str) -> bool:
-    return path == parent or path.startswith(f"{parent}/")
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    words = [None if word is None else word.encode() for word in (source, target, kind, data)]
-    found = _libc().mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3])
-    _check(found, f"{kind or 'a'} mount on {target}")
-
-
-def _check(found: int, what: str) -> None:
-    if found:
-        number = ctypes.get_errno()
-        raise OSError(number, f"the kernel refuses {what} ({os.strerror(number)})")
 
 
 class AfterImport(MetaPathFinder):

@@ -12,7 +12,6 @@ import builtins
 import contextlib
 import functools
 import os
-import random
 import signal
 import socket
 import sys
@@ -26,9 +25,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.files import loaded_files, owner
-from xttsbench.records.code import ScriptAgain
 from xttsbench.records.trial import TrialError, TrialSpec
-from xttsbench.targets.spec import substituted
 from xttsbench.worker.channel import (
     LockedChannel,
     ScriptReport,
@@ -38,7 +35,8 @@ from xttsbench.worker.channel import (
     out_of_the_way,
     shared_rows,
 )
-from xttsbench.worker.script.effects import AfterImport, Effects, copy_on_write, patch_h5py, patch_writers, why_not
+from xttsbench.worker.script.effects import AfterImport, Effects, patch_h5py, patch_shared_memory, patch_writers
+from xttsbench.worker.script.overlays import Overlays, cover, tried
 
 _THREADS_S: Final = 5.0  # Threads of the script that are not daemons are waited for so long, once it has returned
 _ATEXIT_S: Final = 10.0
@@ -57,10 +55,12 @@ class Process:
         self._over = False
         self._keras = False
         self._effects: Effects | None = None
+        self._overlays: Overlays | None = None
         self._environment = dict(os.environ)
 
     def start(self) -> None:
         """Run the script to its end, measure what is left to measure, and leave. Does not return."""
+        self._cover()
         hooks = self._begin()
         ended, code, error = self._run_script()
         hooks.uninstall()
@@ -86,19 +86,36 @@ class Process:
         self.channel.part("target_kind", "script")
         self.channel.phase("script")
         loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded, "h5py": self._h5py_loaded}
+        loaded["_posixshmem"] = self._shared_memory_loaded
         hooks = AfterImport(loaded, begins=self._imports)
         hooks.install()
         self._before_script()
         os._exit = self._left  # type: ignore[assignment]  # it leaves in the end, as the original does
         return hooks
 
+    def _cover(self) -> None:
+        """Keep what the script writes in memory, and learn whether another run could be kept from writing."""
+        found = tried()
+        if isinstance(found, str):
+            self.report.tell(not_redirected=found)
+        else:
+            self._overlays = found if self.report.spec.private is None else self._covered(self.report.spec.private)
+
+    def _covered(self, keep: str, **how: Any) -> Overlays:
+        try:
+            return cover(keep, **how)
+        except OSError as error:
+            self.channel.send({"status": "raised", "cause": f"what the script writes cannot be redirected: {error}"})
+            self.channel.send({"done": True})
+            exit_now(0)
+            raise
+
     def _before_script(self) -> None:
-        """Hear what it does to others, and learn whether another run could be kept from that."""
-        self.report.tell(not_redirected=why_not())
-        self._effects = Effects()
+        """Hear what it does to others."""
+        self._effects = Effects(self._overlays)
 
     def _imports(self, name: str) -> None:
-        if name != "h5py" and dict(os.environ) == self._environment:
+        if name in ("tensorflow", "keras") and dict(os.environ) == self._environment:
             self.report.tell(imports=(*self.report.run.imports, name))
 
     def end_at_once(self, why: str) -> None:
@@ -107,6 +124,7 @@ class Process:
         self.channel.note(why)
         if self.watched is not None:
             self.watched.end()
+        self._tell_effects()
         self.report.tell(ended="stopped")
         self.channel.send({"done": True})
         kill_group(0)
@@ -136,16 +154,24 @@ class Process:
         else:
             self.channel.note("the script did not import TensorFlow: none of its steps was seen")
         self._tell_files()
-        if self._effects is not None:
-            self._effects.end()
-            self.report.tell(wrote=tuple(self._effects.wrote), contacted=tuple(self._effects.contacted))
+        self._tell_effects()
         self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
         if error is not None:
-            self.channel.send(_failure(error, self.report.spec.target))
+            self.channel.send(_failure(error, self.report.spec.target) | self._of_memory(error))
+
+    def _of_memory(self, error: BaseException | None) -> dict[str, str]:
+        """The cause in other words, where the script raised since what it writes is kept in memory."""
+        why = self._overlays.why_raised(error) if self._overlays is not None and error is not None else None
+        return {} if why is None else {"cause": why}
 
     def _tell_files(self) -> None:
         """Tell of the files of the user's that ran: where one is saved, what runs next is another version."""
         self.channel.part("files", list(dict.fromkeys([os.path.abspath(self.report.spec.target), *loaded_files()])))
+
+    def _tell_effects(self) -> None:
+        if self._effects is not None:
+            self.report.tell(**self._effects.record())
+            self._effects.end()
 
     def _left(self, code: int) -> None:
         """``os._exit``, as the script calls it; a process that it forked leaves at once."""
@@ -189,6 +215,10 @@ class Process:
     def _h5py_loaded(self) -> None:
         if self._effects is not None:
             self._noted("watching h5py", functools.partial(patch_h5py, self._effects))
+
+    def _shared_memory_loaded(self) -> None:
+        if self._effects is not None:
+            patch_shared_memory(self._effects)
 
     def _watch_keras(self) -> None:
         from xttsbench.worker.script.patches import patch_keras
@@ -261,6 +291,8 @@ def main(connection: socket.socket, rows: int) -> int:
     except OSError:
         return 1
     if report.spec.script is not None:
+        from xttsbench.worker.script.again import AgainProcess
+
         AgainProcess(report, report.spec.script).start()
     Process(report).start()
     raise AssertionError("unreachable")
@@ -332,80 +364,3 @@ def kill_group(code: int) -> None:
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     exit_now(code)
-
-
-class AgainProcess(Process):
-    """Runs a script again for one trial of the kind ``elements`` or ``arm``, and ends with it."""
-
-    def __init__(self, report: ScriptReport, again: ScriptAgain) -> None:
-        super().__init__(report)
-        self._again = again
-        self._trial: Any = None
-        self._began = time.perf_counter()
-
-    def start(self) -> None:
-        """Run the script until the trial has what it needs. Does not return."""
-        if self._again.redirected:
-            try:
-                copy_on_write(self._again.directory)
-            except OSError as error:
-                self.channel.send(
-                    {"status": "raised", "cause": f"what the script writes cannot be redirected: {error}"}
-                )
-                self.channel.send({"done": True})
-                exit_now(0)
-        nothing = os.open(os.devnull, os.O_WRONLY)  # its first run has said all that it says
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
-        with substituted(self.spec.patched):
-            super().start()
-
-    @property
-    def spec(self) -> TrialSpec:
-        """Specification of the trial."""
-        return self.report.spec
-
-    def _before_script(self) -> None:
-        """Seeds the random generators; the first run has reported all else."""
-        random.seed(self.spec.seed)
-        if "numpy" in sys.modules:  # else it begins unseeded, and TensorFlow brings it
-            sys.modules["numpy"].random.seed(self.spec.seed)
-
-    def _new_watched(self) -> Any:
-        import numpy as np
-        import tensorflow as tf
-
-        from xttsbench.worker.script.elements import ElementsTrial
-        from xttsbench.worker.script.trials import VariantTrial
-
-        np.random.seed(self.spec.seed)
-        tf.random.set_seed(self.spec.seed)
-        kind = ElementsTrial if self.spec.kind == "elements" else VariantTrial
-        self._trial = kind(self.report, self._again, self.end_at_once, self._began)
-        return self._trial.watched
-
-    def _keras_loaded(self) -> None:
-        super()._keras_loaded()
-        import keras
-
-        keras.utils.set_random_seed(self.spec.seed)
-
-    def end_at_once(self, why: str) -> None:
-        """End the process group though the script goes on: nothing of it is needed any more."""
-        self._told("stopped", 0, None)
-        self.channel.send({"done": True})
-        kill_group(0)
-
-    def _told(self, ended: str, code: int, error: BaseException | None) -> None:
-        self._tell_files()
-        if self._trial is not None:
-            self._noted("the end of the script", self._trial.end)
-        failure = self._trial.failure(error) if self._trial is not None else None
-        if failure is None and self._trial is None:
-            failure = {"status": "empty", "cause": "the script ended before it imported TensorFlow"}
-        if failure is not None:
-            self.channel.send(failure)
-        self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
-
-    def _measure_afterwards(self) -> None:
-        """Skips the measurements afterwards: the script itself was measured."""

@@ -5,7 +5,6 @@ What running a script again takes: that it may be, and what its trials know of i
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +61,8 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
         traced = retraced(evidence.traces, name_and_place(script.step_function)[0])
         step_fix = (STEP_GRAPH if traced is None else STEP_TRACED_ONCE).name
         step = patched(step_fix) if place is not None else None
-        known = again(script, directory, step.unpatched.get(step_fix) if step is not None else None)
+        no_edit = step.unpatched.get(step_fix) if step is not None else None
+        known = again(script, directory, no_edit, anything=plan.repeat)
         if known is None or why_not_again(plan, script) is not None:
             return
         job = replace(job, again=known)
@@ -89,8 +89,6 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
             step_files=step_files,
         )
     )
-    with contextlib.suppress(OSError):
-        (directory / SCRATCH).rmdir()
     if (directory / "cache").exists():
         _clear(directory, verified(session.trials, plan.accelerator).chosen)
     last = session.trials[-1].spec.model_copy(update={"trial_id": f"{len(session.trials):03d}-patch"})
@@ -231,8 +229,6 @@ def _from_here(diff: str, files: Iterable[str]) -> str:
 
 
 _NAMED: Final = 3
-SCRATCH: Final = "scratch"
-"""Directory of a run over which the memory lies that takes what a script writes."""
 IN_GRAPH: Final = "the loop of the script lies within one tf.function, where nothing can be held up"
 _REPEAT: Final = "Say --repeat if it may do so again."
 
@@ -254,10 +250,14 @@ def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:
     if script.wrote and script.not_redirected is not None:
         why = script.not_redirected
         return f"the script wrote {_listed(script.wrote)}, and it cannot be kept from that here: {why}. {_REPEAT}"
+    if script.uncovered:
+        return f"the script wrote {_listed(script.uncovered)}, which cannot be kept in memory. {_REPEAT}"
     return None
 
 
-def again(script: ScriptRun, directory: Path, no_edit: str | None = None) -> ScriptAgain | None:
+def again(
+    script: ScriptRun, directory: Path, no_edit: str | None = None, *, anything: bool = False
+) -> ScriptAgain | None:
     """Facts about a script for trials of its fixes; ``no_edit`` is why the source of its step cannot be changed."""
     if script.data is None:
         return None
@@ -269,6 +269,7 @@ def again(script: ScriptRun, directory: Path, no_edit: str | None = None) -> Scr
         no_edit=no_edit,
         redirected=script.not_redirected is None,
         directory=str(directory.absolute()),
+        anything=anything,
     )
 
 
@@ -281,6 +282,22 @@ def said_again(script: ScriptRun) -> str:
     else:
         writes = "it wrote nothing"
     return f"the script runs again, as it is and with each fix; {writes}"
+
+
+def said_writes(script: ScriptRun) -> str | None:
+    """The sentence by which the user learns what became of the writes of a script's first run; ``None`` for none."""
+    if script.uncovered:
+        return f"the script wrote {_listed(script.uncovered)} for good: it could not be kept in memory"
+    if script.in_memory:
+        files = "1 file" if script.in_memory == 1 else f"{script.in_memory:,} files"
+        return (
+            f"the script's writes were kept in memory and are gone: {files} ({_listed(script.wrote)}); "
+            "--keep-writes keeps them"
+        )
+    if script.wrote and script.not_redirected is not None:
+        why = script.not_redirected
+        return f"the script wrote {_listed(script.wrote)} for good: writes cannot be kept in memory here ({why})"
+    return None
 
 
 def step_place(script: ScriptRun, file: str) -> Location | None:

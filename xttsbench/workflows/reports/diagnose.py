@@ -35,7 +35,7 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
 from xttsbench.workflows.measure.session import Recorded
-from xttsbench.workflows.optimize import fix_section
+from xttsbench.workflows.optimize import fix_section, said_writes
 from xttsbench.workflows.reports import (
     accelerator,
     endings,
@@ -219,6 +219,8 @@ def _profile(trials: Sequence[TrialRecord], said: Verdict, environment: Mapping[
 
 def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
     evidence, found = diagnosis.evidence, endings(trials)
+    if evidence.script is not None and (said := said_writes(evidence.script)) is not None:
+        found.append(said)
     if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
         found.append(f"no steady state: {evidence.steady.reason}")
     if evidence.steps is not None and evidence.steps.epoch.size and evidence.steps.epoch.max() > 0:

@@ -16,7 +16,7 @@ from xttsbench.records.pipeline import Elements
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import compare_timed, judge
 from xttsbench.samedata.tolerance import same_training
-from xttsbench.worker.script.effects import why_not
+from xttsbench.worker.script.overlays import why_not
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
 LIMITS = Limits(60.0, 60.0)

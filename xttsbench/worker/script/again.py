@@ -1,0 +1,104 @@
+"""The process of a script that runs again, for one trial: what it writes goes to memory, and nothing else is reached.
+
+The fix is made on the dataset that feeds the training loop, at the moment the script begins to use it, so that nothing
+else in the script is another.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from typing import Any
+
+from xttsbench.records.code import OUTSIDE, ScriptAgain
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.spec import substituted
+from xttsbench.worker.channel import ScriptReport, StoppedByUs
+from xttsbench.worker.script.effects import Effects
+from xttsbench.worker.script.process import Process, kill_group
+
+
+class AgainProcess(Process):
+    """Runs a script again for one trial of the kind ``elements`` or ``arm``, and ends with it."""
+
+    def __init__(self, report: ScriptReport, again: ScriptAgain) -> None:
+        super().__init__(report)
+        self._again = again
+        self._trial: Any = None
+        self._refused: str | None = None  # why it was stopped before it did what memory cannot keep
+        self._began = time.perf_counter()
+
+    def start(self) -> None:
+        """Run the script until the trial has what it needs. Does not return."""
+        nothing = os.open(os.devnull, os.O_WRONLY)  # its first run has said all that it says
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        with substituted(self.spec.patched):
+            super().start()
+
+    @property
+    def spec(self) -> TrialSpec:
+        """Specification of the trial."""
+        return self.report.spec
+
+    def _cover(self) -> None:
+        """As in the first run, but nothing can be written elsewhere unless the user has said that it may be."""
+        if self._again.redirected:
+            self._overlays = self._covered(self._again.directory, share=8, strict=not self._again.anything)
+
+    def _before_script(self) -> None:
+        """Refuse what the first run has not done and memory cannot keep."""
+        if self._overlays is not None and not self._again.anything:
+            self._effects = Effects(self._overlays, self._refuse)
+        random.seed(self.spec.seed)
+        if "numpy" in sys.modules:  # else it begins unseeded, and TensorFlow brings it
+            sys.modules["numpy"].random.seed(self.spec.seed)
+
+    def _refuse(self, what: str) -> None:
+        self._refused = self._refused or f"{OUTSIDE}: {what}, which its first run did not. Say --repeat if it may do so"
+        raise StoppedByUs(what)
+
+    def _new_watched(self) -> Any:
+        import numpy as np
+        import tensorflow as tf
+
+        from xttsbench.worker.script.elements import ElementsTrial
+        from xttsbench.worker.script.trials import VariantTrial
+
+        np.random.seed(self.spec.seed)
+        tf.random.set_seed(self.spec.seed)
+        kind = ElementsTrial if self.spec.kind == "elements" else VariantTrial
+        self._trial = kind(self.report, self._again, self.end_at_once, self._began)
+        return self._trial.watched
+
+    def _keras_loaded(self) -> None:
+        super()._keras_loaded()
+        import keras
+
+        keras.utils.set_random_seed(self.spec.seed)
+
+    def end_at_once(self, why: str) -> None:
+        """End the process group though the script goes on: nothing of it is needed any more."""
+        self._told("stopped", 0, None)
+        self.channel.send({"done": True})
+        kill_group(0)
+
+    def _told(self, ended: str, code: int, error: BaseException | None) -> None:
+        self._tell_files()
+        if self._trial is not None:
+            self._noted("the end of the script", self._trial.end)
+        failure = self._trial.failure(error) if self._trial is not None else None
+        if failure is not None and error is not None:
+            failure = failure | self._of_memory(error)
+        if self._refused is not None:
+            failure = {"status": "raised", "cause": self._refused}
+        if failure is None and self._trial is None:
+            failure = {"status": "empty", "cause": "the script ended before it imported TensorFlow"}
+        if failure is not None:
+            self.channel.send(failure)
+        self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
+
+    def _measure_afterwards(self) -> None:
+        """Skips the measurements afterwards: the script itself was measured."""
