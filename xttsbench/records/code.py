@@ -87,7 +87,7 @@ class ScriptData(Record):
 
 
 OUTSIDE: Final = "it was stopped before it reached what cannot be kept in memory"
-"""How the cause of a trial begins whose script did in another run what it had not done in its first."""
+"""Beginning of a trial's cause where a script did in another run what it had not done in its first."""
 
 
 class ScriptAgain(Record):
@@ -128,7 +128,7 @@ class ScriptRun(Record):
     in_memory: int | None = None  # Files whose writes were kept in memory, and are gone; ``None``: they went to disk
     uncovered: tuple[str, ...] = ()  # Of what it wrote, what cannot be kept in memory: it was written for good
     contacted: tuple[str, ...] = ()
-    """Whom it connected to besides its own processes, the first twenty: ``host:port``, sockets, named pipes."""
+    """Others that it connected to, not its own processes, the first twenty: ``host:port``, sockets, named pipes."""
     not_redirected: str | None = None
     """Why what it writes cannot be kept from the disk in another run; ``None`` where it can."""
     imports: tuple[str, ...] = ()  # Of TensorFlow and Keras, those before whose import it set no environment variable

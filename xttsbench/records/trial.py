@@ -87,7 +87,7 @@ class TrialSpec(Record):
     fill_s: float | None = Field(None, gt=0)
     """Seconds at most that filling may take, where a first pass is expected to take longer than the window leaves."""
     private: str | None = None
-    """Of a script: the run's directory, where what it writes elsewhere goes to memory; ``None``: it goes to disk."""
+    """Directory of the run, where a script's writes elsewhere are kept in memory; ``None``: they go to the disk."""
     profile_dir: str | None = None  # Directory for a TensorFlow profile of a window of steady steps
     seed: int = 0
     arm: str | None = None

@@ -1,4 +1,4 @@
-"""Whom a script talks to: a process of its own, which another run has as well, or somebody else, who hears each run.
+"""Sockets of a script: those of its own processes, which another run has as well, and others, who hear each run.
 
 A socket is a script's own where a process of its session listens at it. Linux names the sockets of the machine, and
 those that a process holds, below ``/proc``.

@@ -45,7 +45,7 @@ class Effects:
     def __init__(self, overlays: Overlays | None = None, refuse: Callable[[str], None] = lambda _: None) -> None:
         self.wrote: dict[str, None] = {}
         self.uncovered: dict[str, None] = {}
-        """Of what was written, what is not kept in memory."""
+        """Written paths that are not kept in memory."""
         self.contacted: dict[str, None] = {}
         self._overlays, self._refuse = overlays, refuse
         self._temporary: set[str] = set()

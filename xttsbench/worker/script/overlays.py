@@ -36,7 +36,7 @@ _KEEP: Final = "Say --keep-writes if it may write to the disk."
 
 @dataclass(frozen=True)
 class Overlays:
-    """What this process covers, or could cover where nothing was done.
+    """Directories that this process covers, or could cover where nothing was done.
 
     Attributes:
         covered: directories; the descriptor of what lies below each, -1 where nothing was done.
@@ -51,7 +51,7 @@ class Overlays:
     room_bytes: int = 0
 
     def covers(self, path: str) -> bool:
-        """Whether what is written to a path goes to memory."""
+        """Tell whether writes to a path go to memory."""
         real = os.path.realpath(path)
         inner = max((one for one in (*self.covered, *self.refused) if below(real, one)), key=len, default=None)
         return inner in self.covered
@@ -149,7 +149,7 @@ def cover(keep: str, *, share: int = 4, strict: bool = False) -> Overlays:
 
 
 def tried() -> Overlays | str:
-    """What this process could cover, or why it can cover nothing; tried in a child, before any thread is started."""
+    """Try in a child what this process could cover, before any thread is started; a sentence says why nothing."""
     try:
         with tempfile.TemporaryDirectory(prefix="xttsbench-") as folder:
             reading, writing = os.pipe()
@@ -230,7 +230,7 @@ def _freeze(path: str, wanted: bool) -> None:
 
 
 def _places(*, others: bool) -> set[str]:
-    """What is to be covered: directories below the root, and mounts.
+    """Directories and mounts that are to be covered.
 
     Where directories of ``others`` cannot be changed in an overlay, those on the way to the working directory, and for
     temporary files, have one of their own.

@@ -28,6 +28,7 @@ def plan(kind: str = "optimize", *, repeat: bool = False) -> RunPlan:
         ({"not_redirected": "no namespaces"}, None),
         ({"wrote": ("/a/ckpt",), "not_redirected": "no namespaces"}, "wrote /a/ckpt, and it cannot be kept from that"),
         ({"wrote": tuple("abcde"), "not_redirected": "no"}, "wrote a, b, c and 2 more"),
+        ({"wrote": ("/a", "/x"), "uncovered": ("/x",)}, "wrote /x, which cannot be kept in memory"),
         ({"contacted": ("10.0.0.1:443",)}, "connected to 10.0.0.1:443"),
         ({"data": None}, "fed its training loop from no tf.data.Dataset"),
     ],
