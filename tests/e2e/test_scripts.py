@@ -86,7 +86,7 @@ def test_a_script_may_run_twice_where_that_is_said(options: tuple[str, ...], tim
         "open(sys.argv[1], 'a').write('x')\n"
         "for batch in tf.data.Dataset.range(200).batch(2):\n    tf.reduce_sum(batch)\n"
     )
-    _, report, said = diagnose(script, tmp_path / "run", *options, "--", str(marks), budget_s=60)
+    _, report, said = diagnose(script, tmp_path / "run", "--keep-writes", *options, "--", str(marks), budget_s=60)
     assert marks.read_text() == "x" * times, said
     assert [one["id"].partition("-")[2] for one in report["trials"]].count("script") == times
 
