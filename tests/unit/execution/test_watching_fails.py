@@ -18,7 +18,7 @@ from xttsbench.execution.guard import Guard
 from xttsbench.execution.whole_run import Left, _Following, run_whole
 from xttsbench.probes.processes import announce, running
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script.effects import why_not
+from xttsbench.worker.script.overlays import why_not
 
 SCRIPT = """
 import sys, time
