@@ -27,6 +27,7 @@ import typer
 
 from xttsbench.errors import UsageError
 from xttsbench.files import Kind, available
+from xttsbench.inputs import read_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -122,12 +123,14 @@ def read_defaults(context: typer.Context, file: Path = FILE) -> dict[str, Any]:
         UsageError: it is not TOML, or a key or a value is not one of an option; the nearest option is named.
     """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_text(file))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read for [{_TABLE}]: {error}.") from error
-    table = content.get("tool", {}).get("xttsbench", {})
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{file} cannot be read for [{_TABLE}]: {reason}.") from error
+    tool = content.get("tool", {})
+    table = tool.get("xttsbench", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise UsageError(f"{file}: {_TABLE} is {table!r}; write it as a table, [{_TABLE}].")
     commands: Mapping[str, Any] = context.command.commands  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.run_directory import TRIALS, read_trials
+from xttsbench.inputs import read_text
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator
 
@@ -91,9 +92,10 @@ def _from_run(path: Path) -> list[float]:
 
 def _from_numbers(path: Path) -> list[float]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read as text: {error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"{path} cannot be read as text: {reason}.") from error
     if text.lstrip().startswith(("[", "{")):
         return _numbers_of(_json(path, text), path)
     times = []
@@ -113,7 +115,7 @@ def _from_numbers(path: Path) -> list[float]:
 def _json(path: Path, text: str) -> Any:
     try:
         return json.loads(text, parse_int=float)  # an integer too large for a float is infinite, and refused as such
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not JSON ({error}); write a list of milliseconds.") from error
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from xttsbench.errors import JournalError, UsageError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write
+from xttsbench.inputs import JOURNAL_BYTES, read_bytes
 from xttsbench.records.base import READABLE, SCHEMA_VERSION, Rewriting
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.training import HistoryLine
@@ -160,7 +161,7 @@ def record_of(value: Any, kind: type[R], path: Path, what: str) -> R:
 def read_json(path: Path, *, name: str = _RUN) -> Any:
     """Content of a JSON file; for the argument and errors see :func:`read_record`."""
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_bytes(path))
     except OSError as error:
         raise JournalError(f"{path} cannot be read ({error.strerror or error}); name {name}.") from error
     except (ValueError, RecursionError) as error:
@@ -330,7 +331,7 @@ def _replace_records(path: Path, records: Sequence[TrialRecord]) -> None:
 
 def _read_records(path: Path) -> list[TrialRecord]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_bytes(path, JOURNAL_BYTES).split(b"\n")
     except OSError as error:
         raise JournalError(
             f"No journal at {path} ({error.strerror or error}). Name a run's directory, e.g. one under reports/."
@@ -341,7 +342,7 @@ def _read_records(path: Path) -> list[TrialRecord]:
             continue
         try:
             records.append(_parse(line))
-        except (ValueError, ValidationError) as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):  # no newline after it: torn
                 continue
             reason = first_line(error)
@@ -378,10 +379,14 @@ def read_history(directory: Path) -> list[HistoryLine]:
         JournalError: a line is none of a history.
     """
     path = directory / HISTORY
-    if not path.exists():
+    try:
+        lines = read_bytes(path, JOURNAL_BYTES).splitlines()
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read ({error.strerror or error}); name {_RUN}.") from error
     found = []
-    for number, text in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, text in enumerate(lines, start=1):
         try:
             found.append(HistoryLine.model_validate_json(text))
         except ValidationError as error:

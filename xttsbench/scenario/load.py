@@ -1,22 +1,22 @@
 """A scenario by its name or its file: found, read, validated, and changed as the command line asks.
 
-A YAML file is read with the line of every key, so that an error found later can name the place, and with ``1e-4`` as
-the number that it is: YAML 1.1 takes it for text, for want of a dot.
+A YAML file is read with the line of every key, so that an error found later can name the place.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.files import available, shipped
+from xttsbench.inputs import read_text
+from xttsbench.limited_yaml import parse
 from xttsbench.scenario.problems import (
     ArgumentCheck,
     Check,
@@ -142,11 +142,6 @@ def _listed(file: YamlFile, problems: list[Problem]) -> str:
     return f"{file.path} has {count}: {'; '.join(parts)}."
 
 
-_LARGEST_BYTES: Final = 1_000_000
-_NODES: Final = 20_000  # Nodes of a file at most, aliases followed: a few lines of YAML can stand for gigabytes
-_DEPTH: Final = 40
-
-
 @dataclass(frozen=True)
 class YamlFile:
     """Parsed YAML file.
@@ -169,17 +164,6 @@ class YamlFile:
         return self.lines.get(place)
 
 
-class _Loader(yaml.SafeLoader):
-    """Numbers such as ``1e-4`` and ``1.5e4`` are numbers, as in YAML 1.2."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
-
-
 def read_yaml(path: Path) -> YamlFile:
     """Read a file that holds one mapping.
 
@@ -188,23 +172,18 @@ def read_yaml(path: Path) -> YamlFile:
     """
     text = _text(path)
     try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if not isinstance(node, yaml.MappingNode):
-                found = "nothing" if node is None else "a list" if isinstance(node, yaml.SequenceNode) else "one value"
-                raise InvalidInputError(f"{path}: expected a mapping of keys to values, and the file holds {found}.")
-            problems: list[Problem] = []
-            lines = dict(_walk(path, node, (), problems, [0]))
-            content = loader.construct_document(node)
-        finally:
-            loader.dispose()
+        node, content = parse(text, exponents=True)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}" if mark else ""
         raise InvalidInputError(f"{path}{where}: not YAML: {error.problem or error.context}.") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
+    except yaml.YAMLError as error:
         raise InvalidInputError(f"{path}: not YAML: {first_line(error)}.") from error
+    if not isinstance(node, yaml.MappingNode):
+        found = "nothing" if node is None else "a list" if isinstance(node, yaml.SequenceNode) else "one value"
+        raise InvalidInputError(f"{path}: expected a mapping of keys to values, and the file holds {found}.")
+    problems: list[Problem] = []
+    lines = dict(_walk(node, (), problems))
     return YamlFile(path, content, lines, tuple(problems))
 
 
@@ -212,25 +191,18 @@ def _text(path: Path) -> str:
     try:
         if path.is_dir():
             raise InvalidInputError(f"{path} is a directory; name a YAML file in it.")
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise InvalidInputError(f"{path} has {path.stat().st_size} bytes, which is no YAML written by hand.")
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the name
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{str(path)!r} cannot be read as text: {reason}.") from error
 
 
-def _walk(
-    path: Path, node: yaml.Node, place: KeyPath, problems: list[Problem], count: list[int]
-) -> Iterator[tuple[KeyPath, int]]:
+def _walk(node: yaml.Node, place: KeyPath, problems: list[Problem]) -> Iterator[tuple[KeyPath, int]]:
     """Key paths below a node with their lines; keys that are given twice go to ``problems``."""
-    count[0] += 1
-    if count[0] > _NODES or len(place) > _DEPTH:
-        raise InvalidInputError(f"{path}: too large or too deep once its aliases are followed.")
     yield place, node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield from _walk(path, item, (*place, index), problems, count)
+            yield from _walk(item, (*place, index), problems)
     elif isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:
@@ -239,6 +211,6 @@ def _walk(
                 problems.append(((*place, name), f"given twice, first in line {seen[name]}"))
             seen[name] = line
             yield (*place, name), line
-            below = _walk(path, value, (*place, name), problems, count)
+            below = _walk(value, (*place, name), problems)
             next(below)  # the key's own line is the better place
             yield from below

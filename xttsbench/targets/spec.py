@@ -115,15 +115,17 @@ def parse_setting(text: str) -> tuple[str, object]:
     Raises:
         UsageError: there is no ``=``, or the key is not a Python name.
     """
-    import yaml  # not at the top: the command line starts without it
+    from yaml import YAMLError  # not at the top: the command line starts without it
+
+    from xttsbench.limited_yaml import content
 
     key, separator, value = text.partition("=")
     key = key.strip()
     if not separator or not key.isidentifier():
         raise UsageError(f"--set {text!r} is not KEY=VALUE with a Python name as the key, e.g. --set batch_size=16.")
     try:
-        return key, float(value) if _is_exponent(value) else yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+        return key, float(value) if _is_exponent(value) else content(value)
+    except YAMLError as error:
         raise UsageError(f"--set {key}: {value!r} is not a YAML value ({error}).") from error
 
 

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from xttsbench import __version__
 from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write, flushed_file, sync
+from xttsbench.inputs import open_regular, read_bytes
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
 from xttsbench.training.course import NONE, HealthState, Origin, Position, StoppingState, Sums
@@ -47,7 +48,7 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST
     try:
-        manifest = Manifest.model_validate(versioned(path, path.read_bytes()))
+        manifest = Manifest.model_validate(versioned(path, read_bytes(path)))
     except FileNotFoundError:
         return Manifest()
     except OSError as error:
@@ -102,7 +103,7 @@ def versioned(path: Path, content: bytes) -> object:
     """
     try:
         values = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not JSON ({error}); name another directory") from error
     version = values.get("schema_version") if isinstance(values, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -309,7 +310,7 @@ def _write_arrays(path: Path, arrays: Arrays) -> None:
 def _read_arrays(path: Path) -> Arrays:
     try:
         # Opened here, for np.load leaves a damaged file open.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing") from error
@@ -319,7 +320,7 @@ def _read_arrays(path: Path) -> Arrays:
 
 def _read_state(path: Path, sha256: str) -> RunState:
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing") from error
     except OSError as error:

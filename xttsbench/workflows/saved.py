@@ -22,10 +22,12 @@ import yaml
 from pydantic import ValidationError
 
 import xttsbench
+from xttsbench import limited_yaml
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.execution.child import now_utc
 from xttsbench.files import atomic_write
+from xttsbench.inputs import JOURNAL_BYTES, read_bytes, read_text
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import READABLE, Record
 from xttsbench.records.fix import Optimized
@@ -59,13 +61,13 @@ def read_saved(path: Path, record: type[R], *, name: str, of: str, again: str) -
     """
     path = path / name if path.is_dir() else path
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = limited_yaml.content(read_text(path))
     except OSError as error:
         article = "an" if name[0] in "aeiou" else "a"
         raise InvalidInputError(
             f"{path} cannot be read ({error.strerror or error}); name {article} {name}, or the directory of {of}."
         ) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise InvalidInputError(f"{path} is not YAML: {first_line(error)}. {again}") from error
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path} holds {type(content).__name__}, not the keys of {name}. {again}")
@@ -282,7 +284,7 @@ def read_report(plan: Path | None, optimized: Optimized) -> Report | None:
     beside = [] if plan is None else [plan if plan.is_dir() else plan.parent]
     for directory in (*beside, Path(optimized.run)):
         try:
-            report = Report.model_validate_json((directory / _REPORT).read_bytes())
+            report = Report.model_validate_json(read_bytes(directory / _REPORT))
         except (OSError, ValueError):
             continue
         if report.optimized == optimized:
@@ -343,7 +345,7 @@ def code_identity(target: str, *, bundled: bool) -> str | None:
             if count > _MOST_FILES:
                 return None
             try:
-                content = path.read_bytes()
+                content = read_bytes(path)
             except OSError:
                 return None
             name = path.relative_to(root) if path != root else path.name
@@ -367,7 +369,7 @@ def data_identity(directories: Collection[str | None]) -> str | None:
     for data in sorted(set(directories), key=str):
         directory = Path(data) if data is not None else ensure_default_data()
         try:
-            digest.update((directory / "metadata.csv").read_bytes())
+            digest.update(read_bytes(directory / "metadata.csv", JOURNAL_BYTES))
             sounds = sorted(
                 (entry.name, entry.stat().st_size) for entry in os.scandir(directory / "wavs") if entry.is_file()
             )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.inputs import read_bytes
 from xttsbench.xtts.data.make import MadeData, letters_at
 from xttsbench.xtts.data.speech_data import MADE, SpeechData
 from xttsbench.xtts.features import FeatureSettings, Floats, log_mel
@@ -115,7 +116,7 @@ def made_of(directory: Path) -> MadeData | None:
     if not path.exists():
         return None
     try:
-        return MadeData.model_validate_json(path.read_bytes())
+        return MadeData.model_validate_json(read_bytes(path))
     except (OSError, ValidationError) as error:
         raise InvalidInputError(
             f"{path} cannot be read; delete the directory and run 'xttsbench data make' again"

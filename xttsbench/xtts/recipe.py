@@ -9,7 +9,9 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from xttsbench import limited_yaml
 from xttsbench.errors import InvalidInputError
+from xttsbench.inputs import read_text
 from xttsbench.records.base import Record
 from xttsbench.xtts.features import FeatureSettings
 
@@ -214,9 +216,10 @@ def load_recipe(path: Path) -> Recipe:
             message lists all of them with the values received.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = limited_yaml.content(read_text(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidInputError(f"{path}: not a readable recipe: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"{path}: not a readable recipe: {reason}") from error
     return recipe_of(content, str(path))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 import wave
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.inputs import open_regular
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -186,10 +186,7 @@ def wav_bytes(samples: int) -> int:
 @contextmanager
 def _opened(path: StrPath) -> Iterator[BinaryIO]:
     try:
-        # Asked for first, or a FIFO of that name would hold us for ever.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise WavError(path, "is not a regular file", "put a WAV file there")
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             yield file
     except FileNotFoundError as error:
         raise WavError(path, "there is no such file", "correct the name in the metadata") from error

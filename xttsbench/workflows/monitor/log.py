@@ -25,6 +25,7 @@ import numpy.typing as npt
 from xttsbench.analysis.stream import Stream, oscillation
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.files import atomic_write
+from xttsbench.inputs import JOURNAL_BYTES, read_bytes
 from xttsbench.records.machine import (
     LISTED,
     ColumnOscillation,
@@ -130,7 +131,7 @@ def read_log(path: Path) -> Table:
         InvalidInputError: it cannot be read, or is no log of a monitor.
     """
     try:
-        whole, _, rest = path.read_bytes().rpartition(b"\n")
+        whole, _, rest = read_bytes(path, JOURNAL_BYTES).rpartition(b"\n")
         rows = csv.reader(io.StringIO(whole.decode(), newline=""), strict=True)
         header = next(rows, [])
         if tuple(header[:2]) != _FIRST or len(set(header)) != len(header):

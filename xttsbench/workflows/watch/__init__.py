@@ -199,7 +199,7 @@ def _runs(summary: WatchSummary) -> bool:
     """Whether the process of a run that is not over is there, and is not another one with its number."""
     try:
         return psutil.Process(summary.pid).create_time() <= datetime.fromisoformat(summary.updated_utc).timestamp()
-    except psutil.Error:
+    except (psutil.Error, ValueError, OverflowError):  # a time or a number that is none, in a file of somebody else
         return False
 
 

@@ -31,6 +31,7 @@ from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_file, atomic_write
+from xttsbench.inputs import JOURNAL_BYTES, open_regular, read_bytes
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.metadata import Strings, StringsBuilder
 from xttsbench.xtts.data.speech_data import SpeechData
@@ -109,7 +110,7 @@ def npy_rows(path: Path, n_mels: int) -> tuple[int, int]:
 def _read_checked(path: Path, n_mels: int, most_bytes: int) -> tuple[bytes, int, int]:
     """Return the first bytes of a file (-1: all), the number of its rows, and where they begin in bytes."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             head = file.read(most_bytes)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
@@ -342,7 +343,7 @@ def read_index(path: Path, features: FeatureSettings, expected_hash: str | None 
         CacheFileError: it is missing, damaged, or of other settings.
     """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, JOURNAL_BYTES)
     except OSError as error:
         raise unreadable(path, error) from error
     if expected_hash is not None and _hash(content) != expected_hash:
@@ -391,10 +392,10 @@ def read_manifest(directory: Path, features: FeatureSettings) -> Manifest:
     """
     path = directory / MANIFEST
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bytes(path))
     except OSError as error:
         raise unreadable(path, error) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CacheFileError(path, "is not JSON") from error
     if difference := how_it_differs(content, features):
         raise CacheFileError(path, f"is of a cache that was made {difference}")

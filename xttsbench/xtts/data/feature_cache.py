@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.inputs import open_regular, read_bytes
 from xttsbench.xtts.data.cache_files import (
     HASH_BYTES,
     INDEX,
@@ -238,7 +239,7 @@ def wav_hash(path: Path) -> bytes:
         InvalidInputError: it cannot be read.
     """
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path, buffering=0) as file:
             return hashlib.blake2b(file.read(), digest_size=HASH_BYTES).digest()
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read ({error.strerror or error}); make it readable") from error
@@ -268,8 +269,8 @@ def why_no_cache(directory: Path, features: FeatureSettings) -> str:
         return "it was not finished"
     for path in sorted(directory.parent.glob(f"*/{MANIFEST}")):
         try:
-            difference = how_it_differs(json.loads(path.read_bytes()), features)
-        except (OSError, ValueError):
+            difference = how_it_differs(json.loads(read_bytes(path)), features)
+        except (OSError, ValueError, RecursionError):
             continue
         if difference:
             return f"it does not exist; the one beside it was made {difference}"

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import Draft, draft, first_entry, not_written, require_space, sync, write_lines
+from xttsbench.inputs import read_bytes
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.metadata import METADATA, SPEAKERS
 from xttsbench.xtts.data.pool import Progress, in_chunks
@@ -381,7 +382,7 @@ def _existing(directory: Path, wanted: Wanted) -> MadeData | None:
     if taken is None:
         return None
     try:
-        record = MadeData.model_validate_json((directory / MADE).read_bytes())
+        record = MadeData.model_validate_json(read_bytes(directory / MADE))
     except (OSError, ValidationError) as error:
         raise UsageError(
             f"{directory} holds {taken!r} and is not a set that 'xttsbench data make' made; "

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.inputs import JOURNAL_BYTES, open_regular
 
 SHOWN: Final = 5
 """Problems that an error names; the others are counted."""
@@ -241,7 +242,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """
     convert = "convert it from the encoding that it has, e.g. with: iconv -f {} -t UTF-8 {} > converted.csv"
     try:
-        with path.open("rb") as file:
+        with open_regular(path, JOURNAL_BYTES) as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.rstrip(b"\r\n")
                 if number == 1:

@@ -1,0 +1,75 @@
+"""Files that somebody else may have written: regular ones alone, and of a limited size.
+
+A FIFO would hold us for ever, and ``/dev/zero`` fill the memory. Either is refused as an ``OSError``, as a file that is
+missing, so that its reason goes into the caller's own sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO, Final
+
+WRITTEN_BYTES: Final = 1_000_000
+"""Of a file that people write, or may have: YAML, TOML, a list of step times."""
+RECORD_BYTES: Final = 2**26
+"""Of a record in a run's folder."""
+JOURNAL_BYTES: Final = 2**30
+"""Of a journal, or another table that grows with a run."""
+_KINDS: Final = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (lambda _: True, "a device"),
+)
+
+PathLike = str | os.PathLike[str]
+
+
+def open_regular(path: PathLike, most_bytes: int | None = None, *, buffering: int = -1) -> BinaryIO:
+    """Open a regular file to read it; links are followed.
+
+    Raises:
+        OSError: it cannot be opened, or is something else (a directory, a FIFO, a device), or larger.
+    """
+    _check(os.stat(path), path, most_bytes)  # before it is opened, which alone rewinds a tape
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _check(os.fstat(descriptor), path, most_bytes)
+        return open(descriptor, "rb", buffering=buffering)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: PathLike, most_bytes: int = RECORD_BYTES) -> bytes:
+    """What a regular file holds.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or holds more than ``most_bytes``.
+    """
+    try:
+        with open_regular(path, most_bytes) as file:
+            return file.read()
+    except ValueError as error:  # a NUL or a lone surrogate in the name
+        raise OSError(errno.EINVAL, f"its name is none of a file: {error}") from error
+
+
+def read_text(path: PathLike, most_bytes: int = WRITTEN_BYTES) -> str:
+    """What a regular file in UTF-8 holds, line ends as in Python.
+
+    Raises:
+        OSError: as of :func:`read_bytes`.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return read_bytes(path, most_bytes).decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _check(found: os.stat_result, path: PathLike, most_bytes: int | None) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = next(words for is_kind, words in _KINDS if is_kind(found.st_mode))
+        code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+        raise OSError(code, f"it is {kind} and not a regular file", os.fspath(path))
+    if most_bytes is not None and found.st_size > most_bytes:
+        raise OSError(errno.EFBIG, f"it holds more than {most_bytes:,} bytes, which no such file does", os.fspath(path))
