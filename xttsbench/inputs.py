@@ -9,7 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO, Final
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from xttsbench.errors import first_line
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 WRITTEN_BYTES: Final = 1_000_000
 """Of a file that people write, or may have: YAML, TOML, a list of step times."""
@@ -64,6 +70,32 @@ def read_text(path: PathLike, most_bytes: int = WRITTEN_BYTES) -> str:
         UnicodeDecodeError: it is not UTF-8.
     """
     return read_bytes(path, most_bytes).decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_arrays(file: BinaryIO) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an ``.npz`` that is not compressed, without those that are pickled.
+
+    Raises:
+        ValueError: it is damaged, or claims to hold more than it has.
+    """
+    import tokenize  # here, for the command line reads no arrays and starts without NumPy
+    import zipfile
+    import zlib
+
+    import numpy as np
+
+    odd = (ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError, SyntaxError)
+    odder = (AttributeError, TypeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            if sum(member.file_size for member in arrays.zip.infolist()) > size:
+                raise ValueError("its parts claim more than it holds")
+            return dict(arrays)
+    except (*odd, *odder) as error:
+        # An array alone, which is none of several, and all that the parsers of archive and headers raise.
+        raise ValueError(first_line(error)) from error
 
 
 def _check(found: os.stat_result, path: PathLike, most_bytes: int | None) -> None:

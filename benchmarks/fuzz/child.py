@@ -20,6 +20,7 @@ with atheris.instrument_imports(include=list(_READ)):
 def main() -> None:
     """Feed a kind's property until libFuzzer has had its time, or something is found."""
     kind = sys.argv.pop(1)
+    sys.argv[0] = f"{sys.executable} {__file__} {kind}"  # a merge starts it again, through a shell
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         there = Path(folder)

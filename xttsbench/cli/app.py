@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -11,6 +13,7 @@ import traceback
 from codecs import register_error
 from collections.abc import Callable
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,8 +27,9 @@ from xttsbench.cli.options import read_defaults
 from xttsbench.cli.output import say
 from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.train import synthesize, train, with_value_of_best
-from xttsbench.errors import XttsbenchError
+from xttsbench.errors import XttsbenchError, first_line
 from xttsbench.execution.ending import BY_SIGNAL, asked, heeded
+from xttsbench.files import owner
 
 
 class _InterruptedError(Exception):
@@ -100,6 +104,27 @@ def main() -> None:
             if asked and left.code in (None, 0, BY_SIGNAL + signal.SIGINT):
                 sys.exit(BY_SIGNAL + asked[0])
             raise
+        except Exception as error:
+            if "--debug" in own:
+                traceback.print_exc()
+            message, code = _unforeseen(error)
+            say(f"Error: {message}")
+            sys.exit(code)
+
+
+_UNFORESEEN: Final = 70  # EX_SOFTWARE of sysexits.h
+
+
+def _unforeseen(error: Exception) -> tuple[str, int]:
+    """One sentence for what nobody foresaw, and the exit code."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        name = os.fsdecode(error.filename or "")
+        return f"{name[:60]!r}... has {len(name)} characters, which is too long for a path; name another.", 2
+    ours = [one for one in traceback.extract_tb(error.__traceback__) if owner(one.filename) in ("ours", "workload")]
+    frame = ours[-1]
+    place = f"{os.path.relpath(frame.filename, Path(__file__).parents[2])}:{frame.lineno}"
+    said = f"{type(error).__name__}: {first_line(error)}"
+    return f"this is a bug in xttsbench: {said} at {place}; --debug shows the traceback.{_what_is_left()}", _UNFORESEEN
 
 
 def _what_is_left() -> str:
@@ -153,6 +178,13 @@ def _survive_the_terminal(shown: Callable[[str], str]) -> None:
             getattr(sys, name).shown = shown
 
 
+_FOREIGN: Final = re.compile(
+    r"\x1b(?!\[(?:[0-9;]*[mKAHJ]|\?[0-9]+[hl]))"  # escapes but for colours and what progress and monitor draw with
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""What a file or a target may hold and a terminal obey; it is shown as JSON would escape it."""
+
+
 class _Stream(TextIOWrapper):
     """Standard output or error, whose text goes nowhere once nobody reads it any more."""
 
@@ -160,7 +192,7 @@ class _Stream(TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         try:
-            return super().write(self.shown(text))
+            return super().write(self.shown(_FOREIGN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)))
         except BrokenPipeError:
             self._discard()
             return len(text)

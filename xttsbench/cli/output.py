@@ -110,7 +110,9 @@ def end(outcome: Outcome, context: typer.Context) -> NoReturn:
     if asked["browse"]:
         open_page(outcome.directory / "report.html")
     if asked["debug"] and (error := outcome.report.target.get("error")):
-        sys.stderr.write(str(error.get("traceback", "")))
+        from xttsbench.reporting.words import plain_lines
+
+        sys.stderr.write("\n".join((*plain_lines(error.get("traceback", "")), "")))
     raise typer.Exit(code)
 
 

@@ -208,12 +208,24 @@ def lock_run(directory: Path, *, shared: bool = False) -> Iterator[bool]:
                 f"--out {str(directory)!r} is in use by another process; wait for its end, or name another directory."
             )
         if ours:
+            _refuse_links(directory)
             held.append(directory)
         yield ours
     finally:
         if descriptor in _locks:  # else this is a process that was forked
             _locks.discard(descriptor)
             os.close(descriptor)
+
+
+def _refuse_links(directory: Path) -> None:
+    """Refuse a folder, perhaps had from somebody else, from which a link leads out: what a run writes stays in it."""
+    with os.scandir(directory) as entries:
+        link = next((entry.path for entry in entries if entry.is_symlink()), None)
+    if link is not None:
+        raise UsageError(
+            f"{link} is a link to {os.readlink(link)!r}, and a run writes into its own folder alone; "
+            "remove the link, or put what it leads to in its place."
+        )
 
 
 TRIALS: Final = "trials.jsonl"

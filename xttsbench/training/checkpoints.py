@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from xttsbench import __version__
 from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write, flushed_file, sync
-from xttsbench.inputs import open_regular, read_bytes
+from xttsbench.inputs import open_regular, read_arrays, read_bytes
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
 from xttsbench.training.course import NONE, HealthState, Origin, Position, StoppingState, Sums
@@ -309,12 +309,11 @@ def _write_arrays(path: Path, arrays: Arrays) -> None:
 
 def _read_arrays(path: Path) -> Arrays:
     try:
-        # Opened here, for np.load leaves a damaged file open.
-        with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+        with open_regular(path) as file:
+            return read_arrays(file)
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing") from error
-    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError) as error:
         raise DamagedError(f"{path} is damaged ({first_line(error)})") from error
 
 

@@ -10,7 +10,6 @@ speaker, for synthesis without the data. Each file is whole or not there.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -25,6 +24,7 @@ from matplotlib.figure import Figure
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_file, atomic_write
+from xttsbench.inputs import open_regular, read_arrays
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.xtts.clips import Clips, Templates, phone_error_rate
 from xttsbench.xtts.features import FeatureSettings, Floats, griffin_lim, log_mel
@@ -150,11 +150,12 @@ def read_references(directory: Path) -> dict[str, Floats]:
     """
     path = directory / EVALUATION / REFERENCES
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(zip(arrays["names"].tolist(), arrays["mels"], strict=True))
+        with open_regular(path) as file:
+            arrays = read_arrays(file)
+        return dict(zip(arrays["names"].tolist(), arrays["mels"], strict=True))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} is damaged ({error}); name a reference: --reference FILE.wav") from error
 
 

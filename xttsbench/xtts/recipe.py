@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from xttsbench import limited_yaml
-from xttsbench.errors import InvalidInputError
+from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.inputs import read_text
 from xttsbench.records.base import Record
 from xttsbench.xtts.features import FeatureSettings
@@ -218,7 +218,7 @@ def load_recipe(path: Path) -> Recipe:
     try:
         content = limited_yaml.content(read_text(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise InvalidInputError(f"{path}: not a readable recipe: {reason}") from error
     return recipe_of(content, str(path))
 

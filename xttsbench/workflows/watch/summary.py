@@ -163,7 +163,7 @@ class Scalars:
 
 
 LEVELS: Final = ("info", "warning", "critical")
-_EXPRESSION: Final = re.compile(r"([a-z0-9-]+)\s*>\s*(\+?)\s*([0-9.]+(?:e-?\d+)?)\s*(%|us|ms|s)?")
+_EXPRESSION: Final = re.compile(r"([a-z0-9-]+)\s*>\s*(\+?)\s*([0-9]+\.?[0-9]*(?:e-?[0-9]+)?|\.[0-9]+)\s*(%|us|ms|s)?")
 _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 DEFAULTS: Final = ("step-time>+5%", "input>+5%")
 """Gates of a baseline that comes without others."""

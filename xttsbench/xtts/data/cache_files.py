@@ -17,7 +17,6 @@ import io
 import json
 import os
 import tokenize
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +30,7 @@ from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_file, atomic_write
-from xttsbench.inputs import JOURNAL_BYTES, open_regular, read_bytes
+from xttsbench.inputs import JOURNAL_BYTES, open_regular, read_arrays, read_bytes
 from xttsbench.records.base import Record
 from xttsbench.xtts.data.metadata import Strings, StringsBuilder
 from xttsbench.xtts.data.speech_data import SpeechData
@@ -349,9 +348,9 @@ def read_index(path: Path, features: FeatureSettings, expected_hash: str | None 
     if expected_hash is not None and _hash(content) != expected_hash:
         raise CacheFileError(path, "is not the index that the manifest beside it names")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as columns:
-            key, ids, starts, entries = (columns[name] for name in ("key", "ids", "starts", "entries"))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        columns = read_arrays(io.BytesIO(content))
+        key, ids, starts, entries = (columns[name] for name in ("key", "ids", "starts", "entries"))
+    except (ValueError, KeyError) as error:
         raise CacheFileError(path, "is damaged") from error
     if str(key) != settings_key(features):
         raise CacheFileError(path, "was made with other feature settings or another version")
