@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 WRITTEN_BYTES: Final = 1_000_000
-"""Of a file that people write, or may have: YAML, TOML, a list of step times."""
+"""Size of a file that people write, or may have: YAML, TOML, a list of step times."""
 RECORD_BYTES: Final = 2**26
-"""Of a record in a run's folder."""
+"""Size of a record in a run's folder."""
 JOURNAL_BYTES: Final = 2**30
-"""Of a journal, or another table that grows with a run."""
+"""Size of a journal, or another table that grows with a run."""
 _KINDS: Final = (
-    (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
     (lambda _: True, "a device"),
@@ -50,7 +49,7 @@ def open_regular(path: PathLike, most_bytes: int | None = None, *, buffering: in
 
 
 def read_bytes(path: PathLike, most_bytes: int = RECORD_BYTES) -> bytes:
-    """What a regular file holds.
+    """Read a regular file.
 
     Raises:
         OSError: it cannot be read, is no regular file, or holds more than ``most_bytes``.
@@ -63,7 +62,7 @@ def read_bytes(path: PathLike, most_bytes: int = RECORD_BYTES) -> bytes:
 
 
 def read_text(path: PathLike, most_bytes: int = WRITTEN_BYTES) -> str:
-    """What a regular file in UTF-8 holds, line ends as in Python.
+    """Read a regular file in UTF-8, line ends as in Python.
 
     Raises:
         OSError: as of :func:`read_bytes`.
@@ -92,16 +91,20 @@ def read_arrays(file: BinaryIO) -> dict[str, npt.NDArray[Any]]:
         with np.load(file, allow_pickle=False) as arrays:
             if sum(member.file_size for member in arrays.zip.infolist()) > size:
                 raise ValueError("its parts claim more than it holds")
-            return dict(arrays)
+            found = dict(arrays)
+            if odd_one := next((name for name, array in found.items() if not isinstance(array, np.ndarray)), None):
+                raise ValueError(f"{odd_one} is no array")
+            return found
     except (*odd, *odder) as error:
         # An array alone, which is none of several, and all that the parsers of archive and headers raise.
         raise ValueError(first_line(error)) from error
 
 
 def _check(found: os.stat_result, path: PathLike, most_bytes: int | None) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(found.st_mode):
         kind = next(words for is_kind, words in _KINDS if is_kind(found.st_mode))
-        code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-        raise OSError(code, f"it is {kind} and not a regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, f"it is {kind} and not a regular file", os.fspath(path))
     if most_bytes is not None and found.st_size > most_bytes:
-        raise OSError(errno.EFBIG, f"it holds more than {most_bytes:,} bytes, which no such file does", os.fspath(path))
+        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, and {most_bytes} are read at most", os.fspath(path))

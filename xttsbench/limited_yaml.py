@@ -42,8 +42,8 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
-            what = f"a number of {len(node.value)} characters"
+        if node.tag in _NUMBERS and ":" in node.value and len(node.value) > _LONGEST_NUMBER:
+            what = f"a number to the base of sixty of {len(node.value)} characters"
             raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
         return super().construct_scalar(node)
 
@@ -81,5 +81,5 @@ def parse(text: str, *, exponents: bool = False) -> tuple[yaml.Node | None, Any]
 
 
 def content(text: str) -> Any:
-    """What a document, or a single value, holds; for the errors see :func:`parse`."""
+    """Parse a document, or a single value, without its node; for the errors see :func:`parse`."""
     return parse(text)[1]

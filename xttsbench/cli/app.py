@@ -182,7 +182,7 @@ _FOREIGN: Final = re.compile(
     r"\x1b(?!\[(?:[0-9;]*[mKAHJ]|\?[0-9]+[hl]))"  # escapes but for colours and what progress and monitor draw with
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-"""What a file or a target may hold and a terminal obey; it is shown as JSON would escape it."""
+"""Orders to a terminal that a file or a target may hold; each is shown as JSON would escape it."""
 
 
 class _Stream(TextIOWrapper):
