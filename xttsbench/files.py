@@ -30,7 +30,8 @@ from xttsbench.errors import InvalidInputError, UsageError
 DRAFT_PREFIX: Final = ".draft-"
 """Prefix of files that are being written; one that is left was broken off and can be deleted."""
 
-_LOCK: Final = "lock"
+LOCK: Final = "lock"
+"""Name of the file that :func:`locked` locks in a directory."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -271,11 +272,11 @@ def locked(directory: Path, waits: Callable[[], object]) -> Iterator[None]:
     """
     while True:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             _lock(descriptor, directory, waits)
             # Whoever held the lock may have removed the directory, and our file with it.
-            if _is_at(descriptor, directory / _LOCK):
+            if _is_at(descriptor, directory / LOCK):
                 yield
                 return
         finally:

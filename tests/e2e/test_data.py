@@ -116,6 +116,29 @@ def test_a_kill_leaves_nothing_under_the_name_and_the_next_call_clears_up(
     assert out.startswith("set\n2 clips, 2.0 s, 2 speakers, 22050 Hz, 0.1 MB, seed 0\n")
 
 
+def test_a_mending_that_is_killed_is_finished_by_the_next_and_loses_nothing(tmp_path: Path) -> None:
+    run("make", "--out", "set", "--utterances", 3, "--max-s", 1, cwd=tmp_path)
+    where = ("--data", "set", "--out", "root")
+    assert run("precompute", *where, cwd=tmp_path)[0] == 0
+    (folder,) = tmp_path.glob("root/features/*/*/npy")
+    whole = {path.name: path.read_bytes() for path in folder.parent.glob("**/*.n*")}
+    damaged = next(folder.iterdir())
+    damaged.write_bytes(b"damaged")
+    assert run("verify", *where, cwd=tmp_path)[0] == 1
+    with start("verify", "--fix", *where, cwd=tmp_path) as process:
+        wait_for(
+            lambda: (
+                list(tmp_path.glob(f"root/features/*/*.replaced/*/npy/{damaged.name}")) or process.poll() is not None
+            )
+        )
+        os.killpg(process.pid, signal.SIGKILL)
+    code, out, _ = run("verify", "--fix", *where, cwd=tmp_path)
+    assert (code, out.splitlines()[-1]) == (0, "nothing is wrong")
+    assert {path.name: path.read_bytes() for path in folder.parent.glob("**/*.n*")} == whole
+    kept = tmp_path.glob(f"root/features/*/*.replaced/*/npy/{damaged.name}")  # the killed one's own work may be there
+    assert b"damaged" in [path.read_bytes() for path in kept]
+
+
 def test_breaking_off_leaves_nothing(tmp_path: Path, under_way: subprocess.Popen[str]) -> None:
     os.killpg(under_way.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     out, err = under_way.communicate(timeout=60)

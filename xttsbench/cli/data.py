@@ -15,6 +15,7 @@ import typer
 
 from xttsbench.cli.options import AsJson, Debug, Workers
 from xttsbench.cli.output import Watched, printable, say
+from xttsbench.errors import XttsbenchError
 from xttsbench.files import megabytes
 
 if TYPE_CHECKING:
@@ -178,7 +179,12 @@ def verify(
     recipe: Recipe = "tiny",
     out: Caches = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Make again what is wrong in the cache; never touches WAV files or metadata.")
+        bool,
+        typer.Option(
+            "--fix",
+            help="Make again what is wrong in the cache, and keep what is replaced in a folder beside it; never "
+            "touches WAV files or metadata.",
+        ),
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Make the features of all clips again and compare, not of a sample of 64.")
@@ -190,7 +196,8 @@ def verify(
 ) -> None:
     """Check a data set and its feature cache, and list what is wrong with which clip, and what to do about it.
 
-    Exit code 0 where nothing is wrong (or all of it was mended), 1 where problems remain, 5 where no clip can be used.
+    Exit code 0 where nothing is wrong (or all of it was mended), 1 where problems remain or cannot be mended, 2 for
+    wrong usage, 5 where no clip can be used.
 
     Example:  xttsbench data verify --data speech --fix
     """
@@ -214,10 +221,16 @@ def verify(
             )
 
         found = looked()
-        made = mend(found, features, out, workers=workers, progress=progress) if fix else None
-        left = looked() if made else found
+        made, failure = None, None
+        try:
+            made = mend(found, features, out, workers=workers, progress=progress) if fix else None
+        except XttsbenchError as error:  # all that is wrong is listed all the same
+            failure = str(error)
+        left = looked() if made or failure else found
     fixed = [problem for problem in found.problems if problem not in left.problems]
-    code = UNUSABLE if left.data is None else GATE if left.problems else 0
+    code = UNUSABLE if left.data is None else GATE if left.problems or failure else 0
+    if failure:
+        say(f"Could not be mended: {failure}")
     if as_json:
         _print_json(_verified(left, fixed, made))
     else:
@@ -258,6 +271,8 @@ def _print_verification(left: Verification, fixed: list[Problem], made: Made | N
         _print(f"mended, {len(fixed)}: {_count(made.made, 'clip')} made again, {made.kept} kept")
         for problem in fixed:
             _print(f"  {problem.rule}: {_line(problem)}")
+        if made.replaced is not None:
+            _print(f"what was replaced is kept in {made.replaced}")
     remedies: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
     for problem in left.problems:
         remedies[problem.rule, problem.remedy].append(problem)
@@ -280,6 +295,7 @@ def _verified(left: Verification, fixed: list[Problem], made: Made | None) -> di
         "usable": 0 if left.data is None else len(left.data),
         "compared": left.compared,
         "made_again": None if made is None else made.made,
+        "replaced": None if made is None or made.replaced is None else str(made.replaced),
         "fixed": [problem.model_dump() for problem in fixed],
         "problems": [problem.model_dump() for problem in left.problems],
     }

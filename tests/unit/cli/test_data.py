@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -71,6 +72,34 @@ def test_verify_lists_mends_and_ends_with_its_code(call, tmp_path: Path, speech:
     assert "mended, 1: 1 clip made again, 2 kept" in fixed.stdout
     assert "  corrupt-cache: c1: " in fixed.stdout
     assert fixed.stdout.splitlines()[-1] == "nothing is wrong"
+
+
+def test_verify_says_where_it_keeps_what_it_replaces(call, tmp_path: Path) -> None:
+    call("precompute")
+    (path,) = tmp_path.glob("root/features/*/*/npy/c1.npy")
+    path.write_bytes(b"damaged")
+    fixed = call("verify", "--fix")
+    (kept,) = tmp_path.glob("root/features/*/*.replaced/*")
+    assert f"what was replaced is kept in {kept}\n" in fixed.stdout
+    assert (kept / "npy/c1.npy").read_bytes() == b"damaged"
+    again = call("verify", "--fix", "--json")
+    assert (again.exit_code, json.loads(again.stdout)["replaced"]) == (0, None)
+    assert list(tmp_path.glob("root/features/*/*.replaced/*")) == [kept]
+
+
+def test_what_cannot_be_mended_is_listed_and_ends_with_1(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("precompute")
+    (path,) = tmp_path.glob("root/features/*/*/npy/c1.npy")
+    path.write_bytes(b"")
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "rename", refused)
+    result = call("verify", "--fix")
+    assert result.exit_code == 1
+    assert "Could not be mended: the feature cache" in result.stderr
+    assert "c1: cannot be read from the cache: npy/c1.npy" in result.stdout
 
 
 def test_problems_of_the_data_set_remain_after_fix(call, speech: Path) -> None:

@@ -361,10 +361,23 @@ def read_index(path: Path, features: FeatureSettings, expected_hash: str | None 
         or (entries.ndim, ids.ndim, starts.shape) != (1, 1, (len(entries) + 1,))
         or (starts[0], starts[-1]) != (0, len(ids))
         or (np.diff(starts) <= 0).any()
+        or not _are_utf8(ids, starts)
         or (entries["frames"] <= 0).any()
     ):
         raise CacheFileError(path, "contradicts itself")
-    return Index(Strings(ids.tobytes(), starts), entries)
+    index = Index(Strings(ids.tobytes(), starts), entries)
+    if expected_hash is None and len(set(index.raw_ids())) != len(index):  # one with the manifest's hash we wrote
+        raise CacheFileError(path, "names a clip twice")
+    return index
+
+
+def _are_utf8(ids: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> bool:
+    """Return whether each id is UTF-8: all of them together are, and none begins within a character."""
+    try:
+        ids.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return not ((ids[starts[:-1]] & 0xC0) == 0x80).any()
 
 
 def write_manifest(directory: Path, index: Index, features: FeatureSettings, index_hash: str) -> None:

@@ -15,7 +15,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,10 +48,9 @@ from xttsbench.xtts.data.cache_files import (
 from xttsbench.xtts.data.make import cache_directory
 from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
+from xttsbench.xtts.data.strays import NPY, metadata_ids, strays, unlisted_wavs
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
-
-NPY: Final = "npy"
 
 _HEADERS_READ: Final = 256
 """Headers that opening a cache reads, evenly spaced: a cache that another program wrote shows in any of them."""
@@ -337,16 +335,32 @@ def verify(
             what = f"{error.path} {error.reason}"
             found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
     index = None
-    with suppress(CacheFileError):  # of the clips something may be known even where manifest or packed file are damaged
+    try:  # of the clips something may be known even where manifest or packed file are damaged
         index = read_index(cache / INDEX, features)
+    except CacheFileError as error:
+        if not found:
+            what = f"{error.path} {error.reason}"
+            found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
+    ids = metadata_ids(data)
+    for name in unlisted_wavs(data, ids):
+        what, add = f"wavs/{name} is in no line of the metadata", "add its line, or move the file out of wavs/"
+        problems.append(Problem(rule="bad-metadata", clip=None, what=what, remedy=add))
+    for path in strays(cache, ids):
+        what = f"{path} is of no clip of the metadata, and no file of a feature cache"
+        found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
+    for clip_id in () if index is None else sorted({raw.decode() for raw in index.raw_ids()} - ids):
+        what = f"{cache / INDEX} has an entry for {clip_id!r}, which is in no line of the metadata"
+        found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
     suspects: set[int] = set()
     compared = 0
     if index is not None:
-        packed_rows = None if found else int(index.entries["frames"].sum())
+        packed_rows = (
+            None if any(problem.rule != "orphaned-file" for problem in found) else int(index.entries["frames"].sum())
+        )
         survey = Survey(data, features, cache, index)
         for fault in survey.faults(headers=None):
             suspects.add(fault.clip)
-            found.append(Problem(rule=fault.rule, clip=data.id(fault.clip), what=fault.what, remedy=remedy))
+            found.append(_problem(data, fault.clip, fault.rule, fault.what, remedy))
         chosen = _chosen(len(data), suspects, everything, seed)
         compared = len(chosen)
         if workers is None:
@@ -363,8 +377,15 @@ def verify(
         ):
             for clip, rule, what in differences:
                 suspects.add(clip)
-                found.append(Problem(rule=rule, clip=data.id(clip), what=what, remedy=remedy))
+                found.append(_problem(data, clip, rule, what, remedy))
     return Verification(directory, cache, data, clips, compared, (*problems, *found), tuple(sorted(suspects)))
+
+
+def _problem(data: SpeechData, clip: int, rule: ProblemRule, what: str, remedy: str) -> Problem:
+    """Return a problem of a clip's features, which names the file."""
+    clip_id = data.id(clip)
+    file = f"wavs/{clip_id}.wav" if rule == "stale-cache" else f"npy/{clip_id}.npy"
+    return Problem(rule=rule, clip=clip_id, what=what if file in what else f"{what} ({file})", remedy=remedy)
 
 
 def _chosen(clips: int, suspects: set[int], everything: bool, seed: int) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -44,7 +44,6 @@ from xttsbench.xtts.data.cache_files import (
     write_packed,
 )
 from xttsbench.xtts.data.feature_cache import (
-    NPY,
     FeatureCache,
     Survey,
     Verification,
@@ -56,11 +55,9 @@ from xttsbench.xtts.data.feature_cache import (
 from xttsbench.xtts.data.metadata import why_not_an_id
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.data.strays import NPY, PARTS, Replaced, metadata_ids, strays
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
-
-PARTS: Final = "parts"
-"""Directory of the notes on clips that are made and not yet in the index."""
 
 _NOTE_EVERY_S: Final = 5.0
 _WORTH_PROCESSES_S: Final = 1200.0
@@ -79,6 +76,8 @@ class Made:
     """Clips whose features were made."""
     kept: int
     """Clips whose features were there."""
+    replaced: Path | None = None
+    """Folder of what was replaced or orphaned; None where nothing was, or it was not kept."""
 
 
 def precompute(
@@ -96,13 +95,15 @@ def make_cache(
     workers: int | None = None,
     progress: Progress | None = None,
     again: Collection[int] = (),
+    replaced: Replaced | None = None,
 ) -> Made:
     """Make the features of clips that are missing, damaged, or of a WAV file that changed since, and keep the rest.
 
     The cache keeps clips of the same directory that ``data`` leaves out, such as those of another split, as long as
     their WAV files are there. The features do not depend on the number of processes. The clips of ``again`` are made
     again although they look right. The allowed cores work, and this process alone where the work is small, unless
-    ``workers`` says how many.
+    ``workers`` says how many. With ``replaced`` nothing is deleted or written over: it goes there, orphans too, and the
+    packed file is in the order of ``data``.
 
     Raises:
         InvalidInputError: a WAV file cannot be used or is too short, or the disk is full.
@@ -112,12 +113,12 @@ def make_cache(
     _check_clips(data, features)
     progress = progress or Silent()
     directory = cache_path(data, features, root)
-    found, touched = (None, False) if again else _complete(data, features, directory)
+    found, touched = (None, False) if again or replaced else _complete(data, features, directory)
     if found and not touched:
         return Made(found, 0, len(data))
     try:
         with locked(directory, lambda: progress.update("waiting for another process that makes this cache", 0, 0)):
-            return _Maker(data, features, directory, progress).make(workers, again)
+            return _Maker(data, features, directory, progress, replaced).make(workers, again)
     except OSError as error:
         if found:
             return Made(found, 0, len(data))  # only the times of change in it are old, and it cannot be written
@@ -134,22 +135,42 @@ def mend(
 ) -> Made | None:
     """Make again what ``feature_cache.verify`` found wrong in a cache; None where nothing there can be mended.
 
+    All that is replaced is kept in a folder beside the cache. It may be broken off at any moment: what is not mended
+    then is found, and mended, the next time.
+
     Raises:
         XttsbenchError: as :func:`make_cache`.
     """
     if verification.data is None or not any(problem.in_cache for problem in verification.problems):
         return None
+    replaced = Replaced(verification.cache)
     again = verification.suspects
-    return make_cache(verification.data, features, root, workers=workers, progress=progress, again=again)
+    made = make_cache(
+        verification.data, features, root, workers=workers, progress=progress, again=again, replaced=replaced
+    )
+    return replace(made, replaced=replaced.directory if replaced.directory.exists() else None)
 
 
 class _Maker:
     """Makes one cache, whose lock is held."""
 
-    def __init__(self, data: SpeechData, features: FeatureSettings, directory: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        data: SpeechData,
+        features: FeatureSettings,
+        directory: Path,
+        progress: Progress,
+        replaced: Replaced | None = None,
+    ) -> None:
         self.data, self.features, self.directory, self.progress = data, features, directory, progress
+        self.replaced, self.listed = replaced, metadata_ids(data) if replaced else frozenset[str]()
 
     def make(self, workers: int | None, again: Collection[int]) -> Made:
+        if self.replaced:
+            if not (self.directory / NPY).is_dir():
+                self.replaced.move(self.directory / NPY)
+            for path in list(strays(self.directory, self.listed)):
+                self.replaced.move(path)
         (self.directory / NPY).mkdir(exist_ok=True)
         for left in self.directory.rglob(f"{DRAFT_PREFIX}*"):  # by a process that died: nobody else has the lock
             left.unlink(missing_ok=True)
@@ -176,6 +197,7 @@ class _Maker:
             return Made(opened(self.data, self.features, self.directory, known, survey.rows), 0, len(self.data))
         if clips.size or not complete:
             self._require_room(clips, known)
+            self._keep(clips)
         if gone.any() or places.size:
             # Forget a clip before its file is replaced: broken off after that, the old entry would vouch for the new
             # file. Without it this process, or the next, makes the clip again. It keeps its place in the packed file.
@@ -187,11 +209,23 @@ class _Maker:
         rows = known.rows_of(self.data)
         self._check_lengths(known, rows)
         if clips.size or not complete:
+            if self.replaced:  # in the order that a cache made from scratch has
+                known = known.take(np.concatenate([rows, np.setdiff1d(np.arange(len(known)), rows)]))
+                rows = np.arange(len(rows))
             known = packed_in_order(known)
             self._pack(known)
         self._publish(known)
         cache = opened(self.data, self.features, self.directory, known, rows)
         return Made(cache, len(clips), len(self.data) - len(clips))
+
+    def _keep(self, clips: npt.NDArray[np.int64]) -> None:
+        """Move away what will be written anew, the manifest first; without it and its file no clip counts as good."""
+        if self.replaced:
+            self.replaced.move(self.directory / MANIFEST)
+            self.replaced.copy(self.directory / INDEX)  # a copy: what it knows of the other clips is still needed
+            self.replaced.move(self.directory / PACKED)
+            for clip in clips.tolist():
+                self.replaced.move(self.directory / NPY / f"{self.data.id(clip)}.npy")
 
     def _make_features(self, clips: npt.NDArray[np.int64], workers: int | None) -> Index:
         seconds = self.data.samples[clips].sum() / self.data.sample_rate_hz
@@ -266,7 +300,7 @@ class _Maker:
         shutil.rmtree(self.directory / PARTS, ignore_errors=True)
 
     def _gone(self, known: Index, ours: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which clips have left the data set, or are not ours and damaged, ``[n]``; delete their files."""
+        """Return which clips have left the data set, or are not ours and damaged, ``[n]``; remove their files."""
         gone, others = np.zeros(len(known), np.bool_), np.ones(len(known), np.bool_)
         others[ours[ours >= 0]] = False
         wavs = self.data.directory / "wavs"
@@ -281,9 +315,13 @@ class _Maker:
                 whole = whole and known.entries["wav_bytes"][row] != UNFINISHED
             except CacheFileError:
                 whole = False
-            if not whole or not (wavs / f"{clip_id}.wav").is_file():
+            left = self.replaced is not None and clip_id not in self.listed
+            if left or not whole or not (wavs / f"{clip_id}.wav").is_file():
                 gone[row] = True
-                path.unlink(missing_ok=True)
+                if self.replaced:
+                    self.replaced.move(path)
+                else:
+                    path.unlink(missing_ok=True)
         return gone
 
     def _require_room(self, clips: npt.NDArray[np.int64], known: Index) -> None:

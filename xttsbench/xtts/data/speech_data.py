@@ -43,7 +43,9 @@ MIN_CLIP_S: Final = 0.02
 _REMOVE: Final = "take the clip out of the metadata"
 
 Split = Literal["all", "train", "eval"]
-ProblemRule = Literal["corrupt-cache", "stale-cache", "feature-mismatch", "unsupported-audio", "bad-metadata"]
+ProblemRule = Literal[
+    "corrupt-cache", "stale-cache", "feature-mismatch", "orphaned-file", "unsupported-audio", "bad-metadata"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +234,7 @@ class Problem(Record):
     @property
     def in_cache(self) -> bool:
         """Whether the problem is in files that ``--fix`` can make again."""
-        return self.rule in ("corrupt-cache", "stale-cache", "feature-mismatch")
+        return self.rule in ("corrupt-cache", "stale-cache", "feature-mismatch", "orphaned-file")
 
 
 def usable(directory: Path, features: FeatureSettings) -> tuple[SpeechData | None, int, list[Problem]]:
