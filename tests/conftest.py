@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
 import socket
 import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and children would ignore it as well
 
 _HERE = Path(__file__).parent
 _FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu", "browser")
