@@ -190,7 +190,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     for path, words in (
         (fifo, "not a regular file"),
-        (tmp_path, "not a regular file"),
+        (tmp_path, "Is a directory"),
         (tmp_path / "none.wav", "there is no such file"),
         (tmp_path / ("x" * 300), "File name too long"),
         (tmp_path / "a\0b", "cannot be read"),
