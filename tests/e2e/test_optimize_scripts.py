@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER
+from tests.scripts import why_nothing_is_kept
 from xttsbench.execution.run_directory import read_trials
-from xttsbench.worker.script.overlays import why_not
 
 pytestmark = pytest.mark.measured
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "targets" / "scripts"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
-redirects = pytest.mark.skipif(why_not() is not None, reason="no namespaces are to be had here")
+redirects = pytest.mark.skipif(why_nothing_is_kept() is not None, reason="no namespaces are to be had here")
 
 
 class Ran(NamedTuple):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.scripts import why_nothing_is_kept
 from xttsbench.execution.run_directory import read_trials
-from xttsbench.worker.script.overlays import why_not
 
 ROOT = Path(__file__).parents[2]
 ARMS = ROOT / "tests" / "targets" / "arms.py"
@@ -120,7 +120,7 @@ cd .. && cp -r small/out . && exit $code
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(why_not() is not None, reason="no namespaces are to be had here")
+@pytest.mark.skipif(why_nothing_is_kept() is not None, reason="no namespaces are to be had here")
 @pytest.mark.parametrize(
     ("size", "said"),
     [

@@ -123,7 +123,6 @@ def start(
     what: str,
     environment: Mapping[str, str],
     print_to_stderr: bool = False,
-    stdin: int | None = subprocess.DEVNULL,
     start_new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a module of this package in a process of its own.
@@ -134,7 +133,6 @@ def start(
         what: the process, in words, for whoever reads why it did not start.
         environment: all of its variables.
         print_to_stderr: what it prints goes to standard error.
-        stdin: its standard input; ``None`` for this process's own.
         start_new_session: Ctrl-C is this process's to handle.
 
     Raises:
@@ -147,7 +145,7 @@ def start(
             pass_fds=[one for one in arguments if isinstance(one, int)],
             stdout=sys.stderr.fileno() if print_to_stderr else None,
             env=dict(environment),
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             start_new_session=start_new_session,
         )
     except OSError as error:

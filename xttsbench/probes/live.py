@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from xttsbench.probes.nvml import GpuProbe, open_gpus
-from xttsbench.probes.procfs import memory_available_bytes, memory_limit_bytes, throttled_s
+from xttsbench.probes.procfs import memory_limit_bytes, memory_limit_left_bytes, throttled_s
 from xttsbench.records.machine import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
@@ -194,7 +194,7 @@ class MachineProbe:
     def _add_memory(self, found: Reading) -> None:
         """Adds memory, from the control group where its limit is below the machine's."""
         limit = memory_limit_bytes(self._root) if self._limited else None
-        left = None if limit is None else memory_available_bytes(self._root)
+        left = None if limit is None else memory_limit_left_bytes(self._root)
         try:
             fields = dict(line.split(b":", 1) for line in _read(self._meminfo).splitlines()[:3])
             total, available = (int(fields[name].split()[0]) * 1024 for name in (b"MemTotal", b"MemAvailable"))

@@ -25,8 +25,8 @@ from xttsbench.probes.environment import installed_version, package_versions, st
 from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import (
     cpu_allowance,
-    memory_available_bytes,
     memory_limit_bytes,
+    memory_limit_left_bytes,
     parse_machine,
     parse_reads,
 )
@@ -165,7 +165,7 @@ def memory(swapped_bytes_per_s: float | None = None, *, root: Path = ROOT) -> Me
         total_bytes=kilobytes["MemTotal"] << 10,
         available_bytes=kilobytes["MemAvailable"] << 10,
         limit_bytes=memory_limit_bytes(root),
-        limit_left_bytes=memory_available_bytes(root),
+        limit_left_bytes=memory_limit_left_bytes(root),
         swapped_bytes_per_s=swapped_bytes_per_s,
         shared_total_bytes=shared,
         shared_free_bytes=shared_free,

@@ -220,14 +220,12 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
 
 
 def obtainable_bytes() -> int:
-    """Bytes that this process can still get: the machine's available memory, or the rest of its limit, if less."""
-    available_bytes, limit_bytes = psutil.virtual_memory().available, memory_limit_bytes()
-    if limit_bytes is None:
-        return available_bytes
-    return min(available_bytes, max(0, limit_bytes - psutil.Process().memory_info().rss))
+    """Bytes that processes can still get: the machine's available memory, or the rest of the limit, if less."""
+    machine, limited = int(psutil.virtual_memory().available), memory_limit_left_bytes()
+    return machine if limited is None else min(machine, limited)
 
 
-def memory_available_bytes(root: Path = Path("/")) -> int | None:
+def memory_limit_left_bytes(root: Path = Path("/")) -> int | None:
     """Bytes left of the tightest memory limit, reclaimable page cache included; ``None`` where no limit is set.
 
     The machine's own available memory is another matter, and may be less.

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import xttsbench
+from tests.scripts import why_nothing_is_kept
 from xttsbench.execution import held_back
 from xttsbench.execution.child import SharedRows
 from xttsbench.execution.guard import Guard
 from xttsbench.execution.whole_run import Left, _Following, run_whole
 from xttsbench.probes.processes import announce, running
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script.overlays import why_not
 
 SCRIPT = """
 import sys, time
@@ -134,7 +134,7 @@ cp -r out result .. && exit $code
 """
 
 
-@pytest.mark.skipif(why_not() is not None, reason="no namespaces are to be had here")
+@pytest.mark.skipif(why_nothing_is_kept() is not None, reason="no namespaces are to be had here")
 def test_a_disk_that_the_script_fills_costs_neither_its_exit_code_nor_how_it_ended(place: Path) -> None:
     fills = """
 try:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from xttsbench.probes.procfs import (
     Reads,
     cpu_allowance,
-    memory_available_bytes,
     memory_limit_bytes,
+    memory_limit_left_bytes,
+    obtainable_bytes,
     parse_reads,
     parse_stat,
     thread_group,
@@ -184,7 +185,17 @@ def test_the_tightest_memory_limit_is_found(tmp_path: Path, files: dict[str, str
 )
 def test_what_is_left_of_the_memory_limit(tmp_path: Path, files: dict[str, str], left: int | None) -> None:
     placed = {f"sys/fs/cgroup/box/{name}": text for name, text in files.items()}
-    assert memory_available_bytes(tree(tmp_path, {CGROUP: "0::/box", **placed})) == left
+    assert memory_limit_left_bytes(tree(tmp_path, {CGROUP: "0::/box", **placed})) == left
+
+
+@pytest.mark.parametrize(("limited", "obtainable"), [(None, 8_000), (5_000, 5_000), (9_000, 8_000)])
+def test_memory_is_the_machine_s_or_what_the_limit_leaves(monkeypatch, limited, obtainable) -> None:
+    class Memory:
+        available = 8_000
+
+    monkeypatch.setattr("xttsbench.probes.procfs.psutil.virtual_memory", Memory)
+    monkeypatch.setattr("xttsbench.probes.procfs.memory_limit_left_bytes", lambda: limited)
+    assert obtainable_bytes() == obtainable
 
 
 @pytest.mark.parametrize(

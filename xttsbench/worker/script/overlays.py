@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from xttsbench.probes.procfs import memory_available_bytes
+from xttsbench.probes.procfs import obtainable_bytes
 
 _NEW_MOUNTS: Final = 0x00020000
 _NEW_USER: Final = 0x10000000
@@ -107,7 +107,7 @@ def cover(keep: str, *, share: int = 4, strict: bool = False) -> Overlays:
     places = {path: _held(path) for path in _places(others=bool(options))}
     files = {path: _held(path) for path in (*_libraries(), *_sockets())}
     kept = _held(keep)
-    room_bytes = _available_bytes() // share // 4096 * 4096
+    room_bytes = obtainable_bytes() // share // 4096 * 4096
     scratch = tempfile.mkdtemp(prefix="scratch-", dir=keep)
     _mount("tmpfs", scratch, "tmpfs", 0, f"size={room_bytes},mode=700")
     memory = _held(scratch)
@@ -172,12 +172,6 @@ def tried() -> Overlays | str:
             return told if isinstance(told, str) else Overlays(*told)
     except (OSError, ValueError) as error:
         return str(error)
-
-
-def why_not() -> str | None:
-    """Why this process can keep nothing that it writes in memory; ``None`` where it can."""
-    found = tried()
-    return found if isinstance(found, str) else None
 
 
 def below(path: str, parent: str) -> bool:
@@ -275,14 +269,6 @@ def _sockets() -> Iterable[str]:
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.stat(name).st_mode):
                     yield name
-
-
-def _available_bytes() -> int:
-    """Memory that may be filled: the machine's, or what is left of a limit."""
-    with open("/proc/meminfo", encoding="utf-8") as lines:
-        machine = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    limited = memory_available_bytes()
-    return machine if limited is None else min(machine, limited)
 
 
 def _held(path: str) -> int:

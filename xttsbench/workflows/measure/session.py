@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-import psutil
-
 from xttsbench.errors import HelperError, JournalError
 from xttsbench.execution.child import Limits, at_pace, now_utc
 from xttsbench.execution.ending import interruptible
@@ -26,7 +24,7 @@ from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.environment import guard
 from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
-from xttsbench.probes.procfs import cpu_allowance, memory_available_bytes
+from xttsbench.probes.procfs import cpu_allowance, obtainable_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.redaction import Redaction
@@ -247,10 +245,8 @@ class Session:
 
     @property
     def available_bytes(self) -> int:
-        """Memory that more processes may take: the machine's, or what is left of the control group's limit."""
-        machine = int(psutil.virtual_memory().available)
-        limited = memory_available_bytes()
-        return machine if limited is None else min(machine, limited)
+        """Memory that more processes may take."""
+        return obtainable_bytes()
 
     def announce(self, label: str) -> None:
         """Say what begins."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests import scripts
 from tests.tf.forks import Forks
 from xttsbench.execution.child import SharedRows
 from xttsbench.records.rows import Rows
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script import __main__
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
 NOT_AFTERWARDS = Path(__file__).with_name("not_afterwards.py")
@@ -58,7 +58,7 @@ def watched(forks: Forks) -> Callable[..., Ran]:
             with theirs:
                 descriptors = theirs.fileno(), shared.fileno()
                 process = forks.start(
-                    Path(__main__.__file__ if afterwards else NOT_AFTERWARDS),
+                    Path(scripts.__file__ if afterwards else NOT_AFTERWARDS),
                     errors=nothing.fileno(),
                     descriptors=descriptors,
                 )

@@ -1,8 +1,8 @@
-"""``python -m xttsbench.worker.script``, which here leaves out what is measured once the script is over."""
+"""``tests/scripts.py``, which here leaves out what is measured once the script is over."""
 
 import runpy
 
 from xttsbench.worker.script.process import Process
 
 Process._measure_afterwards = lambda self: None
-runpy.run_module("xttsbench.worker.script", run_name="__main__")
+runpy.run_module("tests.scripts", run_name="__main__")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.scripts import why_nothing_is_kept
 from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.trial import LiveTrial, run_trial
@@ -16,13 +17,12 @@ from xttsbench.records.pipeline import Elements
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import compare_timed, judge
 from xttsbench.samedata.tolerance import same_training
-from xttsbench.worker.script.overlays import why_not
 
 SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
 LIMITS = Limits(60.0, 60.0)
 PARALLEL = "parallel-map:8 + thread-pool:8"
 """On two cores a map alone runs two calls at a time; eight make a starved loop eight times as fast."""
-redirects = pytest.mark.skipif(why_not() is not None, reason="no namespaces are to be had here")
+redirects = pytest.mark.skipif(why_nothing_is_kept() is not None, reason="no namespaces are to be had here")
 
 
 @pytest.fixture(scope="module")

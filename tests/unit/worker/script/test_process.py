@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import importlib
-import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from xttsbench.execution.child import SharedRows
+from tests.scripts import Message, run_script
 from xttsbench.records.trial import TrialSpec
 from xttsbench.worker.script.effects import AfterImport
 
 
-def _run(script: Path | str, *arguments: str) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs, SharedRows(1) as rows:
-        spec = TrialSpec(trial_id="t", kind="script", target=str(script), arguments=arguments)
-        ours.sendall(spec.model_dump_json().encode() + b"\n")
-        descriptors = [theirs.fileno(), rows.fileno()]
-        ended = subprocess.run(
-            [sys.executable, "-P", "-m", "xttsbench.worker.script", *map(str, descriptors)],
-            pass_fds=descriptors,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        theirs.close()
-        with ours.makefile("r", encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines], ended
+def _run(script: Path | str, *arguments: str) -> tuple[list[Message], subprocess.CompletedProcess[str]]:
+    return run_script(TrialSpec(trial_id="t", kind="script", target=str(script), arguments=arguments))
 
 
-def _ending(messages: list[dict[str, Any]]) -> tuple[str, int]:
+def _ending(messages: list[Message]) -> tuple[str, int]:
     run = [message["value"] for message in messages if message.get("part") == "script"][-1]
     return run["ended"], run["exit_code"]
 

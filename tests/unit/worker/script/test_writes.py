@@ -7,13 +7,10 @@ the tests that need them are skipped.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import platform
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -21,24 +18,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from xttsbench.execution.child import SharedRows
+from tests.scripts import run_script, why_nothing_is_kept
 from xttsbench.records.code import OUTSIDE, ScriptAgain, ScriptData, ScriptRun
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script.overlays import why_not
 from xttsbench.workflows.optimize import said_writes, why_not_again
 
-REFUSED = why_not()
+REFUSED = why_nothing_is_kept()
 redirects = pytest.mark.skipif(REFUSED is not None, reason=f"nothing can be kept in memory here: {REFUSED}")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="the root directory can be written to by root only")
 NAME = f"xttsbench-test-{os.getpid()}"
-
-PROGRAM = """
-import socket, sys
-from xttsbench.worker.script import overlays, process
-{before}
-with socket.socket(fileno=int(sys.argv[1])) as connection:
-    process.main(connection, int(sys.argv[2]))
-"""
 
 
 class Ran(NamedTuple):
@@ -61,25 +49,7 @@ class Script:
         private = None if keep or again else str(self.directory)
         kind: Any = "arm" if again else "script"
         spec = TrialSpec(trial_id="t", kind=kind, target=str(script), script=known, private=private)
-        ours, theirs = socket.socketpair()
-        with ours, theirs, SharedRows(1) as rows:
-            ours.sendall(spec.model_dump_json().encode() + b"\n")
-            descriptors = [theirs.fileno(), rows.fileno()]
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", PROGRAM.format(before=before), *map(str, descriptors)],
-                pass_fds=descriptors,
-                cwd=self.folder,
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-                **how,
-            )
-            theirs.close()
-            with ours.makefile("r", encoding="utf-8") as lines:
-                messages = [json.loads(line) for line in lines]
+        messages, done = run_script(spec, before=before, cwd=self.folder, start_new_session=True, **how)
         assert messages[-1:] == [{"done": True}], done.stderr
         told = [message["value"] for message in messages if message.get("part") == "script"]
         failures = [message for message in messages if "status" in message]
@@ -222,7 +192,7 @@ def test_what_cannot_be_covered_is_written_once_and_not_again(script) -> None:
 
 @redirects
 def test_more_than_fits_into_memory_is_a_full_disk_and_said(script) -> None:
-    small = "overlays._available_bytes = lambda: 4 << 20"
+    small = "overlays.obtainable_bytes = lambda: 4 << 20"
     ran = script.run("open('large', 'wb').write(bytes(8 << 20))", before=small)
     assert ran.failure["cause"] == (
         "what the script wrote did not fit into the 0.00098 GiB of memory where it was kept. "

@@ -239,18 +239,6 @@ def test_with_a_gpu_no_two_processes_live_side_by_side(world, monkeypatch) -> No
         assert session.side_by_side == "each process takes the GPU's memory for itself"
 
 
-@pytest.mark.parametrize(("limited", "available"), [(None, 8_000), (5_000, 5_000), (9_000, 8_000)])
-def test_memory_is_the_machine_s_or_what_the_limit_leaves(world, monkeypatch, limited, available) -> None:
-    class Memory:
-        available = 8_000
-
-    monkeypatch.setattr("xttsbench.workflows.measure.session.psutil.virtual_memory", Memory)
-    monkeypatch.setattr("xttsbench.workflows.measure.session.memory_available_bytes", lambda: limited)
-    with Session(world.directory, budget_s=10) as session:
-        assert session.available_bytes == available
-        assert session.processors >= 1
-
-
 def test_it_waits_until_others_use_less_and_then_no_longer(world, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, said = [0.6, 0.5, 0.1, 0.0], []
     monkeypatch.setattr("xttsbench.workflows.measure.session.processors_in_use", lambda seconds: taken.pop(0))
