@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,20 @@ def test_a_whole_diagnosis_keeps_an_argument_to_itself(tmp_path: Path) -> None:
     assert str(SCRIPTS) not in text
     assert str(tmp_path) not in text
     assert called("report", b"run", cwd=os.fsencode(tmp_path)).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_whole_training_says_neither_who_nor_where(tmp_path: Path) -> None:
+    data = (b"make", b"--out", b"client-data", b"--utterances", b"12", b"--max-s", b"2")
+    assert called("data", *data, cwd=os.fsencode(tmp_path)).returncode == 0
+    small = "--no-listening --set batch_size=4 --set model.layers=1 --set model.guided_layers=1 --steps 4 --redact"
+    small += " --set training.evaluate_every=2 --checkpoint-every 2 --data client-data --out run"
+    done = called("train", *map(os.fsencode, small.split()), cwd=os.fsencode(tmp_path))
+    assert done.returncode == 0, done.stderr
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert "manifest.json" in {path.name for path in files}
+    who_and_where = {str(tmp_path).encode(), platform.node().encode() + b"."}
+    for path in files:
+        told = path.name.encode() + path.read_bytes()
+        assert not [one for one in who_and_where if one in told and len(one) > 3], path
+    assert not (tmp_path / "run" / "tensorboard").exists()  # whose files are named after the machine

@@ -41,6 +41,7 @@ class TrainJob(Record):
     warm_up: bool = True  # Whether all shapes are compiled before the first step
     fit_memory: bool = False  # Whether the largest ``tokens_per_batch`` that fits into memory is looked for, and taken
     listen: bool = True  # Whether the model is let speak at the end, and what comes out is measured
+    tensorboard: bool = True  # Whether scalars are written; TensorFlow puts the machine's name into their file names
     accelerator_ms: tuple[float, ...] = ()
     """Waits of an emulated accelerator in milliseconds that take the place of the step's own work; empty for none."""
 

@@ -322,7 +322,8 @@ class Session:
         watch = Watch(channel, self._begun, emulated_ns=lambda: emulated.waited_ns if emulated else 0)
         # Behind an emulated accelerator nothing is learnt, so there is nothing to evaluate.
         evaluating = Evaluating(job, self._recipe, self._data, channel) if emulated is None else None
-        board = TensorBoard(Path(job.directory)) if evaluating is not None and self._replicas.is_chief else None
+        shown = job.tensorboard and evaluating is not None and self._replicas.is_chief
+        board = TensorBoard(Path(job.directory)) if shown else None
         run = Run(
             recipe=self._recipe,
             origin=Origin.of(

@@ -20,6 +20,7 @@ from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
+from xttsbench.errors import UsageError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import Limits, now_utc
 from xttsbench.execution.run_directory import PROFILE
@@ -102,6 +103,10 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         UsageError, InvalidInputError: the request is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
+    if request.redact and request.profile:
+        raise UsageError(
+            "--profile has TensorFlow write names and paths of this machine, which --redact leaves out; give one."
+        )
     began, target = time.monotonic(), parse_target(request.target, scripts=True)
     script = target.kind == "script"
     plan = plan_of(request)

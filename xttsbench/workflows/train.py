@@ -223,7 +223,8 @@ def _train(
         now = datetime.fromisoformat(plan.created_utc)
         made = make_run_directory(request.out, f"train-{prepared.recipe.name}", now, clear=request.resume)
         directory = stack.enter_context(made)
-    job = prepared.job(request, directory, None if leader is None else leader / CHECKPOINTS)
+    checkpoints = None if leader is None else leader / CHECKPOINTS
+    job = prepared.job(request, directory, checkpoints).model_copy(update={"tensorboard": not plan.redact})
     setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
     if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
         refuse_another(read_setup(directory).job, job)

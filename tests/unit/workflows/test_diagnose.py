@@ -10,9 +10,10 @@ import pytest
 
 from tests.unit.evidence.made import make_evidence
 from xttsbench.diagnosis import Diagnosis
+from xttsbench.errors import UsageError
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.report import Report
-from xttsbench.workflows.diagnose import Isolation, isolate
+from xttsbench.workflows.diagnose import Isolation, Request, diagnose, isolate
 from xttsbench.workflows.measure.session import Recorded, Silent
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.runs import judge, judge_fixes
@@ -185,3 +186,9 @@ def test_invalid_comes_before_inconclusive(runs) -> None:
     (trial,) = runs["not_a_number"].trials
     both = trial.model_copy(update={"status": "killed", "cause": "killed by SIGKILL"})
     assert judged(runs, [both]) == 5
+
+
+def test_a_profile_is_refused_where_names_are_left_out(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--profile"):
+        diagnose(Request("m:f", command="x", redact=True, profile=True, out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

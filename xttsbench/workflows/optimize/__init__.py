@@ -32,7 +32,7 @@ from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import Trace, changed_file
 from xttsbench.workflows.measure.session import Recorded, Session
-from xttsbench.workflows.optimize.trials import copies, verify
+from xttsbench.workflows.optimize.trials import SOURCES, copies, verify
 from xttsbench.workflows.optimize.verification import Verification
 
 PATCH: Final = "patch.json"
@@ -89,6 +89,8 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
             step_files=step_files,
         )
     )
+    if plan.redact:  # copies of the user's files, which nothing may be masked in
+        shutil.rmtree(directory / SOURCES, ignore_errors=True)
     if (directory / "cache").exists():
         _clear(directory, verified(session.trials, plan.accelerator).chosen)
     last = session.trials[-1].spec.model_copy(update={"trial_id": f"{len(session.trials):03d}-patch"})

@@ -39,6 +39,8 @@ from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.optimize.verification import LEAST_WINDOW_S, WINDOW_S, Verification, timed_as
 
+SOURCES: Final = "patched"
+"""Folder in a run's directory for patched copies of the user's files."""
 _MOST: Final = 6  # fixes that are measured alone
 _FINAL: Final = 2  # fixes in the last group: the best one alone, and all together or it with a longer buffer
 _ALONE_SHARE: Final = 0.6  # of the time that is left, for fixes alone; the rest is for what is proposed in the end
@@ -313,10 +315,10 @@ def _compare(
             return
 
 
-def copies(directory: Path, patch: Patch, folder_name: str = "patched") -> dict[str, str]:
+def copies(directory: Path, patch: Patch, part: str = "whole") -> dict[str, str]:
     """The patched text of each file beside the run's other files: the user's own are never touched."""
-    folder = directory / folder_name
-    folder.mkdir(exist_ok=True)
+    folder = directory / SOURCES / part
+    folder.mkdir(exist_ok=True, parents=True)
     found = {}
     for number, (file, text) in enumerate(sorted(patch.files.items())):
         copy = folder / f"{number}-{Path(file).name}"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.conftest import run_plan
+from tests.unit.evidence.made import make_evidence
+from xttsbench.planning import Job
 from xttsbench.records.code import ScriptData, ScriptRun
+from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
-from xttsbench.workflows.optimize import again, step_place, why_not_again
+from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.optimize import again, step_place, verify_fixes, why_not_again
+from xttsbench.workflows.optimize.trials import copies
+
+JOB = Job(target="m:f", kwargs={}, emulated_ms=(5.0,), steps=100, window_s=2.0, seed=0)
 
 SEEN = ScriptRun(
     data=ScriptData(kind=2, begun=3), trains=True, iterations=("next()",), step_function="step (/a/t.py:7)"
@@ -72,3 +80,18 @@ def test_a_keras_model_has_no_function_whose_source_is_changed(tmp_path: Path) -
     known = again(script, tmp_path)
     assert known is not None
     assert (known.step, step_place(script, "/a/main.py")) == (None, None)
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_copies_of_the_source_are_not_left_where_paths_are_left_out(build, monkeypatch, tmp_path, redact) -> None:
+    session = SimpleNamespace(trials=[build.ladder()], spent_s=0.0)
+    patch = Patch(edits=(), files={"/home/ada/data.py": "# of ada\n"}, diff="")
+
+    def verified(work) -> None:
+        assert Path(copies(work.directory, patch)["/home/ada/data.py"]).read_text() == "# of ada\n"
+
+    monkeypatch.setattr("xttsbench.workflows.optimize.verify", verified)
+    monkeypatch.setattr("xttsbench.workflows.optimize.proposals", lambda *_, **__: [])
+    run = Recorded(tmp_path, run_plan(kind="optimize", redact=redact), {})
+    verify_fixes(run, JOB, session, make_evidence("input"), until_s=99.0)
+    assert [path.name for path in tmp_path.rglob("*.py")] == ([] if redact else ["0-data.py"])
