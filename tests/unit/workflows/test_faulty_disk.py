@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
+from xttsbench.execution.child import SharedRows
 from xttsbench.execution.run_directory import (
     BROKEN_OFF,
     PLAN,
@@ -24,9 +26,12 @@ from xttsbench.execution.run_directory import (
     read_trials,
     trials_to_keep,
 )
+from xttsbench.execution.whole_run import Left
+from xttsbench.records.rows import StepRow
 from xttsbench.records.training import HistoryLine
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.runs import Outcome, finish, open_run, rebuild
+from xttsbench.workflows.watch import Request, watch
 
 
 class File:
@@ -196,3 +201,45 @@ def test_a_history_goes_on_after_its_last_whole_line(tmp_path: Path, code: int, 
         if not disk.failed:
             return
     raise AssertionError("it never went through")
+
+
+@FAULTS
+def test_a_watched_run_ends_as_its_script_did(tmp_path: Path, monkeypatch, code: int, stays: bool) -> None:
+    """The script's process is left out: what it says comes as from one that wrote steps and ended with code 3."""
+    ran: list[int] = []
+
+    def run(spec: TrialSpec, listener: Any, shared: SharedRows, **_: Any) -> Left:
+        ran.append(at)
+        segment = shared.memory.segment("as_is")
+        for number in range(40):
+            segment.append(StepRow(number * 10**7, 10**7, wait_ns=6 * 10**6, step_ns=4 * 10**6))
+        listener.guard("Noting the start", listener.started, os.getpid())
+        for _ in range(2):
+            listener.guard("Keeping what was seen", listener.tick)
+        listener.guard("Reading", listener.take, {"status": "exited", "ended": "exited", "exit_code": 3, "done": True})
+        return Left(3, None)
+
+    monkeypatch.setenv("XTTSBENCH_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setattr("xttsbench.workflows.watch.run_whole", run)
+    (tmp_path / "train.py").write_text("", encoding="utf-8")
+    at = 0
+    while True:
+        at += 1
+        out, disk, found = tmp_path / str(at), Disk(code, at, stays=stays), []
+        asked = Request(script=str(tmp_path / "train.py"), out=out)
+        with disk.used_for_all():
+            said = sentence(lambda asked=asked, found=found: found.append(watch(asked, lambda _: None)))
+        if said is not None:  # the run's directory could not be made, and the script was not begun
+            assert os.strerror(code) in said
+            assert at not in ran
+            continue
+        (ended,) = found
+        assert (ended.exit_code, ended.summary.ended, ended.summary.exit_code) == (5, "exited", 3)
+        assert ended.summary.step_time_s.estimate == pytest.approx(0.01)
+        if not disk.failed:
+            break
+        if code == errno.EIO:  # it failed once: of the summary at least that of the end is whole
+            assert json.loads((out / "summary.json").read_text())["exit_code"] == 3
+        elif ended.summary.notes:
+            assert os.strerror(code) in str(ended.summary.notes)
+    assert len(ran) > 8

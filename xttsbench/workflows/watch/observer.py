@@ -185,7 +185,8 @@ class Observer:
         if exit_code is not None and (script := self.collected.part("script")) is not None:
             script |= {"exit_code": exit_code} | ({"ended": "exited"} if self._ended == "exited" else {})
         self._finished = self._rows.steps
-        self._room.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._room.unlink()
         self.guard("Reading the last steps", lambda: self._drain(everything=True))
         self.guard("Reading the machine", self._sample_host)
         self._write_live(over=True)
