@@ -13,7 +13,7 @@ from pathlib import Path
 from blocks import Timed
 
 from xttsbench.execution.child import child_environment
-from xttsbench.execution.whole_run import run_training, training_environment
+from xttsbench.execution.training import run_training, training_environment
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.training import HistoryLine, TrainJob, Watched

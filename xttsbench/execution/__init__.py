@@ -23,7 +23,7 @@ HELD_BACK: Final = (
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Keep signals waiting for :func:`xttsbench.execution.whole_run.run_whole`, and drop what is left then.
+    """Keep signals waiting for :func:`xttsbench.execution.watched.run_whole`, and drop what is left then.
 
     Threads inherit what their maker holds back. Begin this before NumPy is imported, whose threads would otherwise take
     a signal whenever the main thread is busy, and the whole process would end by it.

@@ -27,7 +27,7 @@ from xttsbench.execution.run_directory import (
     read_trials,
     write_first,
 )
-from xttsbench.execution.whole_run import Trained
+from xttsbench.execution.training import Trained
 from xttsbench.probes.environment import environment as read_machine
 from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.base import DECIDED

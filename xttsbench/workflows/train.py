@@ -34,7 +34,7 @@ from xttsbench.execution.run_directory import (
     read_trials,
     write_first,
 )
-from xttsbench.execution.whole_run import run_training, training_environment
+from xttsbench.execution.training import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
@@ -98,7 +98,7 @@ class Silent:
 
 
 class SessionProgress:
-    """Hears a session of training (see :class:`xttsbench.execution.whole_run.Listener`).
+    """Hears a session of training (see :class:`xttsbench.execution.training.TrainingListener`).
 
     A function, ``explain``, gives the finding behind a share of the time that is waiting for data.
     """

@@ -22,11 +22,11 @@ import pytest
 from tests.processes import freed_ids_signalled, marked, still_running
 from xttsbench.errors import HelperError
 from xttsbench.execution import helper as helpers
-from xttsbench.execution import whole_run
+from xttsbench.execution import training
 from xttsbench.execution.child import Collected, Follower, Limits
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.training import run_training
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
-from xttsbench.execution.whole_run import run_training
 from xttsbench.processes import readable
 from xttsbench.records.training import TrainJob
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
@@ -275,7 +275,7 @@ def trained(source: str, monkeypatch: pytest.MonkeyPatch) -> TrialRecord:
             [sys.executable, "-S", "-c", source, *map(str, descriptors)], pass_fds=descriptors, start_new_session=True
         )
 
-    monkeypatch.setattr(whole_run, "start", start)
+    monkeypatch.setattr(training, "start", start)
     job = TrainJob(directory="run", recipe=LONG_LINE, config={}, data="data")
     return run_training(job, spec_of("train"), Ignores(), variables={}).record
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,7 +19,7 @@ from tests.scripts import why_nothing_is_kept
 from xttsbench.execution import held_back
 from xttsbench.execution.child import SharedRows
 from xttsbench.execution.guard import Guard
-from xttsbench.execution.whole_run import Left, _Following, run_whole
+from xttsbench.execution.watched import Left, _Following, run_whole
 from xttsbench.probes.processes import announce, running
 from xttsbench.records.trial import TrialSpec
 
@@ -155,3 +158,16 @@ except OSError:
     assert "Traceback" not in ran.stderr
     assert "was killed" not in ran.stderr
     assert (place / "result").read_text() == "kept"
+
+
+def test_who_interrupts_before_there_is_a_script_gets_none() -> None:
+    spec = TrialSpec(trial_id="t", kind="script", target="train.py")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    listener = Mock()
+    with SharedRows(1) as shared, held_back():
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            run_whole(spec, listener, shared, print_to_stderr=True)
+    assert listener.mock_calls == []
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    assert not signal.sigpending()

@@ -26,7 +26,7 @@ from xttsbench.execution.run_directory import (
     read_trials,
     trials_to_keep,
 )
-from xttsbench.execution.whole_run import Left
+from xttsbench.execution.watched import Left
 from xttsbench.records.rows import StepRow
 from xttsbench.records.training import HistoryLine
 from xttsbench.records.trial import TrialRecord, TrialSpec

@@ -28,7 +28,7 @@ from xttsbench.errors import UsageError
 from xttsbench.execution.child import SharedRows, now_utc
 from xttsbench.execution.ending import BY_SIGNAL
 from xttsbench.execution.run_directory import TRIALS, append_trial, read_record
-from xttsbench.execution.whole_run import ROWS, run_whole
+from xttsbench.execution.watched import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report

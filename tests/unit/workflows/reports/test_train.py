@@ -12,7 +12,7 @@ import pytest
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import append_history, write_json
-from xttsbench.execution.whole_run import Trained
+from xttsbench.execution.training import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Interval, TrainJob, TrainSetup, Watched
