@@ -1,4 +1,4 @@
-"""From what a scenario writes to the configurations that it means: ranges, products, rows of ``zip``, conditions.
+"""From what a scenario writes to the configurations that it means: ranges and their product.
 
 Pure. Nothing is expanded before it is counted, so that a grid of a million million combinations is refused at once.
 """
@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Bounds, NamedRange, Range, Space
+from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Range, Space
 
 _LONGEST_ID: Final = 60
 _WORDS: Final = {True: "true", False: "false", None: "null"}
@@ -23,19 +23,20 @@ _WORDS: Final = {True: "true", False: "false", None: "null"}
 def configurations(space: Space) -> dict[str, dict[str, Any]]:
     """Id -> configuration on top of the base, the baseline first, the others in the order of the file.
 
-    A grid varies its last key fastest, and the rows of ``zip`` faster still.
+    A grid varies its last key fastest.
 
     Raises:
-        InvalidInputError: there are more than :data:`MOST_SWEEP_ARMS` before ``skip`` or none after it, a range or a
-            baseline is not there, or the lists of ``zip`` differ in length.
+        InvalidInputError: there are more than :data:`MOST_SWEEP_ARMS`, or none is the baseline.
     """
     found: dict[str, dict[str, Any]] = {}
-    if space.grid or space.zip:
-        for config in combinations(space):
-            if not skipped(space, config):
-                found[_free(_id(config), found)] = config
-        if not found:
-            raise InvalidInputError("skip leaves no combination of the grid.")
+    if space.grid:
+        if size(space) > MOST_SWEEP_ARMS:
+            raise InvalidInputError(
+                f"The grid makes {size(space)} configurations, and {MOST_SWEEP_ARMS} are the most of a sweep."
+            )
+        for chosen in itertools.product(*map(values, space.grid.values())):
+            config = dict(zip(space.grid, chosen, strict=True))
+            found[_free(_id(config), found)] = config
     else:
         given = {arm.id for arm in space.arms or () if arm.id is not None}
         for arm in space.arms or ():
@@ -50,45 +51,15 @@ def configurations(space: Space) -> dict[str, dict[str, Any]]:
 
 
 def size(space: Space) -> int:
-    """Number of combinations of the grid and ``zip`` before ``skip``, without making them.
+    """Number of combinations of the grid, without making them.
 
     A range counts as no more than one value too many for a sweep.
     """
-    lengths = [len(values(space, written)) for written in (space.grid or {}).values()]
-    together = [len(values(space, written)) for written in (space.zip or {}).values()]
-    return math.prod(lengths + together[:1])
+    return math.prod(len(values(written)) for written in (space.grid or {}).values())
 
 
-def combinations(space: Space) -> Iterator[dict[str, Any]]:
-    """The product of the grid and the rows of ``zip``, ``skip`` not applied.
-
-    Raises:
-        InvalidInputError: there are too many, or the lists of ``zip`` differ in length.
-    """
-    if size(space) > MOST_SWEEP_ARMS:
-        raise InvalidInputError(
-            f"The grid makes {size(space)} configurations, and {MOST_SWEEP_ARMS} are the most of a sweep."
-        )
-    grid = {key: values(space, written) for key, written in (space.grid or {}).items()}
-    together = {key: values(space, written) for key, written in (space.zip or {}).items()}
-    if len({len(column) for column in together.values()}) > 1:
-        raise InvalidInputError("The keys of zip advance together; give each as many values.")
-    rows = [dict(zip(together, row, strict=True)) for row in zip(*together.values(), strict=True)] or [{}]
-    for chosen in itertools.product(*grid.values()):
-        for row in rows:
-            yield dict(zip(grid, chosen, strict=True)) | row
-
-
-def values(space: Space, written: list[Any] | Range | NamedRange) -> list[Any]:
-    """The values of a key: a list as it is, or the numbers of a range, one more than a sweep may have at most.
-
-    Raises:
-        InvalidInputError: no range has that name.
-    """
-    if isinstance(written, NamedRange):
-        if written.range not in space.ranges:
-            raise InvalidInputError(f"No range is called {written.range!r}; ranges has {', '.join(space.ranges)}.")
-        written = space.ranges[written.range]
+def values(written: list[Any] | Range) -> list[Any]:
+    """The values of a key: a list as it is, or the numbers of a range, one more than a sweep may have at most."""
     return list(itertools.islice(_numbers(written), MOST_SWEEP_ARMS + 1)) if isinstance(written, Range) else written
 
 
@@ -102,22 +73,9 @@ def _numbers(span: Range) -> Iterator[int | float]:
         number = number + change if span.factor is None else number * change
 
 
-def skipped(space: Space, config: Mapping[str, Any]) -> bool:
-    """Whether a combination meets one of the conditions under which it is left out."""
-    return any(meets(condition, space.base | dict(config)) for condition in space.skip)
-
-
-def meets(condition: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether all of a condition's keys are there with a value that it names."""
-    return all(key in arguments and _is_wanted(arguments[key], wanted) for key, wanted in condition.items())
-
-
-def _is_wanted(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Bounds):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return (wanted.min is None or value >= wanted.min) and (wanted.max is None or value <= wanted.max)
-    return among(value, wanted) if isinstance(wanted, list) else among(value, [wanted])
+def meets(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a configuration has all of these values."""
+    return all(key in config and among(config[key], [value]) for key, value in wanted.items())
 
 
 def among(value: Any, known: Collection[Any]) -> bool:
@@ -132,8 +90,7 @@ def baseline(space: Space, found: Mapping[str, Mapping[str, Any]]) -> str | None
         return next(iter(found))
     if isinstance(wanted, str):
         return wanted if wanted in found else None
-    exactly = {key: [value] for key, value in wanted.items()}
-    return next((name for name, config in found.items() if meets(exactly, space.base | dict(config))), None)
+    return next((name for name, config in found.items() if meets(space.base | dict(config), wanted)), None)
 
 
 def _id(config: Mapping[str, Any]) -> str:

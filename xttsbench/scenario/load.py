@@ -94,7 +94,7 @@ def changed(
     Raises:
         UsageError: a value is out of range, the target takes no data, or a configuration sets the keyword itself.
     """
-    own = {key for arm in scenario.arms or [] for key in arm.config} | {*(scenario.grid or {}), *(scenario.zip or {})}
+    own = {key for arm in scenario.arms or [] for key in arm.config} | {*(scenario.grid or {})}
     taken = next((key for key in base if key in own), None)
     if taken is not None:
         raise UsageError(
@@ -124,7 +124,7 @@ def _of_its_arms(content: Mapping[str, Any], *, arguments: ArgumentCheck, most_a
         space = Space.model_validate({key: content[key] for key in Space.model_fields if key in content})
     except ValidationError:  # told already
         return []
-    if space.arms and (space.grid or space.zip):  # told already: which of them is meant is not known
+    if space.arms and space.grid:  # told already: which of them is meant is not known
         return []
     bundled = content.get("workload") is not None or content.get("target") == BUNDLED
     sweep = content.get("sweep")

@@ -11,14 +11,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.scenario.grid import among, baseline, combinations, configurations, meets, size, skipped, values
+from xttsbench.scenario.grid import among, baseline, configurations, meets, size, values
 from xttsbench.scenario.settings import (
     BUNDLED,
     MOST_ARMS,
     MOST_SWEEP_ARMS,
-    Bounds,
     LimitSettings,
-    NamedRange,
     Range,
     Scenario,
     Settings,
@@ -48,8 +46,6 @@ _BELOW: Final[dict[str, type[Settings]]] = {
     "limits": LimitSettings,
     "sweep": SweepSettings,
     "(range)": Range,
-    "(name)": NamedRange,
-    "(bounds)": Bounds,
 }
 """Models of nested keys, by the first part of their path or by the form that was read."""
 
@@ -115,12 +111,9 @@ def of_the_whole(content: Mapping[str, Any], *, target: Check, accelerator: Chec
     if content.get("data") is not None and not bundled:
         yield ("data",), "it is for the bundled workload; a target of your own gets its data through base"
     yield from _accelerators(content.get("accelerator"), accelerator)
-    for key in ("grid", "zip"):
-        if key in content and "arms" in content:
-            yield (key,), "give 'arms' or 'grid', not both"
-    if content.get("skip") and "grid" not in content and "zip" not in content:
-        yield ("skip",), "it leaves combinations of a grid out, and there is no grid"
-    for key in ("arms", "grid", "zip"):
+    if "grid" in content and "arms" in content:
+        yield ("grid",), "give 'arms' or 'grid', not both"
+    for key in ("arms", "grid"):
         if key in content and not content[key] and content[key] is not False:
             yield (key,), "it is empty; leave the key out to measure the base alone"
     yield from _same_ids(content.get("arms"))
@@ -166,76 +159,44 @@ def unchecked(arguments: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 def of_the_arms(
     space: Space, *, cost: Sequence[str] = (), arguments: ArgumentCheck = unchecked, most: int = MOST_ARMS
 ) -> Iterator[Problem]:
-    """The problems of ranges, lengths, numbers, conditions, the baseline, and the arguments of each configuration."""
+    """The problems of values, numbers, the baseline, and the arguments of each configuration."""
     found = list(_of_the_axes(space))
     yield from found
     if found:  # what these make cannot be told
         return
-    together = {**(space.grid or {}), **(space.zip or {})}
-    where = "grid" if space.grid else "zip"
+    grid = space.grid or {}
     if size(space) > MOST_SWEEP_ARMS:
         made = f"it makes {_about(size(space))} configurations"
-        yield (where,), f"{made}, and {MOST_SWEEP_ARMS} are the most that a sweep takes"
+        yield ("grid",), f"{made}, and {MOST_SWEEP_ARMS} are the most that a sweep takes"
         return
-    keys = {*space.base, *together, *(key for arm in space.arms or () for key in arm.config)}
-    if together:  # without a grid no condition means anything
-        yield from _of_the_conditions(space, sorted(keys))
+    keys = {*space.base, *grid, *(key for arm in space.arms or () for key in arm.config)}
     for index, key in enumerate(cost):
         if key not in keys:
             yield ("sweep", "cost", index), f"no configuration sets {key!r}{meant(key, sorted(keys))}"
         elif key in cost[:index]:
             yield ("sweep", "cost", index), f"{key!r} is there already"
-    if together and all(skipped(space, config) for config in combinations(space)):
-        yield ("skip",), f"it leaves none of the {size(space)} combinations"
-        return
     named = configurations(space.model_copy(update={"baseline": None}))
     if len(named) > most:
-        remedy = f"; leave some out with skip, or search them with sweep, which takes {MOST_SWEEP_ARMS}"
-        place = where if together else "arms"
-        yield (place,), f"it makes {len(named)} configurations, and {most} are the most that one run measures{remedy}"
+        remedy = f"; leave some out, or search them with sweep, which takes {MOST_SWEEP_ARMS}"
+        yield (
+            ("grid" if grid else "arms",),
+            f"it makes {len(named)} configurations, and {most} are the most that one run measures{remedy}",
+        )
     yield from _of_the_baseline(space, named, sorted(keys))
     yield from _of_the_arguments(space, named, arguments)
 
 
 def _of_the_axes(space: Space) -> Iterator[Problem]:
-    lengths: dict[str, int] = {}
-    for where, axes in (("grid", space.grid or {}), ("zip", space.zip or {})):
-        for key, written in axes.items():
-            if isinstance(written, NamedRange) and written.range not in space.ranges:
-                yield (where, key, "range"), f"no range is called {written.range!r}{meant(written.range, space.ranges)}"
-                continue
-            column = values(space, written)
-            if len(column) > MOST_SWEEP_ARMS:
-                yield (where, key), f"it has more than {MOST_SWEEP_ARMS} values"
-            elif where == "grid" and not isinstance(written, Range) and _twice(column):
-                yield (where, key), "a value is there twice"
-            if where == "zip":
-                lengths[key] = len(column)
-            if where == "zip" and key in (space.grid or {}):
-                yield (where, key), "it is a key of the grid already"
-    first = next(iter(lengths), "")
-    for key, length in lengths.items():
-        if length != lengths[first]:
-            yield ("zip", key), f"it has {length} values, and {first} has {lengths[first]}; they advance together"
+    for key, written in (space.grid or {}).items():
+        column = values(written)
+        if len(column) > MOST_SWEEP_ARMS:
+            yield ("grid", key), f"it has more than {MOST_SWEEP_ARMS} values"
+        elif not isinstance(written, Range) and _twice(column):
+            yield ("grid", key), "a value is there twice"
 
 
 def _twice(column: Sequence[Any]) -> bool:
     return any(among(value, column[:index]) for index, value in enumerate(column))
-
-
-def _of_the_conditions(space: Space, keys: Sequence[str]) -> Iterator[Problem]:
-    axes = {**(space.grid or {}), **(space.zip or {})}
-    for index, condition in enumerate(space.skip):
-        for key, wanted in condition.items():
-            place: KeyPath = ("skip", index, key)
-            if key not in keys:
-                yield place, f"neither base nor grid has the key{meant(key, keys)}"
-            elif key in axes and not isinstance(wanted, Bounds):
-                column = values(space, axes[key])
-                listed = wanted if isinstance(wanted, list) else [wanted]
-                missing = [value for value in listed if not among(value, column)]
-                if missing:
-                    yield place, f"{shown(missing[0])} is no value of {key}{meant(missing[0], _texts(column))}"
 
 
 def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> Iterator[Problem]:
@@ -252,7 +213,7 @@ def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys:
             yield ("baseline", key), f"no configuration sets it{meant(key, keys)}"
         elif not among(value, taken):
             yield ("baseline", key), f"no configuration has {shown(value)}{meant(value, _texts(taken))}"
-    if all(any(meets({key: [value]}, arm) for arm in every) for key, value in wanted.items()):
+    if all(any(meets(arm, {key: value}) for arm in every) for key, value in wanted.items()):
         yield ("baseline",), "no configuration has all of these values together"
 
 
@@ -267,7 +228,7 @@ def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], chec
             if place in told:
                 continue
             told.add(place)
-            hint = "" if alone or space.arms or not config else f" (in {name}; a condition of skip can leave it out)"
+            hint = "" if alone or space.arms or not config else f" (in {name})"
             yield place, sentence.rstrip(".") + hint
 
 
@@ -280,11 +241,10 @@ def _place(space: Space, index: int, config: Mapping[str, Any], key: str, *, alo
         return ("base", key)
     if space.arms:
         return ("arms", index, "config", key)
-    where, axes = ("grid", space.grid) if key in (space.grid or {}) else ("zip", space.zip)
-    written = (axes or {})[key]
+    written = (space.grid or {})[key]
     if alone and isinstance(written, list):
-        return (where, key, next(at for at, value in enumerate(written) if among(config[key], [value])))
-    return (where, key)
+        return ("grid", key, next(at for at, value in enumerate(written) if among(config[key], [value])))
+    return ("grid", key)
 
 
 def _texts(column: Iterable[Any]) -> list[str]:

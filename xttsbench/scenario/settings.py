@@ -78,9 +78,9 @@ Config = dict[Keyword, Value]
 
 
 MOST_ARMS: Final = 64
-"""Configurations that ``run`` measures at most, after ``skip``."""
+"""Configurations that ``run`` measures at most."""
 MOST_SWEEP_ARMS: Final = 1024
-"""Configurations of a sweep at most, before ``skip`` and after it; also the longest list and range."""
+"""Configurations of a sweep at most; also the longest list and range."""
 _ID: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.,=+-]*$"
 
 
@@ -118,41 +118,8 @@ class Range(Settings):
         return self
 
 
-class NamedRange(Settings):
-    """The values that ``ranges`` has under a name."""
-
-    range: str
-    """The name."""
-
-
-class Bounds(Settings):
-    """Numbers between two, both included."""
-
-    min: Number | None = None
-    """The smallest."""
-    max: Number | None = None
-    """The largest."""
-
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError("give min, max or both")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"min ({self.min}) is above max ({self.max})")
-        return self
-
-
-def _form_of_listed(value: Any) -> str:
-    return "(range)" if isinstance(value, dict | Range) else "(list)"
-
-
 def _form_of_values(value: Any) -> str:
-    named = isinstance(value, NamedRange) or (isinstance(value, dict) and "range" in value)
-    return "(name)" if named else _form_of_listed(value)
-
-
-def _form_of_condition(value: Any) -> str:
-    return "(bounds)" if isinstance(value, dict | Bounds) else "(value)"
+    return "(range)" if isinstance(value, dict | Range) else "(list)"
 
 
 def _form_of_baseline(value: Any) -> str:
@@ -161,13 +128,8 @@ def _form_of_baseline(value: Any) -> str:
 
 # A tag in parentheses says which form was read; no key of a file can look like it, and no message shows it.
 _List = Annotated[list[Value], Field(min_length=1), Tag("(list)")]
-_Range = Annotated[Range, Tag("(range)")]
-Listed = Annotated[_List | _Range, Discriminator(_form_of_listed)]
-Values = Annotated[_List | _Range | Annotated[NamedRange, Tag("(name)")], Discriminator(_form_of_values)]
-_Plain = Annotated[Value, WithJsonSchema({"type": ["string", "number", "boolean", "null", "array"]}), Tag("(value)")]
-Wanted = Annotated[Annotated[Bounds, Tag("(bounds)")] | _Plain, Discriminator(_form_of_condition)]
+Values = Annotated[_List | Annotated[Range, Tag("(range)")], Discriminator(_form_of_values)]
 Axes = Annotated[dict[Keyword, Values], Field(min_length=1)]
-Condition = Annotated[dict[Keyword, Wanted], Field(min_length=1)]
 Named = Annotated[
     Annotated[str, Tag("(id)")] | Annotated[Config, Field(min_length=1), Tag("(config)")],
     Discriminator(_form_of_baseline),
@@ -182,14 +144,7 @@ class Space(Settings):
     arms: Annotated[list[VariantSettings], Field(min_length=1, max_length=MOST_SWEEP_ARMS)] | None = None
     """Configurations on top of the base."""
     grid: Axes | None = None
-    """Key to values, in place of configurations: their product. Values are a list, a range, or the name of one of
-    ``ranges``."""
-    zip: Axes | None = None
-    """Key to values that advance together, as many of each; multiplied with the grid."""
-    ranges: dict[str, Listed] = Field({})
-    """Lists and ranges with a name, for several keys of the grid."""
-    skip: list[Condition] = Field([])
-    """Conditions; a combination that meets one is left out. Each is key to value, to a list, or to min and max."""
+    """Key to values, in place of configurations: their product. Values are a list or a range."""
     baseline: Named | None = None
     """The configuration that the others are compared with, by its id or by keys and values; without it the first."""
 
@@ -199,7 +154,7 @@ class Space(Settings):
         """A key that is written without a value is one that is not written: ``base:`` alone is no base."""
         if not isinstance(content, dict):
             return content
-        kept = ("arms", "grid", "zip")  # an empty list of configurations is no wish for none
+        kept = ("arms", "grid")  # an empty list of configurations is no wish for none
         return {key: value for key, value in content.items() if value is not None or key in kept}
 
 
