@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev diagnose test test-unit test-all browser matrix check lint types schema docs bench proof soak clean
+.PHONY: help install dev diagnose test test-unit test-all browser matrix check lint types schema docs bench proof soak audit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -85,11 +85,13 @@ lint:
 types:
 	$(BIN)/mypy
 
-schema: dev ## write the JSON Schemas (of scenarios for editors, of report.json for programs) and the reference pages
+schema: dev ## write the JSON Schemas (of scenarios for editors, of report.json for programs), the reference pages and licences
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/licences.py
 
-docs: dev ## write the reference pages and the picture of the README, and build the site in build/site
+docs: dev ## write the reference pages, the licences and the picture of the README, and build the site in build/site
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/licences.py
 	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
@@ -102,6 +104,16 @@ proof: install ## whether the trainer learns to read, beside a control with othe
 
 soak: dev ## an hour of diagnose, watch, sweep and train, over and over: what grows, or is left behind
 	$(BIN)/python benchmarks/soak
+
+# In an environment of its own, so that what pip-audit brings is neither audited nor in the way. By itself it says "no
+# known vulnerabilities found" and ends well where its service knew none of the packages, or answered nothing.
+AUDIT := build/audit
+audit: ## whether a version in constraints.txt has a known vulnerability; asks the service that pip-audit asks
+	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet pip-audit; }
+	@code=0; $(AUDIT)/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt >$(AUDIT)/found 2>&1 || code=$$?; \
+		cat $(AUDIT)/found; unknown=$$(grep -c 'could not be audited' $(AUDIT)/found); \
+		[ $$unknown = 0 ] || echo "Error: $$unknown of $$(wc -l <constraints.txt) versions are not audited" >&2; \
+		[ $$unknown = 0 ] && exit $$code
 
 clean: ## remove what building, linting and testing leave behind, but neither .venv nor reports
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
