@@ -9,6 +9,7 @@ wheel brings foreign libraries that nobody looked at::
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from importlib import metadata
@@ -22,6 +23,7 @@ from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
 PAGE = HERE / "licences.md"
+PYTHON = "3.11"  # on others libcst asks for another YAML parser
 PERMISSIVE = {
     *("0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-Open-MPI"),
     *("CC0-1.0", "IJG", "ISC", "MIT", "MIT-0", "MIT-CMU", "MIT-Modern-Variant", "PSF-2.0", "Zlib"),
@@ -131,9 +133,11 @@ def pins() -> dict[str, str]:
 
 
 def elsewhere() -> list[str]:
-    """Names whose installed version is not that of constraints.txt: the page is about another environment then."""
+    """Reasons why this is not the environment that the page is about: another Python, versions that are not pinned."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     pinned = pins()
-    return [name for name, one in needed().items() if pinned.get(name, one.version) != one.version]
+    other = [name for name, one in needed().items() if pinned.get(name, one.version) != one.version]
+    return [*([] if python == PYTHON else [f"Python {python}"]), *other]
 
 
 def licence(one: Distribution) -> str:
@@ -204,7 +208,7 @@ _PAGE = """\
 xttsbench is under {own}; MIT is [uPlot's](../xttsbench/reporting/assets/uPlot-LICENSE), which is inlined in
 pages of reports. An installation brings the {number} distributions below, none of which xttsbench ships. They are
 listed in the versions of `constraints.txt`, with the licences that their own metadata and licence files state, for
-Linux and Python 3.11. A test compares this page with the environment, and refuses licences that are not known to be
+Linux and Python {python}. A test compares this page with the environment, and refuses licences that are not known to be
 allowed. It is no legal advice.
 
 ## What an installation brings
@@ -246,6 +250,7 @@ def page() -> str:
     gpu = [Requirement(one) for one in run["tensorflow"].requires or () if "and-cuda" in one]
     return _PAGE.format(
         own=project()["license"],
+        python=PYTHON,
         number=len(run),
         needed="\n".join(f"| {name} | {pinned[name]} | {own} |" for name, own, *_ in rows),
         reasons="\n".join(f"| {one} | {', '.join(names)} | {WITH_A_REASON[one]} |" for one, names in where.items()),
@@ -258,6 +263,6 @@ def page() -> str:
 
 if __name__ == "__main__":
     if other := elsewhere():
-        raise SystemExit(f"not as constraints.txt has it, so not written: {', '.join(other)}")
+        raise SystemExit(f"not written, since this is not what constraints.txt says: {', '.join(other)}")
     PAGE.write_text(page(), encoding="utf-8")
     raise SystemExit("\n".join(problems({**needed(), **developing()})) or 0)

@@ -1,5 +1,5 @@
-"""Wheel and sdist as somebody gets them: built of a copy of the checkout with rubbish in it, installed into environments
-that know nothing of it, and used there after the copy is gone.
+"""Wheel and sdist as somebody gets them: built of a copy of the checkout with rubbish in it, installed into
+environments that know nothing of it, and used there after the copy is gone.
 
 pip fetches what it needs, some gigabytes with TensorFlow.
 """

@@ -51,9 +51,14 @@ def installed(tmp_path: Path):
     return make
 
 
-def test_the_page_and_the_environment_name_the_same_distributions_versions_and_licences() -> None:
+@pytest.fixture
+def as_pinned() -> None:
     if other := licences.elsewhere():
         pytest.skip(f"not the environment of constraints.txt: {', '.join(other)}")
+
+
+@pytest.mark.usefixtures("as_pinned")
+def test_the_page_and_the_environment_name_the_same_distributions_versions_and_licences() -> None:
     assert licences.PAGE.read_text(encoding="utf-8") == licences.page(), "make docs writes it again"
 
 
@@ -61,6 +66,7 @@ def test_no_licence_and_no_library_in_a_wheel_is_unknown() -> None:
     assert list(licences.problems({**licences.needed(), **licences.developing()})) == []
 
 
+@pytest.mark.usefixtures("as_pinned")
 def test_every_version_is_pinned() -> None:
     pins = licences.pins()
     assert [name for name in {**licences.needed(), **licences.developing()} if name not in pins] == []
