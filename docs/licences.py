@@ -231,8 +231,8 @@ allowed. It is no legal advice.
 
 ## Extras
 
-- **`gpu`** brings NVIDIA's libraries ({gpu}), most of them under licence agreements of NVIDIA's own, which are no open
-  source: read them before you pass on an image with them. They are not installed where this page is written.
+- **`gpu`** brings NVIDIA's libraries ({gpu}). They are no open source (`LicenseRef-NVIDIA-Proprietary`): read their
+  licence before you pass on an image with them. They are not installed where this page is written.
 - **`dev`**, with `profile`, brings {beside} distributions more, which xttsbench does not need to run:
 {tools}
 - **`docs`** and **`browser`** are not installed where this page is written.
