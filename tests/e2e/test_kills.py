@@ -36,7 +36,7 @@ SWEEP = (
 )
 TRAIN = ("--no-listening", "--set", "batch_size=4", "--set", "training.log_every=2", "--set", "model.layers=1")
 TRAIN += ("--set", "model.guided_layers=1", "--set", "training.evaluate_every=20", "--input-workers", "1")
-TRAIN += ("--steps", "60", "--checkpoint-every", "3", "--seed", "3")
+TRAIN += ("--set", "loader=numpy_wav", "--steps", "60", "--checkpoint-every", "3", "--seed", "3")
 Start = Callable[[], subprocess.Popen[str]]
 
 

@@ -7,7 +7,7 @@ has a ``tf.data`` pipeline of its own over its parts, so that order is exact and
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -75,8 +75,8 @@ class Loading:
     device_prefetch: int = 0
     workers: int = -1
     threads: int = 0
-    processes: int = 0
-    """Last of the fields that are arguments of :func:`xttsbench.xtts.loaders.loader.make_dataset`."""
+    moved: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
+    """Moves the loader's Python functions into processes of their own."""
     overlap: bool = True
     """Whether batches are made while a step runs; if not, each is made when it is asked for."""
 
@@ -201,7 +201,7 @@ def _pipeline(
         device=device,
         workers=loading.workers if ahead else 0,
         threads=loading.threads,
-        processes=loading.processes,
+        moved=loading.moved,
         repeat=False,
     )
     return iter(dataset)

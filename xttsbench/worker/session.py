@@ -14,6 +14,7 @@ import pynvml  # nvidia-ml-py; it ships no types
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.fixes.processes.rewrite import in_processes
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_bytes
 from xttsbench.records.training import CHECKPOINTS, Begun, Fitted, Interval, Spoken, TrainJob
@@ -37,6 +38,8 @@ from xttsbench.xtts.loaders import CACHED
 from xttsbench.xtts.recipe import Recipe
 
 _MIB: Final = 2**20
+_AHEAD_OF_PROCESSES: Final = 2
+"""Batches that wait beside what input processes make: one for the step to take, and one while it is taken."""
 _AMPERE: Final = (8, 0)  # Compute capability from which on a GPU has TF32 and bfloat16
 _NEED_AMPERE: Final = ("tf32", "mixed_bfloat16")
 
@@ -356,15 +359,15 @@ class Session:
             evaluating.listen(self._state, ended.step, board)
 
     def _batches(self, position: Position) -> Iterator[Fetched]:
-        config = self._job.config
+        config, count = self._job.config, self._job.input_workers
         loading = Loading(
             loader=config["loader"],
             keep=config["cache"],
-            prefetch=config["prefetch"],
+            prefetch=_AHEAD_OF_PROCESSES if count and config["prefetch"] < 0 else config["prefetch"],
             device_prefetch=config["device_prefetch"],
-            workers=config["workers"],
-            threads=config["threads"],
-            processes=self._job.input_workers,
+            workers=count or config["workers"],
+            threads=max(config["threads"], count),  # each waits for a process; the common pool has one for each core
+            moved=partial(in_processes, count=count) if count else None,
             overlap=self._job.overlap,
         )
         stream = batch_stream(

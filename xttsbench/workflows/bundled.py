@@ -22,7 +22,7 @@ from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.pool import Progress
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.loaders import CACHED, IN_PYTHON
+from xttsbench.xtts.loaders import BY_ROW, CACHED
 from xttsbench.xtts.recipe import Recipe, load_recipe, recipe_of
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -184,10 +184,12 @@ def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dic
     config = {key: value for key, value in (asked | changes).items() if value is not None and key != "deterministic"}
     if problems := configuration_problems(config):
         raise InvalidInputError("; ".join(f"{key}: {sentence}" for key, sentence in problems))
-    if request.input_workers and config["loader"] not in IN_PYTHON:
+    if request.input_workers and (config["loader"] not in BY_ROW or config["cache"]):
+        kept = ", and each process would keep the features of all clips for itself: leave cache out"
         raise UsageError(
-            f"--input-workers {request.input_workers}: the loader {config['loader']} is TensorFlow's own work; take "
-            f"one of {', '.join(IN_PYTHON)}, or leave the option out."
+            f"--input-workers {request.input_workers}: loader={config['loader']}"
+            f"{kept if config['cache'] else ' has no Python for each clip that could run elsewhere'}; "
+            f"take one of {', '.join(BY_ROW)} (--set loader={BY_ROW[0]}), or leave the option out."
         )
     different = [f"{key}={value}" for key, value in changes.items() if asked.get(key) != value]
     if different:
@@ -280,9 +282,14 @@ class BundledJob:
 
 
 def bundled_job(
-    settings: Mapping[str, Any], data: Path | None, accelerator: str, progress: Progress | None = None
+    settings: Mapping[str, Any],
+    data: Path | None,
+    accelerator: str,
+    progress: Progress | None = None,
+    *,
+    compared: bool = True,
 ) -> BundledJob:
-    """Return the job, after making the data and features that it reads.
+    """Return the job, after making the data and features that it reads; without a comparison unless ``compared``.
 
     An emulated accelerator stands for the device, so that the workload's own step is left out behind one.
 
@@ -292,6 +299,7 @@ def bundled_job(
         data: directory of a data set in LJSpeech format in place of the default one.
         accelerator: as on the command line; ``real`` takes those of the scenario.
         progress: told of the making.
+        compared: whether the scenario's configurations are measured after the verdict.
 
     Raises:
         UsageError, InvalidInputError: a setting, the accelerator or the data cannot be used.
@@ -317,8 +325,8 @@ def bundled_job(
     kwargs = comparison.baseline.kwargs | dict(settings)
     if accelerator != "real":
         kwargs |= {"with_step": False}
-    prepare([kwargs, *(arm.kwargs for arm in comparison.arms)], progress)
-    return BundledJob(comparison.target, kwargs, comparison)
+    prepare([kwargs, *(arm.kwargs for arm in comparison.arms if compared)], progress)
+    return BundledJob(comparison.target, kwargs, comparison if compared else None)
 
 
 def prepare(configurations: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
-import os
 import shutil
-import signal
 import time
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.files import shipped
-from xttsbench.samedata.tolerance import difference
+from xttsbench.fixes.processes.rewrite import in_processes
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import make_data
@@ -27,7 +25,6 @@ from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.loaders import CACHED, KEEPING, LOADERS
 from xttsbench.xtts.loaders.loader import explained, make_dataset
-from xttsbench.xtts.loaders.numpy_loaders import Arrays, InputProcesses
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 from xttsbench.xtts.wav import write_wav
 
@@ -149,107 +146,59 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> SpeechData:
     return read_speech_data(directory, sample_rate_hz=22_050, split="all")
 
 
-@pytest.fixture(autouse=True)
-def _no_process_is_left() -> Iterator[None]:
-    yield
-    gc.collect()
-    deadline = time.monotonic() + 60  # where an element failed, TensorFlow may still be making another beside it
-    while multiprocessing.active_children() and time.monotonic() < deadline:
-        time.sleep(0.05)
-        gc.collect()  # what that other one held
-    assert not multiprocessing.active_children()
-
-
-def batches(noise: SpeechData, epochs: int = 2) -> list[Batch]:
+@pytest.fixture
+def in_two_processes(noise: SpeechData) -> Iterator[Callable[..., Any]]:
+    """Batches as ``--input-workers 2`` makes them; no process is left after the test."""
+    before = {child.pid for child in psutil.Process().children()}
     of = (noise.samples // FEATURES.hop_samples, noise.text_lengths, noise.speakers, NOISE_SETTINGS)
-    return [batch for epoch in range(epochs) for batch in plan(*of, seed=3, epoch=epoch)]
+    planned = [batch for epoch in range(2) for batch in plan(*of, seed=3, epoch=epoch)]
+
+    def made(count: int = 2) -> Any:
+        moved = partial(in_processes, count=count) if count else None
+        return make_dataset("numpy_wav", noise, None, planned, FEATURES, repeat=False, workers=2, moved=moved)
+
+    yield made
+    deadline = time.monotonic() + 60  # where an element failed, TensorFlow may still be making another beside it
+    while (left := {child.pid for child in psutil.Process().children()} - before) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    assert not left
 
 
-def noise_dataset(noise: SpeechData, planned: list[Batch], loader: str = "numpy_wav", **chosen: Any) -> Any:
-    return make_dataset(loader, noise, None, planned, FEATURES, **{"processes": 2, "repeat": False, **chosen})
-
-
-def test_the_elements_are_the_same_bits_in_the_same_order(noise: SpeechData) -> None:
-    planned = batches(noise)
-    ours, theirs = noise_dataset(noise, planned), noise_dataset(noise, planned, processes=0)
+def test_the_elements_are_the_same_bits_in_the_same_order(in_two_processes: Callable[..., Any]) -> None:
+    ours, theirs = in_two_processes(), in_two_processes(0)
     assert ours.element_spec == theirs.element_spec
-    found = list(ours)  # all are held while others are made
-    assert len(found) == len(planned)
-    for number, (one, other) in enumerate(zip(found, theirs, strict=True)):
-        assert difference(other, one, batch=number) is None
-        np.testing.assert_array_equal(one["mel"], other["mel"])
+    assert_same_bits(list(ours), list(theirs))
 
 
-@pytest.mark.parametrize("prefetch", [0, 3, -1])
-def test_no_more_are_made_ahead_than_are_allowed(
-    noise: SpeechData, prefetch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    made = InputProcesses.__call__
-
-    def noted(self: InputProcesses, number: int) -> Arrays:
-        asked.append(number)
-        return made(self, number)
-
-    monkeypatch.setattr(InputProcesses, "__call__", noted)
-    iterator = iter(noise_dataset(noise, batches(noise, 20), prefetch=prefetch))
-    for taken in range(1, 4):
-        next(iterator)
-        before = -1
-        while before != len(asked):  # until nothing more is begun
-            before = len(asked)
-            time.sleep(0.3)
-        assert len(asked) <= taken + 2 + (2 if prefetch < 0 else prefetch)
-    assert sorted(asked) == list(range(len(asked)))  # by two threads, which may overtake each other
+def test_processes_import_no_tensorflow(in_two_processes: Callable[..., Any]) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    dataset = in_two_processes()
+    next(iter(dataset))
+    own = {child.pid for child in psutil.Process().children()} - before
+    assert len(own) == 2
+    assert not any("_pywrap_tensorflow" in Path(f"/proc/{pid}/maps").read_text() for pid in own)
 
 
-def test_a_bad_file_is_named(noise: SpeechData) -> None:
+def test_a_bad_file_is_named(noise: SpeechData, in_two_processes: Callable[..., Any]) -> None:
     path = noise.wav(1)
     whole = path.read_bytes()
-    iterator = iter(noise_dataset(noise, batches(noise, 1), repeat=True, prefetch=0))
-    next(iterator)
+    dataset = in_two_processes()
     path.write_bytes(whole[:200])
     try:
         with pytest.raises(InvalidInputError) as caught, explained():
-            list(islice(iterator, 20))
+            list(dataset)
     finally:
         path.write_bytes(whole)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
 
-def test_a_killed_process_is_a_sentence_and_no_hang(noise: SpeechData) -> None:
-    iterator = iter(noise_dataset(noise, batches(noise, 1), repeat=True, prefetch=0))
-    next(iterator)
-    for process in multiprocessing.active_children():
-        os.kill(process.pid or 0, signal.SIGKILL)
-    with pytest.raises(XttsbenchError) as caught, explained():
-        list(islice(iterator, 20))
+def test_a_process_that_cannot_live_is_a_sentence() -> None:
+    message = "WorkerDiedError: The process that ran load ended during the call.\nTraceback (most recent"
+    with (
+        pytest.raises(XttsbenchError, match=r"^The process that ran load ended during the call\.$") as caught,
+        explained(),
+    ):
+        raise tf.errors.UnknownError(None, None, message)
     assert type(caught.value) is XttsbenchError
-    assert str(caught.value).startswith("one of 2 processes that make batches died")
-
-
-def test_they_end_with_the_dataset(noise: SpeechData) -> None:
-    made = noise_dataset(noise, batches(noise))
-    iterator = iter(made)
-    next(iterator)
-    assert len(multiprocessing.active_children()) == 2
-    del made, iterator
-    gc.collect()
-    deadline = time.monotonic() + 60
-    while multiprocessing.active_children() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not multiprocessing.active_children()
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"loader": "tf_wav"}, "the loader tf_wav is TensorFlow's own work"),
-        ({"keep": True}, "each of 2 would keep the features"),
-        ({"processes": -1}, "input processes must be 0 to 256, got -1"),
-    ],
-)
-def test_what_cannot_be_is_refused(noise: SpeechData, chosen: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        noise_dataset(noise, batches(noise), **chosen)

@@ -255,7 +255,10 @@ def test_other_data_are_refused_before_anything_is_started() -> None:
         refuse_other_data(plan("a"), plan("b"), Path("run"))
 
 
-def test_processes_for_a_loader_of_tensorflow_s_are_refused_at_once(prepare) -> None:
-    with pytest.raises(UsageError, match="the loader tf_cache is TensorFlow's own work; take one of numpy_wav"):
-        prepare(settings={"loader": "tf_cache"}, input_workers=2)
-    assert prepare(input_workers=2).config["loader"] == "packed"
+def test_processes_for_what_has_no_python_for_each_clip_are_refused_at_once(prepare) -> None:
+    for loader in ("tf_cache", "packed"):
+        with pytest.raises(UsageError, match=f"loader={loader} has no Python for each clip .* take one of numpy_wav"):
+            prepare(settings={"loader": loader}, input_workers=2)
+    with pytest.raises(UsageError, match="each process would keep the features of all clips for itself"):
+        prepare(settings={"loader": "numpy_wav", "cache": True}, input_workers=2)
+    assert prepare(settings={"loader": "numpy_wav"}, input_workers=2).config["loader"] == "numpy_wav"

@@ -10,11 +10,11 @@ LOADERS: Final = {
     "tf_wav": "xttsbench.xtts.loaders.tf_loaders:tf_wav",
     "numpy_cache": "xttsbench.xtts.loaders.numpy_loaders:numpy_cache",
     "tf_cache": "xttsbench.xtts.loaders.tf_loaders:tf_cache",
-    "packed": "xttsbench.xtts.loaders.numpy_loaders:packed",
+    "packed": "xttsbench.xtts.loaders.packed:packed",
 }
 """Name of a loader to the function that makes it, imported when it is used."""
-IN_PYTHON: Final = ("numpy_wav", "numpy_cache", "packed")
-"""Loaders that run in Python: their functions return what fills a batch, the others' TensorFlow's ops for it."""
+BY_ROW: Final = ("numpy_wav", "numpy_cache")
+"""Loaders that call Python for each clip: what they do can be done in other processes."""
 CACHED: Final = ("numpy_cache", "tf_cache", "packed")
 """Loaders that read the feature cache."""
 KEEPING: Final = ("numpy_wav", "tf_wav", "numpy_cache", "tf_cache")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pkgutil import resolve_name
 from typing import Final
 
@@ -27,23 +26,14 @@ from xttsbench.xtts.data.batches import Batch, Planned, planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
-from xttsbench.xtts.loaders import CACHED, IN_PYTHON, KEEPING, LOADERS
-from xttsbench.xtts.loaders.numpy_loaders import (
-    Arrays,
-    InputProcesses,
-    MakeBatch,
-    Source,
-    check_processes,
-    in_this_process,
-    weakly,
-)
+from xttsbench.xtts.loaders import BY_ROW, CACHED, KEEPING, LOADERS
+from xttsbench.xtts.loaders.numpy_loaders import kept, row_batches
+from xttsbench.xtts.loaders.packed import Arrays
 from xttsbench.xtts.loaders.tf_loaders import signature
 
-_AHEAD_OF_PROCESSES: Final = 2
-"""Batches that are held beside those that processes make: one for the step to take, and one while it is taken."""
 # The three ways in which a loader's sentence comes: from Python, from an assertion among the ops, and from `ReadFile`,
 # which names the file and nothing more.
-_RAISED: Final = re.compile(r"(CacheFileError|WavError|InvalidInputError|XttsbenchError): (.*?)\nTraceback", re.DOTALL)
+_RAISED: Final = re.compile(r"(CacheFileError|WavError|InvalidInputError|WorkerDiedError): (.+)")
 _ASSERTED: Final = re.compile(r"assertion failed: \[(.*?)\]\n", re.DOTALL)
 _UNREADABLE: Final = re.compile(r": ([^:\n]*\.(npy|wav)); (.*?)(?:\n|$)")
 _REMEDIES: Final = {"npy": "run 'xttsbench data precompute'", "wav": "put the file back, or take its line out"}
@@ -64,7 +54,7 @@ def make_dataset(
     threads: int = 0,
     deterministic: bool = True,
     repeat: bool = True,
-    processes: int = 0,
+    moved: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None,
 ) -> tf.data.Dataset:
     """Return the dataset of planned batches, one element a batch, made by a loader.
 
@@ -81,17 +71,16 @@ def make_dataset(
         device_prefetch: batches copied to a GPU ahead, beside those. Where the CPU is the only device there is nothing
             to copy, and they are made ahead.
         device: the GPU that they are copied to; by default the first.
-        workers: batches loaded in parallel; -1 lets tf.data decide, 0 loads one after the other.
+        workers: batches, or clips of :data:`BY_ROW`, loaded in parallel; -1 lets tf.data decide, 0 loads one after the
+            other.
         threads: threads of a private pool for this dataset; 0 uses the common one.
-        deterministic: keep the order where a later batch is ready first.
+        deterministic: keep the order where a later batch is ready first. The clips of :data:`BY_ROW` keep theirs.
         repeat: begin again after the last batch.
-        processes: make the batches in so many processes of their own, for :data:`IN_PYTHON`, in place of ``workers``
-            threads; 0 in this one. At most so many are under way beside those that ``prefetch`` holds, which is two
-            where tf.data would decide. The processes end with the dataset.
+        moved: a change of the dataset before batches are copied to a GPU; what it returns yields the same.
 
     Raises:
         InvalidInputError: an argument is out of range, the cache is missing or of other settings, the batches do not
-            fit the data, or the loader cannot keep features or run in processes of its own.
+            fit the data, or the loader cannot keep features.
     """
     if name not in LOADERS:
         raise InvalidInputError(f"loader: one of {', '.join(LOADERS)} is expected, got {name!r}")
@@ -106,22 +95,21 @@ def make_dataset(
         )
     if name in CACHED:
         _check_cache(name, data, cache, features)
-    check_processes(name, processes, keep=keep)
     table = planned(data, batches, features)
-    load = _loading(name, table, data, cache, features, keep=keep, processes=processes)
-    if processes:
-        workers = processes
-        prefetch = _AHEAD_OF_PROCESSES if prefetch < 0 else prefetch
-        threads = max(threads, processes)  # each waits for a process, and the common pool has one for each core
-    dataset = tf.data.Dataset.range(len(table))
-    if repeat:
-        dataset = dataset.repeat()
-    # Autograph would read our functions' source, and has nothing to convert in it.
-    dataset = dataset.map(
-        tf.autograph.experimental.do_not_convert(load),
-        num_parallel_calls=workers or None,
-        deterministic=deterministic if workers else None,
-    )
+    chosen = {"keep": True} if keep and name not in BY_ROW else {}
+    load = resolve_name(LOADERS[name])(table, data, cache, features, **chosen)
+    if name in BY_ROW:
+        dataset = row_batches(table, data, kept(load, table) if keep else load, repeat=repeat, workers=workers)
+    else:
+        dataset = tf.data.Dataset.range(len(table))
+        if repeat:
+            dataset = dataset.repeat()
+        # Autograph would read our functions' source, and has nothing to convert in it.
+        dataset = dataset.map(
+            tf.autograph.experimental.do_not_convert(arrays_of(table, load) if name == "packed" else load),
+            num_parallel_calls=workers or None,
+            deterministic=deterministic if workers else None,
+        )
     if prefetch:
         dataset = dataset.prefetch(prefetch)
     options = tf.data.Options()
@@ -134,40 +122,12 @@ def make_dataset(
     if threads:
         options.threading.private_threadpool_size = threads
     dataset = dataset.with_options(options)
+    if moved is not None:
+        dataset = moved(dataset)
     gpus = tf.config.list_logical_devices("GPU") if device_prefetch else []
     if gpus:  # the last of all, for what follows it would run on the CPU again
         return dataset.apply(tf.data.experimental.prefetch_to_device(device or gpus[0].name, device_prefetch))
     return dataset.prefetch(device_prefetch) if device_prefetch else dataset
-
-
-def _loading(
-    name: str,
-    table: Planned,
-    data: SpeechData,
-    cache: FeatureCache | None,
-    features: FeatureSettings,
-    *,
-    keep: bool,
-    processes: int,
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Return what makes a batch from its number, in TensorFlow's ops or through Python."""
-    chosen = {"keep": True} if keep else {}
-    if name in IN_PYTHON:
-        source = Source(name, table, data, cache, features)
-        fill = source.fill(**chosen)  # also where processes have their own: what it finds wrong is said at once
-        if not processes:
-            return numpy_batches(table, in_this_process(table, fill))
-        owner = InputProcesses(source, processes)
-        return partial(_owned, owner, numpy_batches(table, weakly(owner)))
-    load: Callable[[tf.Tensor], dict[str, tf.Tensor]] = resolve_name(LOADERS[name])(
-        table, data, cache, features, **chosen
-    )
-    return load
-
-
-def _owned(owner: object, load: Callable[[tf.Tensor], dict[str, tf.Tensor]], number: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Return what ``load`` does; a dataset refers to what it maps, and so to an owner who is bound to this."""
-    return load(number)
 
 
 def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, features: FeatureSettings) -> None:
@@ -181,11 +141,11 @@ def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, featur
         )
 
 
-def numpy_batches(planned: Planned, make: MakeBatch) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+def arrays_of(planned: Planned, make: Callable[[int], Arrays]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Return the function that gives a batch from its number, an int64 scalar, made by ``make`` inside tf.data.
 
     One ``tf.numpy_function`` for the whole batch: a call costs some 0.2 ms for the way into Python and back, so a call
-    per clip would cost more than some loaders' work.
+    per clip would cost more than the loader's work.
     """
     specs = signature(planned)
 
@@ -232,7 +192,7 @@ def explained() -> Iterator[None]:
 
 def _sentence(message: str) -> XttsbenchError | None:
     if found := _RAISED.search(message):
-        return (XttsbenchError if found[1] == "XttsbenchError" else InvalidInputError)(found[2])
+        return (XttsbenchError if found[1].endswith("DiedError") else InvalidInputError)(found[2])
     if found := _ASSERTED.search(message):
         return InvalidInputError(found[1].replace("\\'", "'").replace('\\"', '"'))
     if found := _UNREADABLE.search(message):
