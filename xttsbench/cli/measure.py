@@ -16,6 +16,7 @@ from xttsbench import BUDGET_S
 from xttsbench.cli.options import (
     Accelerator,
     AsJson,
+    Budget,
     Data,
     Debug,
     KeepWrites,
@@ -23,25 +24,22 @@ from xttsbench.cli.options import (
     Out,
     Quiet,
     Redact,
+    Resume,
+    Seed,
     Settings,
     Steps,
     Strict,
+    TrialSteps,
     Verbose,
     arguments_of,
     asked,
+    names,
 )
 from xttsbench.cli.output import Lines, Watched, end, put, rendered, say
-from xttsbench.errors import UsageError
+from xttsbench.cli.target import check_arguments, chosen, job_of
 
 if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
-from xttsbench.cli.options import (
-    Budget,
-    Resume,
-    Seed,
-    TrialSteps,
-    names,
-)
 
 
 class Level(StrEnum):
@@ -98,19 +96,11 @@ def diagnose(
     from xttsbench.workflows.diagnose import diagnose as run
     from xttsbench.workflows.runs import DONE, GATE
 
-    _check_arguments(target, arguments, settings)
+    check_arguments(target, arguments, settings)
     kwargs: Mapping[str, object] = arguments_of(settings)
     if best is not None:
-        target, kwargs = _chosen(best, target, kwargs)
-    comparison = None
-    if target is None:
-        from xttsbench.workflows.bundled import bundled_job
-
-        with Watched() as making:
-            job = bundled_job(kwargs, data, accelerator, making)
-        target, kwargs, comparison = job.target, job.kwargs, job.comparison
-    elif data is not None:
-        raise UsageError("--data is for the bundled workload; give your target its data with --set KEY=VALUE.")
+        target, kwargs = chosen(best, target, kwargs)
+    target, kwargs, comparison = job_of(target, kwargs, data, accelerator)
     request = asked(
         context,
         Request,
@@ -132,20 +122,6 @@ def diagnose(
     end(outcome, context)
 
 
-def _chosen(path: Path, target: str | None, settings: Mapping[str, object]) -> tuple[str | None, Mapping[str, object]]:
-    """Target and arguments that a sweep chose, under those of the command line; what is other here is said."""
-    from xttsbench.workflows.saved import differences_here, read_best
-
-    best = read_best(path)
-    if target not in (None, best.target):
-        raise UsageError(f"--best {str(path)!r} is of {best.target or 'the bundled workload'}, not of {target!r}.")
-    for sentence in differences_here(best):
-        say(f"Warning: {path} was found elsewhere: {sentence}.")
-    if not best.proven:
-        say(f"Warning: {path} proves no winner: {best.why}")
-    return best.target, best.config | dict(settings)
-
-
 class Allowed(StrEnum):
     """Changes that fixes may make where they are allowed to."""
 
@@ -154,12 +130,16 @@ class Allowed(StrEnum):
 
 def optimize(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="module:callable, file.py:callable or a script.")],
+    target: Annotated[
+        str | None,
+        typer.Argument(help="module:callable, file.py:callable or a script; nothing for the bundled workload."),
+    ] = None,
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.")] = None,
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
     budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = BUDGET_S,
+    data: Data = None,
     any_order: Annotated[
         bool, typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches).")
     ] = False,
@@ -191,32 +171,24 @@ def optimize(
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
 
     Example:  xttsbench optimize train.py -- --epochs 1
+
+    Example:  xttsbench optimize --set loader=numpy_wav --accelerator emulated:10
     """
-    _check_arguments(target, arguments, settings)
+    check_arguments(target, arguments, settings)
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.diagnose import optimize as run
 
+    target, kwargs, _ = job_of(target, arguments_of(settings), data, accelerator, compared=False)
     request = asked(
         context,
         Request,
-        kwargs=arguments_of(settings),
+        target=target,
+        kwargs=kwargs,
         arguments=tuple(arguments or ()),
         budget_s=budget,
         other_batches=allow is not None,
     )
     end(run(request, progress=Lines(quiet=quiet)), context)
-
-
-def _check_arguments(target: str | None, arguments: list[str] | None, settings: list[str] | None) -> None:
-    """A script's arguments come after ``--``, those of a callable by ``--set``."""
-    script = target is not None and target.endswith(".py")
-    if arguments and not script:
-        raise UsageError(
-            f"Arguments after -- ({' '.join(arguments)}) are for scripts; "
-            "give a callable's arguments with --set KEY=VALUE."
-        )
-    if settings and script:
-        raise UsageError(f"--set is for a callable's arguments; give {target} its own after --.")
 
 
 def watch(

@@ -20,7 +20,7 @@ from xttsbench.xtts.data import batches, feature_cache, make, speech_data
 from xttsbench.xtts.loaders import CACHED, LOADERS, loader
 from xttsbench.xtts.recipe import Recipe, load_recipe
 
-_PLANNED: Final = 2000  # batches that are planned at least, so that a run sees new epochs and not the same one again
+_PLANNED: Final = 400  # batches that are planned at least: as many as a segment measures, of new epochs and not of one
 _CACHE_SHARE: Final = 0.8
 """Share of the available memory for the features of all clips; batches and the model need some too."""
 

@@ -17,8 +17,11 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import shipped
+from xttsbench.pipeline import places
 from xttsbench.pipeline.read import inspect, read_graph
+from xttsbench.records.fix import FixSet
 from xttsbench.samedata.tolerance import difference
+from xttsbench.workflows.optimize import patch_of
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import make_data
@@ -172,6 +175,21 @@ def test_graphs_hold_no_features(speech: Speech, loader: str) -> None:
 
     rows = 8 * sum(len(batch.clips) for batch in speech.batches(1))
     assert (size_bytes(9) - size_bytes(1)) / rows < 30  # bytes a row of the plan; its features are some 40,000
+
+
+def test_a_fix_of_a_loader_as_people_write_it_has_a_patch(speech: Speech) -> None:
+    """What ``xttsbench optimize --set loader=numpy_wav`` hands over."""
+    uninstall = places.install()
+    try:
+        pipeline = inspect(speech.dataset("numpy_wav", speech.batches(), repeat=True))
+    finally:
+        uninstall()
+    rows = next(op.name for op in pipeline.ops if op.op.startswith("ParallelMap"))
+    patch = patch_of(FixSet.parse(f"cache@{rows}"), pipeline, Path())
+    assert patch is not None
+    assert not patch.unpatched
+    assert "+    dataset = dataset.map(row, " in patch.diff
+    assert patch.diff.index(".cache()") < patch.diff.index("dataset = dataset.repeat()")
 
 
 def test_another_mel_scale_is_caught(speech: Speech, monkeypatch: pytest.MonkeyPatch) -> None:

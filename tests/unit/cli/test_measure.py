@@ -89,6 +89,7 @@ def test_a_file_that_is_none_is_refused(command, tmp_path: Path) -> None:
     [
         ("diagnose",),
         ("diagnose", "mine.py:make"),
+        ("optimize",),
         ("optimize", "mine.py:make"),
         ("run", "loader"),
         ("sweep", "--grid", "loader"),

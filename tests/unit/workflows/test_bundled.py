@@ -53,6 +53,13 @@ def test_a_loader_changes_the_target_and_leaves_what_is_compared(read: list[Mapp
     assert len(read) == 2 * (1 + len(plain.comparison.arms if plain.comparison else ()))
 
 
+def test_nothing_is_made_for_configurations_that_are_not_compared(read: list[Mapping[str, Any]]) -> None:
+    job = bundled_job({"loader": "numpy_wav"}, None, "emulated:10", compared=False)
+    assert job.comparison is None
+    assert read == [job.kwargs]
+    assert (job.kwargs["loader"], job.kwargs["with_step"]) == ("numpy_wav", False)
+
+
 WON: dict[str, Any] = {"loader": "tf_cache", "mode": "xla", "prefetch": 4, "workers": 2, "tokens_per_batch": 4096}
 MACHINE: dict[str, Any] = {"fingerprint": "here", "cpu": {"model": "a processor"}}
 

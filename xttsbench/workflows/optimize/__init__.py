@@ -211,7 +211,8 @@ def patch_of(
         fixes,
         pipeline,
         lambda file: Path(file).read_bytes().decode(),  # line ends as they are
-        own=lambda file: owner(str(Path(file).resolve())) == "user",  # neither installed, nor Python's, nor ours
+        # Neither installed, nor Python's, nor ours but for the bundled workload, which is a target like any other.
+        own=lambda file: owner(str(Path(file).resolve())) in ("user", "workload"),
         step_place=step_place,
         step_traces=step_traces,
         cache_file=lambda op: str(directory / "cache" / re.sub(r"\W+", "-", op)),
