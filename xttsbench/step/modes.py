@@ -133,17 +133,18 @@ def loss_of(value: Any) -> float | None:
     return float(array.reshape(())) if dtype.is_floating and array.size == 1 else None
 
 
-_DEFAULT = "_ZN3tsl10monitoring18CollectionRegistry7DefaultEv"
-_COLLECT = "_ZNK3tsl10monitoring18CollectionRegistry14CollectMetricsERKNS1_21CollectMetricsOptionsE"
-_COUNT = b"/tensorflow/core/xla_compilations"
-_TIME = b"/tensorflow/core/xla_compilation_time_usecs"
+_REGISTRY = "_ZN3tsl10monitoring18CollectionRegistry7DefaultEv"
+_COUNTERS = (b"/tensorflow/core/xla_compilations", b"/tensorflow/core/xla_compilation_time_usecs")
 
-# Offsets of libstdc++ on 64-bit machines: a map is {compare, header{color, parent, left, right}, count}; a node of it
-# is {color, parent, left, right, key string (32 bytes), value}; PointSet is {string, vector}; Point is
-# {vector labels, int value_type, int64 value, ...}.
-_MAP_BYTES = 48
-_HEADER, _PARENT, _LEFT, _RIGHT, _KEY, _VALUE = 8, 8, 16, 24, 32, 64
-_POINTS, _POINT_VALUE = 32, 32
+# Offsets of libstdc++ on 64-bit machines: the header of a map is {color, root, first, last, size}, a node of it {color,
+# parent, left, right, key, value}. The registry has a map of {name: {definition, ...}}; a counter has its map of {no
+# label: number} beside its definition.
+_ROOT, _FIRST, _LAST, _SIZE = 8, 16, 24, 32
+_PARENT, _LEFT, _RIGHT, _KEY, _DEFINITION, _NUMBER = 8, 16, 24, 32, 48, 40
+_BESIDE: Final = range(-64, 128, 8)
+"""Where from a place the header of its map is looked for: what else lies there differs among versions."""
+_LONGEST: Final = 1024  # of names; an address is greater
+_MOST: Final = 20_000  # of nodes, where there are some hundreds
 
 
 @dataclass(frozen=True)
@@ -158,70 +159,70 @@ class XlaMetrics:
     """Reads XLA's counters; ``available`` is False, with a ``reason``, where this TensorFlow does not allow it.
 
     TensorFlow counts compilations and their time in C++ (``/tensorflow/core/xla_compilations``) and exports them to
-    monitoring systems only. The registry's functions are exported symbols of ``libtensorflow_framework``, so they can
-    be called through ctypes; the result is a ``std::map`` whose libstdc++ layout is walked here. A call takes about
-    0.6 ms and leaves some 60 kB behind (the result's destructor is not exported), so it is made seldom.
+    monitoring systems only. What gives the registry of its counters is an exported symbol of
+    ``libtensorflow_framework``; from there the two are looked for once, by what a map of libstdc++ must look like, and
+    by reads that fail where there is no memory. Having them collected instead leaves 50 to 200 kB behind each time.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._collect: Callable[..., object] | None = None
+        self._cells: list[int] = []
         if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
             self.reason = "XLA's counters are read on 64-bit Linux only"
             return
         try:
             library = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2"))
-            self._default = getattr(library, _DEFAULT)
-            collect = getattr(library, _COLLECT)
-        except (OSError, AttributeError) as error:
-            self.reason = f"this TensorFlow does not export its metric registry ({error})"
-            return
-        self._default.restype = ctypes.c_void_p
-        collect.argtypes = [ctypes.c_void_p] * 3
-        collect.restype = ctypes.c_void_p
-        self._collect = collect
+            registry = getattr(library, _REGISTRY)
+            registry.restype = ctypes.c_void_p
+            with open("/proc/self/mem", "rb", buffering=0) as memory:
+                self._cells = _cells(memory.fileno(), registry())
+        except (OSError, AttributeError, LookupError) as error:
+            self.reason = f"this TensorFlow does not export its metric registry as it is known ({error})"
 
     @property
     def available(self) -> bool:
         """Whether :meth:`read` gives counters."""
-        return self._collect is not None
+        return bool(self._cells)
 
     def read(self) -> XlaCounters:
-        """The counters now; zeros before the first compilation (the metrics do not exist until then)."""
-        if self._collect is None:
-            return XlaCounters()
-        result = ctypes.c_void_p()
-        without_descriptors = ctypes.c_bool(False)
-        self._collect(ctypes.addressof(result), self._default(), ctypes.addressof(without_descriptors))
-        if not result.value:
-            return XlaCounters()
-        found = dict(_points(result.value + _MAP_BYTES, {_COUNT, _TIME}))
-        return XlaCounters(found.get(_COUNT, 0), found.get(_TIME, 0) * 1000)
+        """The counters now; zeros before the first compilation (they have no number until then)."""
+        roots = [ctypes.c_uint64.from_address(cells + _ROOT).value for cells in self._cells]
+        numbers = [ctypes.c_int64.from_address(root + _NUMBER).value if root else 0 for root in roots]
+        return XlaCounters(numbers[0], numbers[1] * 1000) if numbers else XlaCounters()
 
 
-def _points(tree: int, wanted: set[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The int64 value of the first point of each wanted metric in a ``map<string, unique_ptr<PointSet>>``."""
-    pending = [_word(tree + _HEADER + _PARENT)]
-    while pending:
-        node = pending.pop()
-        if not node:
-            continue
-        pending += [_word(node + _LEFT), _word(node + _RIGHT)]
-        name = ctypes.string_at(_word(node + _KEY), _word(node + _KEY + 8))
-        if name in wanted:
-            points = _word(node + _VALUE) + _POINTS
-            first, end = _word(points), _word(points + 8)
-            if first < end:
-                yield name, ctypes.c_int64.from_address(_word(first) + _POINT_VALUE).value
+def _cells(memory: int, registry: int) -> list[int]:
+    """Addresses of the maps that hold the numbers of the two counters.
 
+    Raises:
+        LookupError: something does not look as it should.
+    """
 
-def _word(address: int) -> int:
-    return ctypes.c_uint64.from_address(address).value
+    def word(address: int) -> int:
+        try:
+            return int.from_bytes(os.pread(memory, 8, address), sys.byteorder)
+        except (OSError, OverflowError):
+            return 0  # no memory is there
+
+    def header(beside: int) -> int:
+        for at in (beside + offset for offset in _BESIDE):
+            root, first, last, size = (word(at + offset) for offset in (_ROOT, _FIRST, _LAST, _SIZE))
+            if (word(root + _PARENT) == at) if root and size else (first == last == at):
+                return at
+        raise LookupError("no map where one should be")
+
+    nodes, definitions = [word(header(registry) + _ROOT)], {}
+    for node in nodes:  # which grow
+        if node and len(nodes) < _MOST:
+            nodes += [word(node + _LEFT), word(node + _RIGHT)]
+            length, text = sorted((word(node + _KEY), word(node + _KEY + 8)))  # two versions, two orders
+            if length < _LONGEST:
+                definitions[os.pread(memory, length, text)] = word(node + _DEFINITION)
+    return [header(definitions[name]) for name in _COUNTERS]
 
 
 _SLOWER_NS: Final = 15_000_000  # a step this much slower than the fastest with its shape may have compiled
 _SHARE: Final = 0.0005  # of the time that went by, for looks within loops
-_LOOKS: Final = 400  # at most, since each leaves some memory behind
 _SUSPECTS: Final = 64
 _LEAST: Final = 0.3  # of the mean compilation, by which a step that compiled is slow
 
@@ -238,7 +239,6 @@ class Compilations:
     def __init__(self, xla: XlaMetrics | None = None, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.xla = xla or XlaMetrics()
         self._clock = clock
-        self._looks = 0
         self._known = XlaCounters()
         self._suspects: list[tuple[int, int, SegmentRows]] = []
         self._fastest_ns: dict[tuple[SegmentRows, int], int] = {}
@@ -274,10 +274,9 @@ class Compilations:
 
     def look(self) -> None:
         """Read the counters, and put what was added down to the steps that it explains."""
-        if not self.xla.available or self._looks >= _LOOKS:
+        if not self.xla.available:
             return
         began = self._clock()
-        self._looks += 1
         found, before = self.xla.read(), self._known
         self._known, self._cost_ns = found, self._clock() - began
         compiles, compile_ns = found.compiles - before.compiles, found.compile_ns - before.compile_ns

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -271,8 +273,19 @@ def test_reading_repeatedly_gives_the_same(metrics):
     assert len({metrics.read() for _ in range(20)}) == 1
 
 
-def test_a_library_without_the_symbols_is_told_and_reads_nothing(monkeypatch):
-    monkeypatch.setattr(modes, "_COLLECT", "_no_such_symbol")
+def test_reading_leaves_no_memory_behind(metrics):
+    def resident_mb():
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    before_mb = resident_mb()
+    for _ in range(1000):
+        metrics.read()
+    assert resident_mb() - before_mb < 10  # collected by TensorFlow, they were 50 to 200 kB each time
+
+
+@pytest.mark.parametrize(("name", "value"), [("_REGISTRY", "_no_such_symbol"), ("_BESIDE", ()), ("_MOST", 0)])
+def test_a_library_without_the_symbols_or_of_another_layout_is_told_and_reads_nothing(monkeypatch, name, value):
+    monkeypatch.setattr(modes, name, value)
     found = XlaMetrics()
     assert not found.available
     assert "does not export" in found.reason
