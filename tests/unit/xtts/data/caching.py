@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def one_of_two(pipe: Connection, speech: Path, root: Path) -> None:
 
 
 def hangs(pipe: Connection, speech: Path, root: Path, call: int) -> None:
-    """Stand still in one of the calls of fsync, by its number from 1, and say so."""
+    """Stand still in one of the calls of fsync, by its number from 1, say so, and never go on."""
     calls, real = 0, os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -38,7 +37,7 @@ def hangs(pipe: Connection, speech: Path, root: Path, call: int) -> None:
         calls += 1
         if calls == call:
             pipe.send("now")
-            time.sleep(60)
+            pipe.recv()  # nothing comes: a wait that ends by itself is over too soon on a busy machine
         real(descriptor)
 
     precompute._NOTE_EVERY_S = 0.0
