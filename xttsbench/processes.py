@@ -14,6 +14,8 @@ import signal
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+TRIALS: Final = "XTTSBENCH_TRIALS"
+"""Variable of a helper and all that its trials start: a folder for AutoGraph's sources, which goes with the helper."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 

@@ -10,13 +10,16 @@ import contextlib
 import errno
 import json
 import os
+import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -24,13 +27,13 @@ import psutil
 
 from xttsbench.errors import HelperError
 from xttsbench.execution.child import SharedRows, child_environment, start
-from xttsbench.processes import readable
+from xttsbench.processes import TRIALS, readable
 
 _START_S = 180.0  # importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer
 _FORK_S = 30.0
 _END_S = 2.0
 _ROUNDS, _ROUND_S = 50, 0.01
-"""Number and length, in seconds, of rounds in which descendants of a helper that does not end are killed."""
+"""Number and length, in seconds, of rounds in which what a helper leaves behind is killed."""
 _PROCESS_GROUP: Final = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
 _SCRIPTS: Final = "scripts"
 
@@ -64,6 +67,7 @@ class Helper:
         self._has_gpu = has_gpu
         self._print_to_stderr = print_to_stderr
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder = os.path.join(tempfile.gettempdir(), f"xttsbench-{secrets.token_hex(8)}")
         self.control: socket.socket | None = None
         self._buffer = b""
         self._gone = False
@@ -97,7 +101,9 @@ class Helper:
                 *((_SCRIPTS, *self._imports) if self._scripts else ()),
                 what="The helper process",
                 environment=child_environment(
-                    self._environment, has_gpu=self._has_gpu, quiet=not self._scripts or bool(self._imports)
+                    {**self._environment, TRIALS: self._folder},
+                    has_gpu=self._has_gpu,
+                    quiet=not self._scripts or bool(self._imports),
                 ),
                 print_to_stderr=self._print_to_stderr,
                 start_new_session=True,
@@ -116,6 +122,9 @@ class Helper:
                 self._process.wait(timeout=_END_S)
             except subprocess.TimeoutExpired:
                 self._kill_all(self._process)
+            if self._process.returncode:  # it was killed, and has ended nothing that its trials left behind
+                _kill(self._marked)
+        shutil.rmtree(self._folder, ignore_errors=True)
         for descriptor in (*self._descriptors.values(), *self._received):
             os.close(descriptor)
         self._descriptors.clear()
@@ -125,17 +134,16 @@ class Helper:
         with contextlib.suppress(psutil.Error):
             helper = psutil.Process(process.pid)
             helper.suspend()
-            for _ in range(_ROUNDS):
-                found = helper.children(recursive=True)
-                left = [one for one in found if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-                for one in left:
-                    with contextlib.suppress(psutil.Error):
-                        one.kill()  # only the process that it has seen: psutil compares when it started
-                if not left:
-                    break
-                time.sleep(_ROUND_S)
+            _kill(lambda: helper.children(recursive=True))
         process.kill()
         process.wait()
+
+    def _marked(self) -> Iterable[psutil.Process]:
+        """Processes that its trials have started, whoever is their parent by now."""
+        for one in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if one.environ().get(TRIALS) == self._folder:
+                    yield one
 
     def wait_ready(self) -> None:
         """Block until TensorFlow is imported; trials asked for earlier simply wait.
@@ -258,3 +266,17 @@ class Helper:
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
+
+
+def _kill(find: Callable[[], Iterable[psutil.Process]]) -> None:
+    """Kill what is found until nothing is: whoever is killed may have started more."""
+    for _ in range(_ROUNDS):
+        left = 0
+        for one in find():
+            with contextlib.suppress(psutil.Error):
+                if one.status() != psutil.STATUS_ZOMBIE:
+                    one.kill()  # only the process that it has seen: psutil compares when it started
+                    left += 1
+        if not left:
+            break
+        time.sleep(_ROUND_S)

@@ -24,7 +24,8 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn, TextIO, TypeVar
 
 from xttsbench.processes import die_with_parent
@@ -77,6 +78,8 @@ def flush() -> None:
             stream.flush()
 
 
+AUTOGRAPH: Final = "tensorflow.python.autograph.pyct.loader"
+"""Module of TensorFlow's that writes AutoGraph's sources."""
 _GENERATED: Final = "__autograph_generated_file"
 """Beginning of the names of the modules that TensorFlow's AutoGraph writes."""
 
@@ -92,6 +95,12 @@ def leave(code: int) -> NoReturn:
             with contextlib.suppress(OSError):
                 os.unlink(file)
     os._exit(code)
+
+
+def sources_apart(folder: str) -> None:
+    """Have AutoGraph, which is loaded, write its sources into that folder: who is killed leaves them behind."""
+    create = partial(tempfile.NamedTemporaryFile, dir=folder)
+    vars(sys.modules[AUTOGRAPH])["tempfile"] = SimpleNamespace(NamedTemporaryFile=create)  # all that it takes of it
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ import importlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -29,8 +30,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from xttsbench.processes import adopt_orphans, children, die_with_parent, kill_group, readable
-from xttsbench.worker.channel import closed, leave, quiet_unless_it_fails
+from xttsbench.processes import TRIALS, adopt_orphans, children, die_with_parent, kill_group, readable
+from xttsbench.worker.channel import closed, leave, quiet_unless_it_fails, sources_apart
 
 _LAST_TO_GO, _FIRST_TO_GO = 901, 1000
 """A trial's ``oom_score_adj`` (proc(5)): all of them before everything else, and each another for its children."""
@@ -55,6 +56,10 @@ def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> N
 
     die_with_parent(0)
     adopt_orphans()
+    with contextlib.suppress(OSError):  # the disk is full, and AutoGraph will say so
+        os.mkdir(os.environ[TRIALS], 0o700)
+    if "tensorflow" in modules:
+        sources_apart(os.environ[TRIALS])
     _tell(control, {"event": "ready", "pid": os.getpid()})
     own, forks = children(), itertools.cycle(range(_LAST_TO_GO, _FIRST_TO_GO + 1))
     trials: dict[int, _Trial] = {}  # by the descriptor that tells of its end
@@ -80,6 +85,7 @@ def serve(control: socket.socket, *, scripts: bool, modules: Sequence[str]) -> N
         kill_group(trial.pid)
     while trials:
         _end(trials.popitem()[1], own, trials.values())
+    shutil.rmtree(os.environ[TRIALS], ignore_errors=True)
 
 
 @dataclass(frozen=True)

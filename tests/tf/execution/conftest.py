@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -64,3 +65,13 @@ def wait_for():
         return Path(path).read_text(encoding="utf-8")
 
     return wait
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """An empty temporary folder of this process and of those that it starts."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder

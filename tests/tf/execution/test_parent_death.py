@@ -28,7 +28,7 @@ with Helper() as helper:
 
 
 @pytest.fixture
-def parent(spec, tmp_path):
+def parent(spec, tmp_path, temporary):
     """A parent in a process of its own, with a trial that stands still between its turns, and one under way.
 
     The process, the helper's pid, and the file of the pids of the trial under way and of what it started.
@@ -45,15 +45,17 @@ def parent(spec, tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
-def test_nothing_outlives_the_parent(parent, wait_for, gone, how):
+def test_nothing_outlives_the_parent(parent, wait_for, gone, temporary, how):
     process, helper, pids = parent
     standing = int(process.stdout.readline())
     running = [int(pid) for pid in wait_for(pids).split()]
     assert len(running) == 2
     assert "State:\tT" in wait_for(f"/proc/{standing}/status")
+    assert list(temporary.rglob("__autograph*"))
     os.kill(process.pid, how)
     process.wait()
     assert gone(helper, standing, *running) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_nothing_outlives_a_parent_that_dies_while_tensorflow_is_imported(parent, gone):

@@ -15,7 +15,7 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.probes.monitor import Monitor
 from xttsbench.records.rows import COLUMNS
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialRecord, TrialSpec
 
 
 def rows(record):
@@ -285,16 +285,20 @@ def test_an_interruption_kills_the_trial_and_keeps_its_samples(trial, gone):
     assert gone(*pids) == []
 
 
-def test_a_helper_that_is_killed_takes_its_trials_with_it_and_nothing_hangs(spec, gone, wait_for, tmp_path):
+def test_a_helper_that_is_killed_takes_its_trials_and_their_files_with_it_and_nothing_hangs(
+    spec, gone, wait_for, tmp_path, temporary
+):
     pids = tmp_path / "pids"
     with Helper() as mortal:
         mortal.wait_ready()
         standing = LiveTrial(spec("good", kind="arm", turns=True), mortal)
         assert standing.open(Limits(60.0, 30.0))
+        written = []
 
         def kill():
             wait_for(pids)
             time.sleep(1.0)
+            written.extend(temporary.rglob("__autograph*"))
             os.kill(mortal.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
@@ -307,3 +311,28 @@ def test_a_helper_that_is_killed_takes_its_trials_with_it_and_nothing_hangs(spec
     assert "helper" in record.cause
     assert record.duration_s < 20
     assert gone(standing.pid, *map(int, pids.read_text(encoding="utf-8").split())) == []
+    assert written
+    assert list(temporary.iterdir()) == []
+
+
+KILLED = """
+import os, signal
+import tensorflow as tf
+
+@tf.function
+def step(batch):
+    return batch if tf.reduce_sum(batch) > 0 else -batch
+
+step(tf.ones([3]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_script_that_is_killed_leaves_no_source_of_autograph(tmp_path, temporary):
+    (tmp_path / "killed.py").write_text(KILLED)
+    with Helper(scripts=True) as helper:
+        helper.wait_ready()
+        spec = TrialSpec(trial_id="000-script", kind="script", target=str(tmp_path / "killed.py"))
+        assert run_trial(spec, helper, Limits(60.0, 30.0)).status == "killed"
+        assert list(temporary.rglob("__autograph*"))
+    assert list(temporary.iterdir()) == []

@@ -187,6 +187,19 @@ def test_a_helper_that_was_stopped_holds_nobody_up_and_leaves_nothing(beside, mo
     assert marked(one.mark) == []
 
 
+@pytest.mark.parametrize("leaves", ["session", "daemon", "generations"])
+def test_what_was_left_in_other_sessions_ends_though_the_helper_was_killed(beside, bystander, leaves) -> None:
+    one = beside()
+    trial = LiveTrial(spec_of("turns", leaves=leaves), one.helper)
+    assert trial.open(SOON)
+    assert len(one.left()) > 1
+    os.kill(one.helper.pid, signal.SIGKILL)
+    trial.end()
+    one.helper.__exit__(None, None, None)
+    assert one.left() == []
+    assert lives(bystander)
+
+
 # Whose process id it is
 
 

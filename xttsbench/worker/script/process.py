@@ -25,8 +25,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from xttsbench.files import loaded_files, owner
+from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.worker.channel import (
+    AUTOGRAPH,
     LockedChannel,
     ScriptReport,
     StoppedByUs,
@@ -34,6 +36,7 @@ from xttsbench.worker.channel import (
     flush,
     out_of_the_way,
     shared_rows,
+    sources_apart,
 )
 from xttsbench.worker.script.effects import AfterImport, Effects, patch_h5py, patch_shared_memory, patch_writers
 from xttsbench.worker.script.overlays import Overlays, cover, tried
@@ -87,6 +90,8 @@ class Process:
         self.channel.phase("script")
         loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded, "h5py": self._h5py_loaded}
         loaded["_posixshmem"] = self._shared_memory_loaded
+        if (folder := os.environ.get(TRIALS)) is not None:
+            loaded[AUTOGRAPH] = functools.partial(sources_apart, folder)
         hooks = AfterImport(loaded, begins=self._imports)
         hooks.install()
         self._before_script()
