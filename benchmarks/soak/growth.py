@@ -1,7 +1,8 @@
 """Whether a quantity grows from repetition to repetition; pure.
 
 The slope is Theil's and Sen's, the median of the slopes of all pairs, which a single disturbed repetition does not
-move. What a process needs once (imports, caches, pools of memory) comes in the first quarter, which is left out.
+move. A count that stands still most of the time has no slope that is sure; it grows where it has risen twice for good.
+What a process needs once (imports, caches, pools of memory) comes in the first quarter, which is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ TOLERATED: Final = {"mb": (6.0, 0.03)}
 """Growth over all that is kept, at most: absolute, and as a share of the median; the larger one counts."""
 COUNT: Final = (1.0, 0.0)
 """The same of descriptors, threads and files: a single one, come once, is no growth."""
+
+LASTING: Final = 2
+"""Repetitions after a rise that show nothing yet: a disturbed one may be among them."""
 
 NEVER: Final = ("children",)
 """Quantities of which there may be none, ever."""
@@ -56,6 +60,10 @@ def judge(name: str, values: Sequence[float]) -> Growth:
     found = stats.theilslopes(kept, np.arange(kept.size), alpha=0.95)
     span = kept.size - 1
     grows = found.slope * span > limit and found.low_slope > 0
+    if unit not in TOLERATED:
+        for_good = np.minimum.accumulate(kept[::-1])[::-1][:-LASTING]  # below that it never fell again
+        rises = np.diff(for_good)
+        grows |= np.count_nonzero(rises) > 1 and rises.sum() > limit
     return Growth(len(values), first, last, float(found.slope * span), limit, "grows" if grows else "steady")
 
 

@@ -35,6 +35,24 @@ def test_a_leak_of_one_in_several_repetitions_is_found() -> None:
     assert judge("descriptors", shaken).verdict == "grows"
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [[3, 3, 3, 5, 5, 5, 5, 8, 8, 8, 8], [4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6], [2] * 20 + [6] * 9 + [9] * 8 + [10] * 3],
+    ids=["eleven", "twelve", "forty"],
+)
+def test_a_staircase_is_growth_though_it_stands_still_most_of_the_time(steps: list[int]) -> None:
+    assert judge("tmp", steps).verdict == "grows"
+    shaken = [value + (number % 4 == 1) for number, value in enumerate(steps)]
+    assert judge("tmp", shaken).verdict == "grows"
+
+
+@pytest.mark.parametrize("chance", [0.05, 0.2])
+def test_a_count_that_is_disturbed_now_and_then_is_steady(chance: float) -> None:
+    drawn = np.random.default_rng(28)
+    verdicts = [judge("tmp", (7 + (drawn.random(40) < chance) * drawn.integers(1, 4, 40)).tolist()) for _ in range(200)]
+    assert sum(found.verdict == "grows" for found in verdicts) <= 1
+
+
 def test_what_comes_once_is_no_growth() -> None:
     assert judge("rss_mb", [100, 300, 420, 480, *[500] * 16]).verdict == "steady"  # imports and caches
     assert judge("threads", [3] * 12 + [4] * 12).verdict == "steady"
