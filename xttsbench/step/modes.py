@@ -142,7 +142,7 @@ _COUNTERS = (b"/tensorflow/core/xla_compilations", b"/tensorflow/core/xla_compil
 _ROOT, _FIRST, _LAST, _SIZE = 8, 16, 24, 32
 _PARENT, _LEFT, _RIGHT, _KEY, _DEFINITION, _NUMBER = 8, 16, 24, 32, 48, 40
 _BESIDE: Final = range(-64, 128, 8)
-"""Where from a place the header of its map is looked for: what else lies there differs among versions."""
+"""Distances from a place at which the header of its map is looked for: what else lies there differs among versions."""
 _LONGEST: Final = 1024  # of names; an address is greater
 _MOST: Final = 20_000  # of nodes, where there are some hundreds
 
