@@ -61,7 +61,7 @@ def make_workload(
         tokens_per_batch: mel frames of a batch, padding included, in place of a number of clips.
         prefetch: batches made ahead; -1 lets tf.data decide, 0 makes none.
         device_prefetch: batches copied to the first GPU ahead of the step; without a GPU so many more made ahead.
-        workers: parallel calls of the loader; -1 lets tf.data decide, 0 makes one after the other.
+        workers: clips (of ``packed`` batches) loaded in parallel; -1 lets tf.data decide, 0 loads one after the other.
         threads: threads of a private pool for the dataset; 0 uses the common one.
         deterministic: whether the order is kept where a later element is ready first.
         cache: keep the features of each clip in memory from their first use on, so that the first epoch alone reads and

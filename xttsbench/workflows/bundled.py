@@ -22,7 +22,7 @@ from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.pool import Progress
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.loaders import BY_ROW, CACHED
+from xttsbench.xtts.loaders import CACHED, IN_PYTHON
 from xttsbench.xtts.recipe import Recipe, load_recipe, recipe_of
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -184,12 +184,12 @@ def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dic
     config = {key: value for key, value in (asked | changes).items() if value is not None and key != "deterministic"}
     if problems := configuration_problems(config):
         raise InvalidInputError("; ".join(f"{key}: {sentence}" for key, sentence in problems))
-    if request.input_workers and (config["loader"] not in BY_ROW or config["cache"]):
+    if request.input_workers and (config["loader"] not in IN_PYTHON or config["cache"]):
         kept = ", and each process would keep the features of all clips for itself: leave cache out"
         raise UsageError(
             f"--input-workers {request.input_workers}: loader={config['loader']}"
             f"{kept if config['cache'] else ' has no Python for each clip that could run elsewhere'}; "
-            f"take one of {', '.join(BY_ROW)} (--set loader={BY_ROW[0]}), or leave the option out."
+            f"take one of {', '.join(IN_PYTHON)} (--set loader={IN_PYTHON[0]}), or leave the option out."
         )
     different = [f"{key}={value}" for key, value in changes.items() if asked.get(key) != value]
     if different:

@@ -13,7 +13,7 @@ LOADERS: Final = {
     "packed": "xttsbench.xtts.loaders.packed:packed",
 }
 """Name of a loader to the function that makes it, imported when it is used."""
-BY_ROW: Final = ("numpy_wav", "numpy_cache")
+IN_PYTHON: Final = ("numpy_wav", "numpy_cache")
 """Loaders that call Python for each clip: what they do can be done in other processes."""
 CACHED: Final = ("numpy_cache", "tf_cache", "packed")
 """Loaders that read the feature cache."""

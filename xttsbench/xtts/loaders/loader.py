@@ -26,10 +26,9 @@ from xttsbench.xtts.data.batches import Batch, Planned, planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
-from xttsbench.xtts.loaders import BY_ROW, CACHED, KEEPING, LOADERS
-from xttsbench.xtts.loaders.numpy_loaders import kept, row_batches
+from xttsbench.xtts.loaders import CACHED, KEEPING, LOADERS
 from xttsbench.xtts.loaders.packed import Arrays
-from xttsbench.xtts.loaders.tf_loaders import signature
+from xttsbench.xtts.loaders.rows import row_batches, signature
 
 # The three ways in which a loader's sentence comes: from Python, from an assertion among the ops, and from `ReadFile`,
 # which names the file and nothing more.
@@ -71,10 +70,9 @@ def make_dataset(
         device_prefetch: batches copied to a GPU ahead, beside those. Where the CPU is the only device there is nothing
             to copy, and they are made ahead.
         device: the GPU that they are copied to; by default the first.
-        workers: batches, or clips of :data:`BY_ROW`, loaded in parallel; -1 lets tf.data decide, 0 loads one after the
-            other.
+        workers: clips (of ``packed`` batches) loaded in parallel; -1 lets tf.data decide, 0 loads one after the other.
         threads: threads of a private pool for this dataset; 0 uses the common one.
-        deterministic: keep the order where a later batch is ready first. The clips of :data:`BY_ROW` keep theirs.
+        deterministic: keep the order where a later batch of ``packed`` is ready first; clips always keep theirs.
         repeat: begin again after the last batch.
         moved: a change of the dataset before batches are copied to a GPU; what it returns yields the same.
 
@@ -96,20 +94,19 @@ def make_dataset(
     if name in CACHED:
         _check_cache(name, data, cache, features)
     table = planned(data, batches, features)
-    chosen = {"keep": True} if keep and name not in BY_ROW else {}
-    load = resolve_name(LOADERS[name])(table, data, cache, features, **chosen)
-    if name in BY_ROW:
-        dataset = row_batches(table, data, kept(load, table) if keep else load, repeat=repeat, workers=workers)
-    else:
+    make = resolve_name(LOADERS[name])
+    if name == "packed":
         dataset = tf.data.Dataset.range(len(table))
         if repeat:
             dataset = dataset.repeat()
-        # Autograph would read our functions' source, and has nothing to convert in it.
         dataset = dataset.map(
-            tf.autograph.experimental.do_not_convert(arrays_of(table, load) if name == "packed" else load),
+            arrays_of(table, make(table, data, cache, features)),
             num_parallel_calls=workers or None,
             deterministic=deterministic if workers else None,
         )
+    else:
+        load = make(table, data, cache, features, keep=keep)
+        dataset = row_batches(table, load, repeat=repeat, workers=workers)
     if prefetch:
         dataset = dataset.prefetch(prefetch)
     options = tf.data.Options()
