@@ -79,7 +79,6 @@ def index(content: bytes, folder: Path) -> None:
     zipfile.ZipExtFile._update_crc = lambda *_: None  # type: ignore[attr-defined]
     found = refused_or(read_index, path, FEATURES)
     if found is not None:
-        [one.decode("utf-8", "replace") for one in found.raw_ids()]
         packed_in_order(found)
 
 
@@ -92,7 +91,7 @@ def metadata(content: bytes, folder: Path) -> None:
     found = refused_or(read_metadata, folder, 0, problems)
     if found is not None:
         [(found.ids[row], found.texts[row], found.where(row)) for row in range(len(found))]
-        refused_or(read_speakers, folder, found, 0, problems)
+        refused_or(read_speakers, folder, found, problems)
     if len(problems):
         printable(str(problems.error("data", 1, "mend it")))
 

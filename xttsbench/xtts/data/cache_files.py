@@ -32,7 +32,6 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_file, atomic_write
 from xttsbench.inputs import JOURNAL_BYTES, open_regular, read_arrays, read_bytes
 from xttsbench.records.base import Record
-from xttsbench.xtts.data.metadata import Strings, StringsBuilder
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 
@@ -246,60 +245,32 @@ class Manifest(Record):
 class Index:
     """The clips of a cache, in the order of its packed file."""
 
-    ids: Strings
+    ids: list[str]
     entries: npt.NDArray[np.void]
     """``[n]`` of :data:`ENTRY`."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def raw_ids(self) -> list[bytes]:
-        """Return the ids in UTF-8; a list of Python objects, to be dropped soon."""
-        starts, buffer = self.ids.starts.tolist(), bytes(self.ids.buffer)
-        return [buffer[start:end] for start, end in pairwise(starts)]
-
     def rows_of(self, data: SpeechData) -> npt.NDArray[np.int64]:
         """Return the row of each clip of a data set, ``[n]``; -1 where it is not in the cache."""
-        rows = np.full(len(data), -1, np.int64)
-        starts, buffer, expected = self.ids.starts, bytes(self.ids.buffer), 0
-        known: dict[bytes, int] = {}
-        for clip in range(len(data)):
-            clip_id = data.id(clip).encode()
-            # A cache is nearly always in the order of its data set: then no table of all ids is needed.
-            if expected < len(self) and buffer[starts[expected] : starts[expected + 1]] == clip_id:
-                rows[clip] = expected
-            else:
-                known = known or {own: number for number, own in enumerate(self.raw_ids())}
-                rows[clip] = known.get(clip_id, -1)
-            expected = int(rows[clip]) + 1 if rows[clip] >= 0 else expected
-        return rows
+        rows = {clip_id: row for row, clip_id in enumerate(self.ids)}
+        return np.array([rows.get(data.id(clip), -1) for clip in range(len(data))], np.int64)
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Index:
         """Return the index of some rows, in the order given."""
-        ids = self.raw_ids()
-        return index_of([ids[row] for row in rows], self.entries[rows])
-
-
-def index_of(ids: Sequence[bytes], entries: npt.NDArray[np.void]) -> Index:
-    """Return the index of clips with these ids (UTF-8) and entries."""
-    builder = StringsBuilder()
-    for clip_id in ids:
-        builder.append(clip_id)
-    return Index(builder.build(), entries)
+        return Index([self.ids[row] for row in rows.tolist()], self.entries[rows])
 
 
 def merged(indices: Sequence[Index]) -> Index:
     """Return one index of several; of an id that comes twice the later entry holds, in the earlier place."""
-    indices = [index for index in indices if len(index)]
-    if len(indices) < 2:
-        return indices[0] if indices else EMPTY
-    ids = [clip_id for index in indices for clip_id in index.raw_ids()]
-    entries = np.concatenate([index.entries for index in indices])
+    ids = [clip_id for index in indices for clip_id in index.ids]
     latest = {clip_id: number for number, clip_id in enumerate(ids)}  # in the first's order, with the last's number
-    return index_of(list(latest), entries[np.fromiter(latest.values(), np.int64, len(latest))])
+    entries = np.concatenate([EMPTY.entries, *(index.entries for index in indices)])
+    return Index(list(latest), entries[np.fromiter(latest.values(), np.int64, len(latest))])
 
 
-EMPTY: Final = index_of([], np.zeros(0, ENTRY))
+EMPTY: Final = Index([], np.zeros(0, ENTRY))
 
 
 def packed_in_order(index: Index) -> Index:
@@ -321,12 +292,12 @@ def write_index(path: Path, index: Index, features: FeatureSettings) -> str:
     Raises:
         OSError: the file cannot be written.
     """
-    content = io.BytesIO()
+    content, ids = io.BytesIO(), [clip_id.encode() for clip_id in index.ids]
     np.savez(
         content,
         key=np.array(settings_key(features)),
-        ids=np.frombuffer(bytes(index.ids.buffer), np.uint8),
-        starts=index.ids.starts,
+        ids=np.frombuffer(b"".join(ids), np.uint8),
+        starts=np.cumsum([0, *map(len, ids)]),
         entries=index.entries,
     )
     atomic_write(path, content.getbuffer())
@@ -361,23 +332,16 @@ def read_index(path: Path, features: FeatureSettings, expected_hash: str | None 
         or (entries.ndim, ids.ndim, starts.shape) != (1, 1, (len(entries) + 1,))
         or (starts[0], starts[-1]) != (0, len(ids))
         or (np.diff(starts) <= 0).any()
-        or not _are_utf8(ids, starts)
         or (entries["frames"] <= 0).any()
     ):
         raise CacheFileError(path, "contradicts itself")
-    index = Index(Strings(ids.tobytes(), starts), entries)
-    if expected_hash is None and len(set(index.raw_ids())) != len(index):  # one with the manifest's hash we wrote
+    try:
+        index = Index([ids[first:end].tobytes().decode() for first, end in pairwise(starts.tolist())], entries)
+    except UnicodeDecodeError as error:
+        raise CacheFileError(path, "contradicts itself") from error
+    if len(set(index.ids)) != len(index):
         raise CacheFileError(path, "names a clip twice")
     return index
-
-
-def _are_utf8(ids: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> bool:
-    """Return whether each id is UTF-8: all of them together are, and none begins within a character."""
-    try:
-        ids.tobytes().decode()
-    except UnicodeDecodeError:
-        return False
-    return not ((ids[starts[:-1]] & 0xC0) == 0x80).any()
 
 
 def write_manifest(directory: Path, index: Index, features: FeatureSettings, index_hash: str) -> None:

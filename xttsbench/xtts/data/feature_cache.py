@@ -348,7 +348,7 @@ def verify(
     for path in strays(cache, ids):
         what = f"{path} is of no clip of the metadata, and no file of a feature cache"
         found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
-    for clip_id in () if index is None else sorted({raw.decode() for raw in index.raw_ids()} - ids):
+    for clip_id in () if index is None else sorted(set(index.ids) - ids):
         what = f"{cache / INDEX} has an entry for {clip_id!r}, which is in no line of the metadata"
         found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
     suspects: set[int] = set()

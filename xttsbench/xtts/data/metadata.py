@@ -2,7 +2,6 @@
 
 A pipe always separates, for LJSpeech has no quoting: the id is what stands before the first, and the text is the third
 field, or the second where the third is missing or blank. Further fields are ignored, and quotes are part of the text.
-Everything is held in columns: a million Python objects would take a hundred megabytes more than their letters.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -152,20 +150,13 @@ def why_not_an_id(clip_id: str) -> str | None:
     return None
 
 
-def key_maker(seed: int) -> Callable[[bytes], int]:
-    """Return the function that hashes an id (UTF-8) with the seed to 64 bits; the same in every process and version."""
-    base = hashlib.blake2b(f"{seed}|".encode(), digest_size=8)
-
-    def key(clip_id: bytes) -> int:
-        own = base.copy()
-        own.update(clip_id)
-        return int.from_bytes(own.digest(), "little")
-
-    return key
+def key(seed: int, clip_id: str) -> int:
+    """Return a hash of an id with the seed, 64 bits; the same in every process and version."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}|{clip_id}".encode(), digest_size=8).digest(), "little")
 
 
 def held_out(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Return which clips are held out, ``[n]``: those whose key (:func:`key_maker`) is in the lowest sixteenth.
+    """Return which clips are held out, ``[n]``: those whose :func:`key` is in the lowest sixteenth.
 
     A clip's side depends on its own id and the seed, so that clips added later move no other; save that of two or more
     clips at least one is on each side.
@@ -178,50 +169,18 @@ def held_out(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     return out
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Strings:
-    """A column of strings: UTF-8 one after the other, and where each begins."""
-
-    buffer: bytes | bytearray
-    starts: npt.NDArray[np.int64]
-    """``[n + 1]`` first byte of each; the last is the length of the buffer."""
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __getitem__(self, row: int) -> str:
-        return self.buffer[self.starts[row] : self.starts[row + 1]].decode("utf-8")
-
-
-class StringsBuilder:
-    """Gathers a column, string by string."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._starts = array("q", [0])
-
-    def append(self, value: bytes) -> None:
-        """Add a string, already in UTF-8."""
-        self._buffer += value
-        self._starts.append(len(self._buffer))
-
-    def build(self) -> Strings:
-        """Return the column; the builder is used up."""
-        return Strings(self._buffer, np.frombuffer(self._starts, np.int64))
-
-
 @dataclass(frozen=True, eq=False)
 class Metadata:
     """The columns of ``metadata.csv`` and, after it, ``metadata_eval.csv``."""
 
-    ids: Strings
-    texts: Strings
+    ids: list[str]
+    texts: list[str]
     text_lengths: npt.NDArray[np.int32]
-    """``[n]`` ids of each text (:func:`xttsbench.xtts.data.metadata.encode`)."""
+    """``[n]`` ids of each text (:func:`encode`)."""
     keys: npt.NDArray[np.uint64]
-    """``[n]`` seeded hash of each id (:func:`xttsbench.xtts.data.metadata.key_maker`)."""
-    lines: npt.NDArray[np.int32]
-    """``[n]`` line of each clip in its file, from 1."""
+    """``[n]`` :func:`key` of each id."""
+    lines: list[int]
+    """Line of each clip in its file, from 1."""
     held_out_from: int | None
     """Number of the first clip of ``metadata_eval.csv``; None where there is no such file."""
 
@@ -276,10 +235,9 @@ def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:
     Raises:
         InvalidInputError: a file is missing, or is not text in UTF-8.
     """
-    ids, texts = StringsBuilder(), StringsBuilder()
-    lengths, keys, lines = array("i"), array("Q"), array("i")
+    ids, texts = list[str](), list[str]()
+    lengths, lines = list[int](), list[int]()
     held_out_from = None
-    key = key_maker(seed)
     for name in (METADATA, EVAL_METADATA):
         if name == EVAL_METADATA:
             if not (directory / name).exists():
@@ -300,21 +258,13 @@ def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:
                 what = f"no character of {text[:40]!r} is among {SYMBOLS!r}" if text else "the text is empty"
                 problems.add("without text", f"{name}:{number}", what)
                 continue
-            encoded = clip_id.encode()
-            ids.append(encoded)
-            texts.append(text.encode())
+            ids.append(clip_id)
+            texts.append(text)
             lengths.append(length)
-            keys.append(key(encoded))
             lines.append(number)
-    metadata = Metadata(
-        ids.build(),
-        texts.build(),
-        np.frombuffer(lengths, np.int32),
-        np.frombuffer(keys, np.uint64),
-        np.frombuffer(lines, np.int32),
-        held_out_from,
-    )
-    for row, first in repeated(metadata):
+    keys = np.array([key(seed, clip_id) for clip_id in ids], np.uint64)
+    metadata = Metadata(ids, texts, np.array(lengths, np.int32), keys, lines, held_out_from)
+    for row, first in repeated(metadata).items():
         problems.add(
             "with an id that comes twice",
             metadata.where(row),
@@ -324,7 +274,7 @@ def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:
 
 
 def read_speakers(
-    directory: Path, metadata: Metadata, seed: int, problems: Problems
+    directory: Path, metadata: Metadata, problems: Problems
 ) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
     """Return the speaker of each clip, ``[n]``, and the speakers' names, sorted.
 
@@ -337,42 +287,29 @@ def read_speakers(
     path = directory / SPEAKERS
     if not path.exists():
         return np.zeros(len(metadata), np.int32), (ONE_SPEAKER,)
-    key = key_maker(seed)
-    keys, numbers, lines = array("Q"), array("i"), array("i")
-    found: dict[str, int] = {}
-    for line_number, line in lines_of(path):
+    found: dict[str, tuple[str, int]] = {}
+    for number, line in lines_of(path):
         clip_id, _, speaker = (field.strip() for field in line.partition("|"))
         if not clip_id or not speaker:
-            raise InvalidInputError(f"{path}:{line_number}: expected 'id|speaker', got {line[:60]!r}")
-        keys.append(key(clip_id.encode()))
-        numbers.append(found.setdefault(speaker, len(found)))
-        lines.append(line_number)
-    names = sorted(found)
-    rank = np.empty(len(names), np.int32)
-    rank[[found[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-    order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
-    known = np.frombuffer(keys, np.uint64)[order]
-    speakers = rank[np.frombuffer(numbers, np.int32)[order]]
-    clash = np.flatnonzero((known[1:] == known[:-1]) & (speakers[1:] != speakers[:-1]))
-    if clash.size:
-        first, second = (lines[order[clash[0] + i]] for i in (0, 1))
-        raise InvalidInputError(f"{path}:{second}: the clip has another speaker on line {first}; keep one of the two")
-    if not len(known):
+            raise InvalidInputError(f"{path}:{number}: expected 'id|speaker', got {line[:60]!r}")
+        first, at = found.setdefault(clip_id, (speaker, number))
+        if first != speaker:
+            raise InvalidInputError(f"{path}:{number}: the clip has another speaker on line {at}; keep one of the two")
+    if not found:
         raise InvalidInputError(f"{path}: names no speaker; write 'id|speaker' lines or remove the file")
-    at = np.minimum(np.searchsorted(known, metadata.keys), len(known) - 1)
-    missing = known[at] != metadata.keys
-    for row in np.flatnonzero(missing).tolist():
-        problems.add("without a speaker", metadata.where(row), f"{SPEAKERS} does not name {metadata.ids[row]!r}")
-    return np.where(missing, 0, speakers[at]).astype(np.int32), tuple(names)
+    names = sorted({speaker for speaker, _ in found.values()})
+    numbers = {name: number for number, name in enumerate(names)}
+    speakers = np.zeros(len(metadata), np.int32)
+    for row, clip_id in enumerate(metadata.ids):
+        if clip_id in found:
+            speakers[row] = numbers[found[clip_id][0]]
+        else:
+            problems.add("without a speaker", metadata.where(row), f"{SPEAKERS} does not name {clip_id!r}")
+    return speakers, tuple(names)
 
 
-def repeated(metadata: Metadata) -> Iterator[tuple[int, int]]:
-    """Yield the clips whose id came before, with the first that has it, in the order of the file."""
-    order = np.argsort(metadata.keys, kind="stable")
-    keys = metadata.keys[order]
-    first_of: dict[int, int] = {}
-    for position in np.flatnonzero(keys[1:] == keys[:-1]).tolist():
-        first, row = int(order[position]), int(order[position + 1])
-        if metadata.ids[first] == metadata.ids[row]:  # and not merely of the same hash
-            first_of[row] = first_of.get(first, first)
-    yield from sorted(first_of.items())
+def repeated(metadata: Metadata) -> dict[int, int]:
+    """Return the clips whose id came before, each with the first that has it, in the order of the file."""
+    first: dict[str, int] = {}
+    found = ((row, first.setdefault(clip_id, row)) for row, clip_id in enumerate(metadata.ids))
+    return {row: before for row, before in found if row != before}

@@ -1,15 +1,13 @@
 """Makes the feature cache of a data set: what is missing or stale, in several processes, and keeps the rest.
 
 One process at a time makes a cache. Every file appears whole or not at all, and the manifest, without which nothing
-counts, is written last. What is known of finished clips is noted every few seconds, so that a run that was
-interrupted resumes where it was.
+counts, is written last. What is known of finished clips is noted in the index every few seconds, so that a run that
+was interrupted resumes where it was.
 """
 
 from __future__ import annotations
 
 import errno
-import secrets
-import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +22,7 @@ import numpy.typing as npt
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import DRAFT_PREFIX, free_bytes, locked, megabytes, sync
 from xttsbench.xtts.data.cache_files import (
+    EMPTY,
     ENTRY,
     INDEX,
     MANIFEST,
@@ -32,7 +31,6 @@ from xttsbench.xtts.data.cache_files import (
     CacheFileError,
     Floats,
     Index,
-    index_of,
     merged,
     npy_rows,
     packed_in_order,
@@ -55,7 +53,7 @@ from xttsbench.xtts.data.feature_cache import (
 from xttsbench.xtts.data.metadata import why_not_an_id
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.data.strays import NPY, PARTS, Replaced, metadata_ids, strays
+from xttsbench.xtts.data.strays import NPY, Replaced, metadata_ids, strays
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
 
@@ -174,11 +172,9 @@ class _Maker:
         (self.directory / NPY).mkdir(exist_ok=True)
         for left in self.directory.rglob(f"{DRAFT_PREFIX}*"):  # by a process that died: nobody else has the lock
             left.unlink(missing_ok=True)
-        indices = []
-        for path in (self.directory / INDEX, *sorted((self.directory / PARTS).glob("*.npz"))):
-            with suppress(CacheFileError):  # nothing is known then, and everything made again
-                indices.append(read_index(path, self.features))
-        known = merged(indices)
+        known = EMPTY
+        with suppress(CacheFileError):  # nothing is known then, and everything made again
+            known = read_index(self.directory / INDEX, self.features)
         survey = Survey(self.data, self.features, self.directory, known)
         clips = np.array(sorted({fault.clip for fault in survey.faults(headers=None)} | set(again)), np.int64)
         if survey.touched:
@@ -202,10 +198,8 @@ class _Maker:
             # Forget a clip before its file is replaced: broken off after that, the old entry would vouch for the new
             # file. Without it this process, or the next, makes the clip again. It keeps its place in the packed file.
             known.entries["wav_bytes"][places] = UNFINISHED
-            (self.directory / MANIFEST).unlink(missing_ok=True)
-            write_index(self.directory / INDEX, known, self.features)
-            shutil.rmtree(self.directory / PARTS, ignore_errors=True)
-        known = merged([known, self._make_features(clips, workers)])
+            self._note(known)
+        known = self._make_features(known, clips, workers)
         rows = known.rows_of(self.data)
         self._check_lengths(known, rows)
         if clips.size or not complete:
@@ -227,16 +221,16 @@ class _Maker:
             for clip in clips.tolist():
                 self.replaced.move(self.directory / NPY / f"{self.data.id(clip)}.npy")
 
-    def _make_features(self, clips: npt.NDArray[np.int64], workers: int | None) -> Index:
+    def _make_features(self, known: Index, clips: npt.NDArray[np.int64], workers: int | None) -> Index:
+        """Make the features of clips, and return the index with them."""
         seconds = self.data.samples[clips].sum() / self.data.sample_rate_hz
         if workers is None:
             workers = allowed_workers() if seconds > _WORTH_PROCESSES_S else 1
         size = max(1, min(_CLIPS_A_JOB, -(-len(clips) // (4 * workers))))
         make = partial(_make_clips, self.directory / NPY, self.features)
-        made: list[Index] = []
-        unnoted, noted_s = 0, time.monotonic()
+        made, noted, noted_s = [known], 1, time.monotonic()
         try:
-            for _, (ids, entries) in in_chunks(
+            for _, index in in_chunks(
                 make,
                 clips.tolist(),
                 size,
@@ -245,15 +239,16 @@ class _Maker:
                 self.progress,
                 as_job=lambda clip: (self.data.id(clip), self.data.wav(clip)),
             ):
-                made.append(index_of(ids, entries))
+                made.append(index)
                 if time.monotonic() - noted_s >= _NOTE_EVERY_S:
-                    self._note(made[unnoted:])
-                    unnoted, noted_s = len(made), time.monotonic()
+                    self._note(merged(made))
+                    noted, noted_s = len(made), time.monotonic()
         except BaseException:
             with suppress(OSError):  # what stopped us may be that the disk is full
-                self._note(made[unnoted:])
+                self._note(merged(made))
             raise
-        self._note(made[unnoted:])  # packing may fail, too
+        if len(made) > noted:
+            self._note(merged(made))  # packing may fail, too
         return merged(made)
 
     def _check_lengths(self, known: Index, rows: npt.NDArray[np.int64]) -> None:
@@ -263,12 +258,10 @@ class _Maker:
             wav = self.data.wav(int(other[0]))
             raise InvalidInputError(f"{wav} changed while the features were made; run again when nothing writes to it")
 
-    def _note(self, made: Sequence[Index]) -> None:
-        """Keep what is known of some clips for the next process, should this one not come to its end."""
-        if made:
-            (self.directory / PARTS).mkdir(exist_ok=True)
-            name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.npz"
-            write_index(self.directory / PARTS / name, merged(made), self.features)
+    def _note(self, index: Index) -> None:
+        """Keep what is known of clips for the next process; without its manifest the index is that of no cache."""
+        (self.directory / MANIFEST).unlink(missing_ok=True)
+        write_index(self.directory / INDEX, index, self.features)
 
     def _pack(self, index: Index) -> None:
         """Write the packed file; there is no manifest from its renaming on."""
@@ -297,7 +290,6 @@ class _Maker:
         sync(self.directory)
         write_manifest(self.directory, index, self.features, index_hash)
         sync(self.directory)
-        shutil.rmtree(self.directory / PARTS, ignore_errors=True)
 
     def _gone(self, known: Index, ours: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which clips have left the data set, or are not ours and damaged, ``[n]``; remove their files."""
@@ -335,10 +327,8 @@ class _Maker:
             )
 
 
-def _make_clips(
-    npy: Path, features: FeatureSettings, clips: Sequence[tuple[str, Path]]
-) -> tuple[list[bytes], npt.NDArray[np.void]]:
-    """Write the features of some clips, and return their ids and entries; runs in a process of its own."""
+def _make_clips(npy: Path, features: FeatureSettings, clips: Sequence[tuple[str, Path]]) -> Index:
+    """Write the features of some clips, and return their index; runs in a process of its own."""
     entries = np.zeros(len(clips), ENTRY)
     for entry, (clip_id, wav) in zip(entries, clips, strict=True):
         before = _identity(wav)
@@ -350,7 +340,7 @@ def _make_clips(
         entry["wav_bytes"], entry["wav_mtime_ns"] = before
         entry["wav_hash"] = np.frombuffer(digest, np.uint8)
         entry["frames"] = len(mel)
-    return [clip_id.encode() for clip_id, _ in clips], entries
+    return Index([clip_id for clip_id, _ in clips], entries)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""A data set in LJSpeech's layout, checked once and held in columns: a million clips take a few hundred megabytes.
+"""A data set in LJSpeech's layout, checked once and held in columns.
 
 ``metadata.csv`` (:mod:`xttsbench.xtts.data.metadata`) beside ``wavs/<id>.wav`` in canonical form: mono, 16-bit PCM, the
 recipe's rate. Optional are ``metadata_eval.csv`` (the held-out clips; without it a seeded sixteenth) and
@@ -50,7 +50,7 @@ ProblemRule = Literal[
 
 @dataclass(frozen=True, eq=False)
 class SpeechData:
-    """The clips of a data set, by number; no Python object is kept per clip."""
+    """The clips of a data set, by number."""
 
     directory: Path
     sample_rate_hz: int
@@ -122,7 +122,7 @@ def _read(directory: Path, sample_rate_hz: int, split: Split, seed: int) -> tupl
     metadata = read_metadata(directory, seed, problems)
     if not len(metadata) and not problems:
         raise InvalidInputError(f"{directory / METADATA}: names no clip; write one line 'id|text' for each")
-    speakers, names = read_speakers(directory, metadata, seed, problems)
+    speakers, names = read_speakers(directory, metadata, problems)
     rows = _rows(metadata, split)
     if not len(rows) and not problems:
         raise InvalidInputError(
@@ -156,10 +156,10 @@ def _samples(
     """Return the samples of each clip, ``[n]``; 0 for those that cannot be used, which are added to the problems."""
     folder = os.path.join(directory, "wavs", "")  # strings: a million paths would take seconds of their own
     fewest = MIN_CLIP_S * sample_rate_hz
-    listed = {row for row, _ in repeated(metadata)}
+    again = repeated(metadata)
     samples = np.zeros(len(rows), np.int64)
     for position, row in enumerate(rows.tolist()):
-        if row in listed:
+        if row in again:
             continue
         clip = metadata.ids[row]
         try:

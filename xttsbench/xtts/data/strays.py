@@ -17,10 +17,7 @@ from xttsbench.xtts.data.speech_data import SpeechData
 NPY: Final = "npy"
 """Directory of the features of single clips."""
 
-PARTS: Final = "parts"
-"""Directory of the notes on clips that are made and not yet in the index."""
-
-_OWN: Final = (NPY, PARTS, INDEX, MANIFEST, PACKED, LOCK)
+_OWN: Final = (NPY, INDEX, MANIFEST, PACKED, LOCK)
 
 
 class Replaced:
@@ -63,8 +60,7 @@ class Replaced:
 
 def metadata_ids(data: SpeechData) -> set[str]:
     """Return the ids of the whole metadata: those of unusable clips and other splits, too."""
-    ids = data.metadata.ids
-    return {ids[row] for row in range(len(ids))}
+    return set(data.metadata.ids)
 
 
 def unlisted_wavs(data: SpeechData, ids: Container[str]) -> Iterator[str]:
@@ -77,7 +73,7 @@ def unlisted_wavs(data: SpeechData, ids: Container[str]) -> Iterator[str]:
 def strays(directory: Path, ids: Container[str]) -> Iterator[Path]:
     """Yield the files of a cache's directory that are of none of these clips, and those that are none of a cache's.
 
-    Drafts and notes of a process that makes the cache are passed over: the next one uses or removes them.
+    Drafts of a process that makes the cache are passed over: the next one removes them.
     """
     for name in _names(directory):
         if name not in _OWN and not name.startswith(DRAFT_PREFIX):

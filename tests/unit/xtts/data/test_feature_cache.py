@@ -19,7 +19,7 @@ from xttsbench.xtts.data.cache_files import (
     ENTRY,
     HASH_BYTES,
     CacheFileError,
-    index_of,
+    Index,
     merged,
     open_packed,
     packed_in_order,
@@ -174,7 +174,7 @@ def test_an_index_that_does_not_fit_the_packed_file_is_refused(home, cache, read
     for name, value in (("offset", 1), ("frames", 1)):
         entries = index.entries.copy()
         entries[name][2] += value
-        changed = index_of(index.raw_ids(), entries)
+        changed = Index(index.ids, entries)
         write_manifest(cache, changed, features, write_index(cache / "index.npz", changed, features))
         assert "does not match packed.npy" in refused(home, read(home / "speech"), features)
 
@@ -217,16 +217,16 @@ def test_a_packed_file_that_was_replaced_after_opening_is_refused(home, cache, r
         packed_rows(opened)
 
 
-def index_of_many(clips: int) -> tuple[list[bytes], np.ndarray]:
+def index_of_many(clips: int) -> tuple[list[str], np.ndarray]:
     entries = np.zeros(clips, ENTRY)
     entries["frames"] = np.arange(clips) % 800 + 1
     entries["wav_hash"] = np.random.default_rng(0).integers(0, 256, (clips, HASH_BYTES))
-    return [b"LJ%07d" % number for number in range(clips)], entries
+    return [f"LJ{number:07d}" for number in range(clips)], entries
 
 
 def test_a_quarter_of_a_million_clips_take_some_megabytes(tmp_path: Path, features: FeatureSettings) -> None:
     clips = 250_000
-    index = packed_in_order(index_of(*index_of_many(clips)))
+    index = packed_in_order(Index(*index_of_many(clips)))
     write_index(tmp_path / "index.npz", index, features)
     write_manifest(tmp_path, index, features, "")
     assert (tmp_path / "index.npz").stat().st_size < 100 * clips
@@ -240,8 +240,8 @@ def test_of_two_entries_for_a_clip_the_later_holds_in_the_earlier_place() -> Non
     ids, entries = index_of_many(4)
     newer = entries[[1, 3]].copy()
     newer["frames"] = 99, 77
-    both = merged([index_of(ids[:2], entries[:2]), index_of([ids[1], ids[3]], newer)])
-    assert both.raw_ids() == [ids[0], ids[1], ids[3]]
+    both = merged([Index(ids[:2], entries[:2]), Index([ids[1], ids[3]], newer)])
+    assert both.ids == [ids[0], ids[1], ids[3]]
     assert both.entries["frames"].tolist() == [1, 99, 77]
 
 
@@ -256,7 +256,7 @@ def test_an_index_never_brings_a_pickle_in(tmp_path: Path, features: FeatureSett
 def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, features: FeatureSettings) -> None:
     ids, entries = index_of_many(3)
     entries["frames"][1] = 0
-    write_index(tmp_path / "index.npz", index_of(ids, entries), features)
+    write_index(tmp_path / "index.npz", Index(ids, entries), features)
     with pytest.raises(CacheFileError, match="contradicts itself"):
         read_index(tmp_path / "index.npz", features)
     with pytest.raises(CacheFileError, match="other feature settings"):

@@ -25,7 +25,7 @@ from xttsbench.xtts.data.metadata import (
     encode,
     encoded_length,
     held_out,
-    key_maker,
+    key,
     left_out,
     read_metadata,
     read_speakers,
@@ -34,8 +34,7 @@ from xttsbench.xtts.data.metadata import (
 
 
 def keys(count: int, seed: int = 0, start: int = 0) -> npt.NDArray[np.uint64]:
-    key = key_maker(seed)
-    return np.array([key(b"clip-%d" % number) for number in range(start, start + count)], np.uint64)
+    return np.array([key(seed, f"clip-{number}") for number in range(start, start + count)], np.uint64)
 
 
 @pytest.mark.parametrize("clip_id", ["LJ001-0001", "a", "ünïcode", "two words", "x.y", ".hidden", "a" * 240])
@@ -100,10 +99,10 @@ def test_all_on_one_side_are_parted() -> None:
 
 
 def test_keys_are_the_same_in_every_process() -> None:
-    code = "from xttsbench.xtts.data.metadata import key_maker; print(key_maker(7)('é'.encode()))"
+    code = "from xttsbench.xtts.data.metadata import key; print(key(7, 'é'))"
     environment = os.environ | {"PYTHONHASHSEED": "5"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert int(done.stdout) == key_maker(7)("é".encode())
+    assert int(done.stdout) == key(7, "é")
 
 
 LayOut = Callable[[Path, dict[str, str | bytes]], Path]
@@ -207,7 +206,7 @@ def test_speakers_are_numbered_by_name_whatever_their_order(tmp_path: Path, laid
     speakers = "c|zoe\n\nb | anna \na|zoe\nunknown|ben\n"
     directory = laid_out(tmp_path, {"metadata.csv": "a|x\nb|x\nc|x\n", "speakers.csv": speakers})
     problems = Problems()
-    numbers, names = read_speakers(directory, read(directory), 0, problems)
+    numbers, names = read_speakers(directory, read(directory), problems)
     assert names == ("anna", "ben", "zoe")
     assert numbers.tolist() == [2, 0, 2]
     assert numbers.dtype == np.int32
@@ -216,14 +215,14 @@ def test_speakers_are_numbered_by_name_whatever_their_order(tmp_path: Path, laid
 
 def test_without_speakers_there_is_one(tmp_path: Path, laid_out: LayOut) -> None:
     directory = laid_out(tmp_path, {"metadata.csv": "a|x\nb|x\n"})
-    numbers, names = read_speakers(directory, read(directory), 0, Problems())
+    numbers, names = read_speakers(directory, read(directory), Problems())
     assert (numbers.tolist(), len(names)) == ([0, 0], 1)
 
 
 def test_clips_without_a_speaker_are_noted(tmp_path: Path, laid_out: LayOut) -> None:
     directory = laid_out(tmp_path, {"metadata.csv": "a|x\nb|x\n", "speakers.csv": "a|anna\n"})
     problems = Problems()
-    read_speakers(directory, read(directory), 0, problems)
+    read_speakers(directory, read(directory), problems)
     assert [str(issue) for issue in problems.issues] == ["metadata.csv:2: speakers.csv does not name 'b'"]
 
 
@@ -238,12 +237,12 @@ def test_clips_without_a_speaker_are_noted(tmp_path: Path, laid_out: LayOut) -> 
 def test_speakers_that_cannot_be_read(tmp_path: Path, laid_out: LayOut, content: str, words: str) -> None:
     directory = laid_out(tmp_path, {"metadata.csv": "a|x\nb|x\n", "speakers.csv": content})
     with pytest.raises(InvalidInputError, match=words):
-        read_speakers(directory, read(directory), 0, Problems())
+        read_speakers(directory, read(directory), Problems())
 
 
 def test_the_same_speaker_twice_is_no_contradiction(tmp_path: Path, laid_out: LayOut) -> None:
     directory = laid_out(tmp_path, {"metadata.csv": "a|x\n", "speakers.csv": "a|anna\na|anna\n"})
-    assert read_speakers(directory, read(directory), 0, Problems())[1] == ("anna",)
+    assert read_speakers(directory, read(directory), Problems())[1] == ("anna",)
 
 
 def entries(path: Path, content: str, problems: Problems | None = None) -> list[tuple[str, str, str, str | None]]:

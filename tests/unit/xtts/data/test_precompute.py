@@ -283,7 +283,7 @@ def test_an_old_entry_never_vouches_for_a_new_file(make, speech: Path, monkeypat
     def broken_off(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(module, "index_of", broken_off)
+    monkeypatch.setattr(module, "merged", broken_off)
     with pytest.raises(RuntimeError):
         make()
     monkeypatch.undo()
