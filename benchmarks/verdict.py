@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xttsbench.records.report import Report
+
 TARGETS = Path(__file__).resolve().parent.parent / "tests" / "targets"
 GOAL_S, RESIDUAL_GOAL = 60.0, 0.03
 BUDGET, QUICK_BUDGET = "60", "30"
@@ -73,7 +75,7 @@ def measure(target: Known, budget: str) -> dict[str, Any]:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         seconds = time.monotonic() - began
         try:
-            report = json.loads(Path(folder, "run", "report.json").read_text(encoding="utf-8"))
+            report = Report.model_validate_json(Path(folder, "run", "report.json").read_bytes()).model_dump()
         except OSError:
             return {"target": target.name, "known": target.verdict, "met": False, "error": done.stderr[-500:]}
     verdict = report["verdict"]

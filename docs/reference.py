@@ -27,6 +27,7 @@ from xttsbench.findings import RULES
 from xttsbench.findings.rule import Rule
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.missing import Reasoned
 from xttsbench.records.report import Report
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.scenario.settings import Scenario
@@ -47,8 +48,8 @@ _REPORT = """\
 
 What a program finds in `report.json`, from [its JSON Schema](../xttsbench/records/report.schema.json), which comes with
 the package. Units are in the names (`_s` is seconds). Fields are only added within a `schema_version`, so expect some
-that are not here. A field that is null was not measured; the reason is in `unmeasured`. To read a report with your own
-eyes, see [reading a report](reading-a-report.md).
+that are not here. What was not measured is `{"missing": "why"}` in its place; null is what there is none of. To read a
+report with your own eyes, see [reading a report](reading-a-report.md).
 """
 
 
@@ -207,12 +208,32 @@ def report_schema(record: type[Record] = Report, file: str = "report.json") -> d
     """The schema of a file that holds one such record, by default of this version's reports."""
     made: dict[str, Any] = _open(record.model_json_schema(schema_generator=_Documented))
     made["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    if issubclass(record, Reasoned):
+        made = _with_reasons(made) | {"$defs": _with_reasons(made["$defs"]) | {"Missing": _MISSING}}
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
         **made,
         "title": f"{file} of xttsbench, schema_version {SCHEMA_VERSION}",
         "required": sorted({*made["required"], "schema_version"}),
     }
+
+
+_MISSING = {
+    "description": "A value that was not measured.",
+    "type": "object",
+    "properties": {"missing": {"type": "string", "description": "The reason, as a part of a sentence."}},
+    "required": ["missing"],
+}
+
+
+def _with_reasons(part: Any) -> Any:
+    """Let a reason stand wherever a value may be null."""
+    if isinstance(part, dict):
+        found = {key: _with_reasons(value) for key, value in part.items()}
+        if {"type": "null"} in found.get("anyOf", ()):
+            found["anyOf"] = [*found["anyOf"], {"$ref": "#/$defs/Missing"}]
+        return found
+    return [_with_reasons(one) for one in part] if isinstance(part, list) else part
 
 
 class _Documented(GenerateJsonSchema):

@@ -16,6 +16,8 @@ from typing import Any
 
 from cases import Case
 
+from xttsbench.records.report import Report
+
 CHILD = Path(__file__).resolve().parent / "child.py"
 PROJECT = CHILD.parents[2]
 LIMIT_S = 120.0  # of a look; the command gets its budget on top
@@ -35,7 +37,7 @@ def diagnose(case: Case, folder: Path, budget_s: float) -> dict[str, Any]:
     shutil.rmtree(out.parent, ignore_errors=True)
     found = {"exit_code": code, "seconds": seconds}
     try:
-        return found | {"report": json.loads(printed)}
+        return found | {"report": Report.model_validate_json(printed).model_dump()}
     except ValueError:
         return found | {"report": None, "error": said[-500:] or "no report"}
 

@@ -14,6 +14,8 @@ import yielded
 from faulty import HERE, Case, gives_up_order, makes_other_batches
 from looks import run
 
+from xttsbench.records.report import Report
+
 READ_LIMIT_S = 120.0
 AFTER_BUDGET_S = 120.0  # grace of the command after its budget, before it is ended
 
@@ -35,7 +37,7 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
     code, _, said = run(command, budget_s + AFTER_BUDGET_S)
     found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1), "exit_code": code}
     try:
-        return found | {"report": json.loads((out / "report.json").read_text(encoding="utf-8"))}
+        return found | {"report": Report.model_validate_json((out / "report.json").read_bytes()).model_dump()}
     except (OSError, ValueError) as error:
         return found | {"report": None, "error": said.strip()[-500:] or f"no report: {error}"}
 

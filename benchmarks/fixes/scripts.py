@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from written import short, table
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.run_directory import read_trials
 from xttsbench.records.plan import Comparison, PlannedVariant
+from xttsbench.records.report import Report
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.optimize import IN_GRAPH, again, read_patch
 
@@ -59,7 +59,7 @@ def optimized(case: ScriptCase, folder: Path, budget_s: float) -> dict[str, Any]
             check=False,
         )
         (out / "seconds").write_text(f"{time.monotonic() - began:.1f}")
-    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    report = Report.model_validate_json((out / "report.json").read_bytes()).model_dump()
     return said({"seconds": float((out / "seconds").read_text()), "exit_code": 0, "report": report})
 
 

@@ -37,6 +37,7 @@ from neighbours import WORDS, NotPossibleError, beside
 from told import GOALS, compared, diagnosed, figures, table
 
 from xttsbench.files import atomic_write
+from xttsbench.records.report import Report
 
 OUT = PROJECT / "reports/reference/benchmarks/noise.json"
 RUN_BUDGET_S = 120.0  # of a comparison of arms
@@ -89,7 +90,7 @@ def _command(command: Sequence[str], limit_s: float) -> dict[str, Any]:
     code, printed, said = run(command, limit_s)
     found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1), "exit_code": code}
     try:
-        return found | {"report": json.loads(printed)}
+        return found | {"report": Report.model_validate_json(printed).model_dump()}
     except ValueError:
         return found | {"report": None, "error": said[-500:] or "no report"}
 

@@ -40,6 +40,7 @@ from published import beside, commit, target
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
 from xttsbench.files import atomic_write
+from xttsbench.records.report import Report
 
 PROJECT = HERE.parents[1]
 OUT = PROJECT / "reports/reference/benchmarks/others.json"
@@ -74,7 +75,9 @@ def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
     row |= _asked(words, before, folder / "run", options.budget)
     if row.get("failed"):
         return row
-    row |= said(json.loads((folder / "run" / "report.json").read_text(encoding="utf-8")), pipeline.file, source)
+    row |= said(
+        Report.model_validate_json((folder / "run" / "report.json").read_bytes()).model_dump(), pipeline.file, source
+    )
     row["patch"] = bool(row["fixes"]) and (folder / "run" / "patch.diff").exists()
     sides = {"before": _loop(pipeline, before / pipeline.file)}
     if pipeline.advised:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sides import FailedError
+
+from xttsbench.records.report import Report
 
 
 def share(report: Mapping[str, Any]) -> dict[str, float]:
@@ -45,4 +46,4 @@ def waited(loader: str, data: Path, step_ms: float, steps: int, directory: Path)
         raise FailedError(
             f"xttsbench train with {loader} ended with exit code {done.returncode}: {done.stderr[-2000:]}"
         )
-    return share(json.loads((directory / "report.json").read_text(encoding="utf-8")))
+    return share(Report.model_validate_json((directory / "report.json").read_bytes()).model_dump())

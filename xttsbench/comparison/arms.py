@@ -14,11 +14,14 @@ from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import GroupRuns, ParityFound, VariantRuns, collect, parity_found
 from xttsbench.planning import parity_arms
-from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Missing, Word, nulls
+from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate, Word
+from xttsbench.records.missing import Missing, nulls
 from xttsbench.records.plan import Comparison
 from xttsbench.records.report import AA, Variant
 from xttsbench.records.trial import TrialRecord
 
+BASELINE: Final = "it is the baseline that the others are compared with"
+"""Why a baseline has no speed against itself."""
 _NO_FRAMES: Final = "the workload does not say where its frames are (Workload.frames and Workload.lengths)"
 ARM_NUMBERS: Final = (
     "step_time_s",
@@ -177,7 +180,7 @@ def _status(runs: VariantRuns, group: GroupRuns, data: ParityFound) -> tuple[str
 def _against(runs: VariantRuns, effect: Effect | None, weighed: Weighed, refused: str | None) -> Evidence | Missing:
     """Evidence of a configuration's rounds beside the baseline's, or the reason for none."""
     if runs.arm.role == "baseline":
-        return Missing("it is the baseline that the others are compared with")
+        return Missing(BASELINE)
     if runs.arm.role == "aa":
         return weighed.again or Missing(weighed.why or "not compared")
     if effect is None or refused:

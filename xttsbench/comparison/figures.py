@@ -19,7 +19,8 @@ from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.effects import matched
 from xttsbench.comparison.runs import GroupRuns, VariantRuns
-from xttsbench.records.base import Estimate, Missing
+from xttsbench.records.base import Estimate
+from xttsbench.records.missing import Missing
 
 EMULATED: Final = "emulated accelerator"
 GPU: Final = "GPU (driver)"

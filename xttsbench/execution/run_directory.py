@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from xttsbench.errors import JournalError, UsageError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write
 from xttsbench.inputs import JOURNAL_BYTES, read_bytes
-from xttsbench.records.base import READABLE, SCHEMA_VERSION, Rewriting
+from xttsbench.records.base import SCHEMA_VERSION, Rewriting, other_version
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.training import HistoryLine
 from xttsbench.records.trial import TrialRecord
@@ -146,10 +146,8 @@ def read_record(path: Path, kind: type[R], what: str, *, name: str = _RUN) -> R:
 def record_of(value: Any, kind: type[R], path: Path, what: str) -> R:
     """The record that a JSON value is; for the arguments and errors see :func:`read_record`."""
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version not in READABLE and "schema_version" in kind.model_fields:
-        raise JournalError(
-            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}."
-        )
+    if version != SCHEMA_VERSION and "schema_version" in kind.model_fields:
+        raise JournalError(f"{path}: {other_version(version)}.")
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -365,8 +363,8 @@ def _read_records(path: Path) -> list[TrialRecord]:
 def _parse(line: bytes) -> TrialRecord:
     value = json.loads(line)
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version not in READABLE:
-        raise ValueError(f"schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}")
+    if version != SCHEMA_VERSION:
+        raise ValueError(other_version(version))
     return TrialRecord.model_validate_json(line)
 
 

@@ -170,7 +170,7 @@ def _with(finding: Finding, fix: FixResult | None) -> Finding:
     return finding.model_copy(
         update={
             "verified_speedup": fix.verified_speedup if same else None,
-            "equivalent": same,
+            "same_data": "not_proved" if same is None else "proved" if same else "differs",
             "patch": fix.patch.diff if fix.patch and fix.patch.diff else finding.patch,
         }
     )

@@ -23,8 +23,8 @@ ALONE: Final = "fixes alone"
 TOGETHER: Final = "fixes together"
 """Groups of trials: what is yielded, those worth it alone, and what may be proposed. What is measured in one counts in
 all."""
-ROUNDS: Final = ("fixes screened", ALONE, TOGETHER)
-"""Groups of timed trials; the first is of runs before 2026-11, whose fixes had one short round together."""
+ROUNDS: Final = (ALONE, TOGETHER)
+"""Groups of timed trials."""
 ORIGINAL: Final = "original"
 PATCHED: Final = "patched source"
 """Configurations that are no fix."""

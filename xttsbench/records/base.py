@@ -1,8 +1,8 @@
 """The base of every record: frozen, strict, versioned, and free of input and output; and values that are missing.
 
 A record is what crosses a process or a file boundary. Units are in the field names, and ``None`` always means "not
-measured", never zero: the report's ``unmeasured`` has the reason under the path of the field. Until the record is made
-a :class:`Missing` stands in its place.
+measured", never zero: the report's ``unmeasured`` has the reason under the path of the field, and its file in the place
+of the value.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
 
-SCHEMA_VERSION: Final = 2
-"""Version of every file that this package writes. History: 1, the first; 2, comparisons in rounds, decided by evidence
-in place of p values, and what disturbed a measurement."""
-READABLE: Final = (1, 2)
-"""Versions of files that this package reads."""
+SCHEMA_VERSION: Final = 3
+"""Version of every file that this package writes; others are refused. In 3 a report has the reason for a value that was
+not measured in its place."""
 MARGIN: Final = 0.02
 """The smallest difference in speed that matters, as a share, where nobody says otherwise."""
 
@@ -122,25 +119,6 @@ FASTER: Final = ("clearly_faster", "faster")
 SLOWER: Final = ("clearly_slower", "slower")
 DECIDED: Final = (*FASTER, *SLOWER, "no_difference")
 """Words that end the question."""
-_WORDS_OF_VERSION_1: Final = {"equivalent": "no_difference", "inconclusive": "undecided"}
-
-
-def evidence_of_version_1(found: Any, field: str = "decision") -> Any:
-    """The fields of a compared configuration in the words of today, without the p value that there is none of now."""
-    if not isinstance(found, dict):
-        return found
-    kept = {name: value for name, value in found.items() if name != "p_value"}
-    word = kept.get(field)
-    return kept | {field: _WORDS_OF_VERSION_1[word]} if word in _WORDS_OF_VERSION_1 else kept
-
-
-class Judged(Record):
-    """A record with the evidence's word in ``decision``, which files of version 1 have in other words."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, found: Any) -> Any:
-        return evidence_of_version_1(found)
 
 
 class Location(Record):
@@ -158,32 +136,6 @@ def name_and_place(text: str | None) -> tuple[str, Location]:
     return name, Location(file=file, line=int(line)) if file and line.isdigit() else Location()
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A value that is not known; ``reason`` is a part of a sentence."""
-
-    reason: str
-
-
-def nulls(
-    path: str,
-    record: BaseModel,
-    why: str | Mapping[str, str],
-    *,
-    only: Collection[str] = (),
-    but: Collection[str] = (),
-    default: str = "not measured",
-) -> Iterator[tuple[str, str]]:
-    """The path of each field that is null, with a reason.
-
-    Args:
-        path: of the record in the report.
-        record: that the fields are of.
-        why: the reason, or one for each field.
-        only: the fields that count; all without it.
-        but: fields that may be null without a reason.
-        default: for fields that ``why`` does not name.
-    """
-    for name in only or type(record).model_fields:
-        if getattr(record, name) is None and name not in but:
-            yield f"{path}.{name}", why if isinstance(why, str) else why.get(name, default)
+def other_version(version: object) -> str:
+    """Why a file of that schema version is refused, as a part of a sentence."""
+    return f"schema_version is {version!r}, and this version of xttsbench reads {SCHEMA_VERSION}"

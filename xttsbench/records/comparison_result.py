@@ -6,11 +6,9 @@ verdict is that of B, its ``arms`` are A's (role ``baseline``) and B's (role ``c
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import model_validator
-
-from xttsbench.records.base import MARGIN, Estimate, Judged, Record, Word, evidence_of_version_1
+from xttsbench.records.base import MARGIN, Estimate, Record, Word
 from xttsbench.records.report import Disturbance, Report
 
 Method = Literal["paired blocks", "separate sessions", "one process", "not measured"]
@@ -51,7 +49,7 @@ class Figures(Record):
     memory_bytes: float | None = None  # Largest resident memory of a process of the configuration
 
 
-class ComparedPair(Judged):
+class ComparedPair(Record):
     """A configuration of A beside one of B."""
 
     name: str
@@ -75,11 +73,6 @@ class Gate(Record):
     value: Estimate | None = None  # What was held against it; low and high are the value where it has no interval
     outcome: Outcome
     why: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, found: Any) -> Any:
-        return evidence_of_version_1(found, "outcome")
 
 
 class Difference(Record):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Judged, Location, Record, Word
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word
 from xttsbench.records.pipeline import GraphIdentity
 
 _BETWEEN: Final = " + "
@@ -207,7 +207,7 @@ class Patch(Record):
     """Why it was not run, or how that ended."""
 
 
-class FixResult(Judged):
+class FixResult(Record):
     """One fix, or several together, from proposal to verdict."""
 
     name: str

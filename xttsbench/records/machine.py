@@ -199,7 +199,7 @@ class Machine(Record):
 class Examination(Record):
     """Output of ``xttsbench doctor --json``."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     kind: Literal["doctor"] = "doctor"
     command: str
     created_utc: str
@@ -344,7 +344,7 @@ class Event(Record):
 class Monitored(Record):
     """Summary of a run of ``xttsbench monitor``."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     kind: Literal["monitor"] = "monitor"
     command: str = ""
     started_utc: str

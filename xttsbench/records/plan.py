@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
 from xttsbench.records.code import ScriptAgain
@@ -74,13 +74,6 @@ class Procedure(Record):
     blocks: int = Field(16, ge=2, le=100)  # Processes of each configuration, at most
     cost: tuple[str, ...] = ()
     """Configuration keys whose smaller value is cheaper, the weightiest first: memory, then threads."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, found: Any) -> Any:
-        if not isinstance(found, dict) or "confirm_blocks" not in found:
-            return found
-        return {"blocks": found["confirm_blocks"], "cost": found.get("cost", ())}
 
 
 class RunPlan(Record):

@@ -6,7 +6,7 @@ profile and a step can be laid side by side. What the profile gives, read from T
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -51,17 +51,6 @@ class HostReadings(Record):
     thread_group_cpu_s: dict[str, float] = {}
     """Processor time by thread name (``tf_data_*``, ``tf_Compute``, ``python`` ...), first sample to last."""
     unmeasured: dict[str, str] = {}  # Field to the reason why it is empty
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, fields: Any) -> Any:
-        """Journals of version 1 have one share in place of the machine's counters, in which stolen time was busy."""
-        if not isinstance(fields, dict) or "machine_busy" not in {*fields, *fields.get("unmeasured", {})}:
-            return fields
-        kept = {name: value for name, value in fields.items() if name != "machine_busy"}
-        unmeasured = {name: why for name, why in fields.get("unmeasured", {}).items() if name != "machine_busy"}
-        why = "read by an earlier version, which took stolen time for use"
-        return kept | {"unmeasured": unmeasured | dict.fromkeys(MACHINE_COLUMNS, why)}
 
 
 class GpuReadings(Record):

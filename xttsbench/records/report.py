@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import AliasChoices, Field
-
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Judged, Location, Record, Word
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word
 from xttsbench.records.fix import FixResult, Optimized
+from xttsbench.records.missing import Reasoned
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.training import Training
 
@@ -147,8 +146,8 @@ class Finding(Record):
     """Estimated speed-up of the remedy: 2 is twice as fast."""
     verified_speedup: Estimate | None = None
     """The same, measured."""
-    equivalent: bool | None = None
-    """Whether the remedy leaves the data as they are; ``None`` where that was not tested."""
+    same_data: Literal["proved", "differs", "not_proved"] = "not_proved"
+    """Whether the remedy leaves the data as they are; ``differs`` only where a difference was seen."""
 
 
 class Oscillation(Record):
@@ -177,7 +176,7 @@ class Oscillation(Record):
     """The rule of thumb: above 0.5 oscillates, below 0.2 is stable."""
 
 
-class Variant(Judged):
+class Variant(Record):
     """One configuration that was measured against the baseline."""
 
     id: str
@@ -291,7 +290,7 @@ class WarmUp(Record):
     xla_compiles: int | None = None
 
 
-class Report(Record):
+class Report(Reasoned):
     """``report.json``: everything that a person or a program wants to know of a run."""
 
     schema_version: int = SCHEMA_VERSION
@@ -322,8 +321,8 @@ class Report(Record):
     ladder: tuple[Experiment, ...] = ()
     """The isolation experiments."""
     warm_up: WarmUp = WarmUp()
-    overhead: dict[str, Any] = Field({}, validation_alias=AliasChoices("overhead", "looking"))
-    """Measurement overhead: seconds per step, and how that was found; called ``looking`` in version 1."""
+    overhead: dict[str, Any] = {}
+    """Measurement overhead: seconds per step, and how that was found."""
     verdict_after_s: float | None = None
     """From the start of the run to the end of its last trial."""
     readings: dict[str, Any] = {}

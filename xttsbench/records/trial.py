@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.code import ScriptAgain, ScriptRun, SourceFact, StepOps
@@ -31,8 +31,8 @@ TrialKind = Literal[
 """The trials of the isolation experiments, and those of a comparison of configurations.
 
 ``ladder`` runs the target as it is, its input alone and its step alone on those batches in rounds, in one process so
-that they are paired; ``script`` does so with a script that runs unchanged; ``input``, of schema version 1, iterates
-without the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step
+that they are paired; ``script`` does so with a script that runs unchanged; ``input`` iterates without
+the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step
 alone in that mode beside the step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches;
 ``fix`` runs the target with one rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity``
 compares the batches, and the first losses, of several configurations. ``elements`` takes the fingerprints of what the
@@ -66,7 +66,6 @@ class TrialSpec(Record):
     window_s: float = Field(6.0, gt=0)  # Seconds at most for the main segment; the others take a share of it
     min_steps: int = Field(3, ge=1)  # Steps to measure even where the window is over
     rounds: int = Field(3, ge=1)  # For the kind ``ladder``: rounds in which the conditions take turns
-    reverse: bool = False  # Of schema version 1: a second order of the segments, which rounds have replaced
     fix: str | None = None
     """For the kinds ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
     `` + ``."""
@@ -102,14 +101,6 @@ class TrialSpec(Record):
     loss_steps: int = Field(0, ge=0)
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
     loss_tolerance: float = Field(1e-3, gt=0)  # Largest relative difference of two losses that count as the same
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, found: Any) -> Any:
-        """Files of earlier versions call the kind of a trial ``rung``."""
-        if not isinstance(found, dict) or "rung" not in found:
-            return found
-        return {"kind" if key == "rung" else key: value for key, value in found.items()}
 
 
 class Turn(Record):
@@ -307,8 +298,7 @@ class TrialRecord(Record):
     source: tuple[SourceFact, ...] = ()
     step_place: Location | None = None  # Where the user's step is defined; ``None`` where it is a Keras model's
     script: ScriptRun | None = None
-    overhead: MeasurementOverhead | None = Field(None, validation_alias=AliasChoices("overhead", "looking"))
-    """Called ``looking`` in files of version 1."""
+    overhead: MeasurementOverhead | None = None
     devices: Devices | None = None
     profile: ProfileSummary | None = None
     cache_filled: bool | None = None

@@ -128,7 +128,7 @@ class WatchSummary(Record):
     What limits the step is *likely*: no experiment was made. ``next_command`` is the one that would prove it.
     """
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     kind: Literal["watch"] = "watch"
     script: str
     """The script and its arguments as a shell would take them, or what stands for them."""
@@ -220,7 +220,7 @@ class RecentSteps(Record):
 class LiveRun(Record):
     """A watched run as it was when this was written."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     pid: int  # Of the watched process
     script: str  # The script and its arguments as a shell would take them, or what stands for them (``fit``, a loop)
     started_utc: str  # ISO 8601, as all times of records

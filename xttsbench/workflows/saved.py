@@ -29,7 +29,7 @@ from xttsbench.execution.child import now_utc
 from xttsbench.files import atomic_write
 from xttsbench.inputs import JOURNAL_BYTES, read_bytes, read_text
 from xttsbench.probes.environment import environment
-from xttsbench.records.base import READABLE, Record
+from xttsbench.records.base import SCHEMA_VERSION, Record, other_version
 from xttsbench.records.fix import Optimized
 from xttsbench.records.report import Best, Fingerprint, Report
 from xttsbench.records.training import TakenOver
@@ -72,10 +72,8 @@ def read_saved(path: Path, record: type[R], *, name: str, of: str, again: str) -
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path} holds {type(content).__name__}, not the keys of {name}. {again}")
     version = content.get("schema_version")
-    if version not in READABLE:
-        raise InvalidInputError(
-            f"{path}: schema_version is {version!r}; this version reads {READABLE[0]} to {READABLE[-1]}. {again}"
-        )
+    if version != SCHEMA_VERSION:
+        raise InvalidInputError(f"{path}: {other_version(version)}. {again}")
     try:
         return record.model_validate(content)
     except ValidationError as error:

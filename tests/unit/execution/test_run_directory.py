@@ -142,8 +142,8 @@ def test_plan_and_environment_are_read_back(tmp_path: Path) -> None:
         (None, r"plan\.json cannot be read \(No such file or directory\); name a run's directory"),
         ("{", r"plan\.json is not JSON"),
         ("[]", r"schema_version is None"),
-        ('{"schema_version": 3}', r"schema_version is 3; this version reads 1 to 2"),
-        ('{"schema_version": 1}', r"plan\.json is not the plan of a run"),
+        ('{"schema_version": 2}', r"schema_version is 2, and this version of xttsbench reads 3"),
+        ('{"schema_version": 3}', r"plan\.json is not the plan of a run"),
     ],
 )
 def test_a_plan_that_is_none_is_one_sentence(tmp_path: Path, text: str | None, message: str) -> None:
@@ -238,12 +238,12 @@ def test_a_last_line_that_lacks_only_its_newline_is_whole(written) -> None:
     assert read_trials(directory) == records
 
 
-@pytest.mark.parametrize("torn", [b'{"schema_version": 1, "spe', b"7", b"null", b"[]", b"{}", b"\xff\xfe", b'"text"'])
+@pytest.mark.parametrize("torn", [b'{"schema_version": 3, "spe', b"7", b"null", b"[]", b"{}", b"\xff\xfe", b'"text"'])
 def test_a_line_in_the_middle_that_is_no_trial_is_refused_with_its_number(written, torn: bytes) -> None:
     directory, _ = written
     first, second = lines_of(directory)
     (directory / TRIALS).write_bytes(b"\n".join([first, torn, second, b""]))
-    with pytest.raises(JournalError, match=r"trials\.jsonl, line 2 is not a trial of schema 2: "):
+    with pytest.raises(JournalError, match=r"trials\.jsonl, line 2 is not a trial of schema 3: "):
         read_trials(directory)
 
 
@@ -256,13 +256,15 @@ def test_a_field_that_a_trial_does_not_have_is_refused(written) -> None:
         read_trials(directory)
 
 
-@pytest.mark.parametrize("version", [0, 3, None, "1"])
+@pytest.mark.parametrize("version", [0, 2, None, "3"])
 def test_another_schema_version_is_refused_by_name(written, version: object) -> None:
     directory, _ = written
     first, second = lines_of(directory)
     other = json.dumps(json.loads(second) | {"schema_version": version}).encode()
     (directory / TRIALS).write_bytes(b"\n".join([first, other, b""]))
-    with pytest.raises(JournalError, match=f"line 2 .*schema_version is {version!r}; this version reads 1") as caught:
+    with pytest.raises(
+        JournalError, match=f"line 2 .*schema_version is {version!r}, and this version of xttsbench reads 3"
+    ) as caught:
         read_trials(directory)
     assert caught.value.exit_code == 5
 

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from xttsbench import records
-from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record, Rewriting, nulls
+from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record, Rewriting
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.fix import Optimized
 from xttsbench.records.machine import Examination, Monitored
+from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.readings import HostReadings
-from xttsbench.records.report import AA, Best, Report, WarmUp
+from xttsbench.records.report import AA, Best, Report, Variant, WarmUp
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.training import Manifest, TrainSetup
-from xttsbench.records.trial import MeasurementOverhead, Segment, TrialRecord, TrialSpec
+from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
 from xttsbench.records.watch import LiveRun, WatchSummary
 
 SPEC = TrialSpec(trial_id="000-ladder", kind="ladder", target="m:f", kwargs={"a": [1, {"b": None}]}, emulated_ms=(0.1,))
@@ -150,22 +150,12 @@ def test_a_trial_finds_its_segments_by_name() -> None:
     assert record.segment("graph") is None
 
 
-def test_readings_of_version_1_are_read_without_their_share_of_the_machine() -> None:
-    """In it stolen time was busy, so that it cannot be taken apart any more."""
-    old = {"t_ns": (1, 2), "cpu_s": (0.1, 0.2), "machine_busy": (0.5, 0.75), "unmeasured": {"read_bytes": "why"}}
-    found = HostReadings.model_validate(old)
-    assert (found.cpu_s, found.machine_busy_s) == ((0.1, 0.2), ())
-    assert set(found.unmeasured) == {"read_bytes", "machine_busy_s", "machine_steal_s", "machine_idle_s"}
-    frozen = HostReadings.model_validate({"t_ns": (1,), "unmeasured": {"machine_busy": "do not advance"}})
-    assert set(frozen.unmeasured) == {"machine_busy_s", "machine_steal_s", "machine_idle_s"}
-
-
 def test_every_file_carries_the_version() -> None:
     assert {kind for kind in RECORDS if "schema_version" in kind.model_fields} == {
         *(Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized),
         *(LiveRun, WatchSummary, Monitored, Examination),
     }
-    assert SCHEMA_VERSION == 2
+    assert SCHEMA_VERSION == 3
     assert all(
         record.schema_version == SCHEMA_VERSION for record in EXAMPLES if "schema_version" in type(record).model_fields
     )
@@ -217,20 +207,6 @@ def test_files_from_before_there_were_arms_are_read() -> None:
     assert TrialSpec.model_validate({key: spec[key] for key in spec if key not in ("arm", "group", "others")}) == SPEC
 
 
-def test_the_kind_of_a_trial_is_read_under_its_earlier_name() -> None:
-    old = TrialSpec.model_validate({"trial_id": "000", "rung": "pipeline", "target": "data.py:make"})
-    assert (old.kind, "rung" in old.model_dump()) == ("pipeline", False)
-
-
-def test_what_measuring_cost_is_read_from_version_1_too() -> None:
-    cost = {"overhead_s": 1e-6, "pairs": 3, "method": "m"}
-    trial = {"spec": SPEC.model_dump(), "status": "ok", "started_utc": "t", "duration_s": 1.0}
-    old, new = (TrialRecord.model_validate(trial | {name: cost}) for name in ("looking", "overhead"))
-    assert old == new
-    assert new.overhead == MeasurementOverhead(overhead_s=1e-6, pairs=3, method="m")
-    assert "looking" not in new.model_dump()
-
-
 def test_every_null_has_a_reason_and_what_is_known_has_none() -> None:
     record = AA(noisy=False)
     assert dict(nulls("aa", record, "why")) == {"aa.effect": "why", "aa.smallest_visible_effect": "why"}
@@ -244,3 +220,24 @@ def test_a_field_may_have_a_reason_of_its_own_or_none_at_all() -> None:
 
 def test_only_the_named_fields_count() -> None:
     assert dict(nulls("aa", AA(), "why", only=("effect",))) == {"aa.effect": "why"}
+
+
+def test_a_reason_stands_in_its_place_in_the_file_and_is_read_from_there() -> None:
+    reasons = {"aa.effect": "nothing was measured twice", "arms.0.step_time_s": "killed", "best": "no time"}
+    nowhere = {"trials.graph": "no budget", "arms.7.effect": "no such place", "kind": "not null"}
+    arm = Variant(id="a", role="candidate", blocks=1, status="killed")
+    report = made(Report, whole=False).model_copy(update={"arms": (arm,), "unmeasured": reasons | nowhere})
+    content = json.loads(report.model_dump_json())
+    assert content["aa"]["effect"] == {"missing": "nothing was measured twice"}
+    assert content["arms"][0]["step_time_s"] == {"missing": "killed"}
+    assert content["best"] == {"missing": "no time"}
+    assert (content["unmeasured"], content["kind"]) == (nowhere, report.kind)
+    assert Report.model_validate(content) == report == Report.model_validate_json(report.model_dump_json())
+
+
+def test_a_file_that_is_nested_without_end_is_refused_like_any_other() -> None:
+    nested: Any = {"missing": "x"}
+    for _ in range(400):
+        nested = {"a": [nested]}
+    with pytest.raises(ValidationError):
+        Report.model_validate({"kind": nested})

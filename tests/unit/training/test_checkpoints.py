@@ -137,15 +137,15 @@ def test_a_newer_version_is_refused_and_not_passed_over(checkpoints: Checkpoints
     save(1)
     entry = save(2)
     path = checkpoints.directory / entry.files[2]
-    newer = path.read_bytes().replace(b'"schema_version": 2', b'"schema_version": 3')
+    newer = path.read_bytes().replace(b'"schema_version": 3', b'"schema_version": 4')
     path.write_bytes(newer)
     manifest = checkpoints.directory / MANIFEST
     text = manifest.read_text().replace(entry.state_sha256, hashlib.sha256(newer).hexdigest())
     manifest.write_text(text)
-    with pytest.raises(InvalidInputError, match=r"state.json: schema_version is 3, .* reads 2; take a newer version"):
+    with pytest.raises(InvalidInputError, match=r"state.json: schema_version is 4, .* reads 3; take a newer version"):
         checkpoints.newest(no_warning)
-    manifest.write_text(text.replace('"schema_version": 2', '"schema_version": 4'))
-    with pytest.raises(InvalidInputError, match=r"manifest.json: schema_version is 4"):
+    manifest.write_text(text.replace('"schema_version": 3', '"schema_version": 5'))
+    with pytest.raises(InvalidInputError, match=r"manifest.json: schema_version is 5"):
         checkpoints.newest(no_warning)
 
 

@@ -67,7 +67,7 @@ def test_the_file_has_the_promised_keys_and_plain_values(tmp_path: Path) -> None
     promised = ["schema_version", "run", "workload", "config", "proven", "effect", "blocks", "accelerator"]
     promised += ["steps_per_trial", "tied_with", "fingerprint", "xttsbench_version", "baseline", "target"]
     assert set(promised) <= content.keys()
-    assert content["schema_version"] == 2
+    assert content["schema_version"] == 3
     assert content["config"]["lr"] == 1e-4
     assert content["effect"] == {"estimate": 1.31, "low": 1.2, "high": 1.42}
 
@@ -85,8 +85,8 @@ def test_without_a_choice_an_older_file_does_not_stay(tmp_path: Path) -> None:
         (b"", "holds NoneType, not the keys of NAME"),
         (b"- 1\n", "holds list, not the keys of NAME"),
         (b"run: x\n", "schema_version is None"),
-        (b"schema_version: 9\n", "schema_version is 9; this version reads 1 to 2"),
-        (b"schema_version: 1\nrun: x\n", r"NAME: \w+: is missing"),
+        (b"schema_version: 9\n", "schema_version is 9, and this version of xttsbench reads 3"),
+        (b"schema_version: 3\nrun: x\n", r"NAME: \w+: is missing"),
         (b"a: [1\n", "is not YAML"),
         (b"\xff\xfe\x00", "is not YAML"),
         (b"!!python/object/apply:os.system ['true']\n", "is not YAML"),

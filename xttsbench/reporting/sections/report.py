@@ -203,8 +203,8 @@ def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
         words.append(f"measured {units.ratio_interval(finding.verified_speedup)}")
     elif words:
         words.append("not proven" if finding.predicted_speedup in tried else "not measured")
-    if finding.equivalent is not None:
-        words.append("same elements as before" if finding.equivalent else "THE FIX CHANGES THE DATA")
+    if finding.same_data != "not_proved":
+        words.append("same elements as before" if finding.same_data == "proved" else "THE FIX CHANGES THE DATA")
     return "; ".join(words)
 
 

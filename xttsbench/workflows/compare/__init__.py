@@ -18,8 +18,9 @@ from xttsbench.execution.child import now_utc
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import secrets_of, where
-from xttsbench.records.base import DECIDED, MARGIN, Word, nulls
+from xttsbench.records.base import DECIDED, MARGIN, Word
 from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
+from xttsbench.records.missing import nulls
 from xttsbench.records.redaction import MASK, Redaction, secret_name
 from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import markdown

@@ -20,7 +20,7 @@ from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.readings import beside_profile
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.analysis.variation import robust_cv
-from xttsbench.comparison.arms import ARM_NUMBERS, ComparedVariants, compare
+from xttsbench.comparison.arms import ARM_NUMBERS, BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
@@ -29,8 +29,9 @@ from xttsbench.evidence.step import tried
 from xttsbench.findings import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
 from xttsbench.fixes.results import mending, with_fixes
-from xttsbench.records.base import Estimate, nulls
+from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Patch
+from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
@@ -242,15 +243,15 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     for index, finding in enumerate(record.findings):
         unverified = _unverified(finding, record, plan)
         speeds = {"predicted_speedup": "the fix was not tried in this run"}
-        names = ("predicted_speedup", "verified_speedup", "equivalent")
+        names = ("predicted_speedup", "verified_speedup")
         found |= dict(nulls(f"findings.{index}", finding, speeds, only=names, default=unverified))
     for index, arm in enumerate(record.arms):
         if arm.role == "candidate":
             why_not = "it was not compared in rounds of its own"
             found |= dict(nulls(f"arms.{index}", arm, why_not, only=("decision",)))
-        own = ("effect",) if arm.role == "baseline" else ()
         absent = arm.status if arm.status != "ok" else "not part of this comparison"
-        found |= dict(nulls(f"arms.{index}", arm, absent, only=ARM_NUMBERS, but=own))
+        own = {"effect": BASELINE} if arm.role == "baseline" else {}
+        found |= dict(nulls(f"arms.{index}", arm, own, only=ARM_NUMBERS, default=absent))
     found |= dict(
         nulls("aa", record.aa, "nothing was measured twice; the uncertainty is the spread over processes and steps")
     )

@@ -28,7 +28,8 @@ from xttsbench.diagnosis.bottleneck import Classified, why_undecided
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.evidence import mean_of_known
-from xttsbench.records.base import DECIDED, Estimate, nulls
+from xttsbench.records.base import DECIDED, Estimate
+from xttsbench.records.missing import nulls
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Attribution, Best, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted

@@ -11,7 +11,7 @@ from xttsbench.diagnosis.training import STARVING, explain, train_verdict, train
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import read_history, read_record
-from xttsbench.records.base import nulls
+from xttsbench.records.missing import nulls
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord

@@ -22,8 +22,9 @@ from xttsbench.analysis.running import drift_of, memory_of
 from xttsbench.comparison.gates import place
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Likely, likely
 from xttsbench.errors import UsageError
-from xttsbench.records.base import Estimate, nulls
+from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import Outcome
+from xttsbench.records.missing import nulls
 from xttsbench.records.report import Report
 from xttsbench.records.trial import StepProfile
 from xttsbench.records.watch import FailOn, WatchedRun, WatchSummary

@@ -96,10 +96,10 @@ def gain(run, **changes) -> str:
     ("changes", "text"),
     [
         ({}, "estimated 2.02x (1.96 to 2.08); measured 1.940x (1.901 to 1.979); same elements as before"),
-        ({"verified_speedup": None, "equivalent": None}, "estimated 2.02x (1.96 to 2.08); not measured"),
-        ({"predicted_speedup": None, "equivalent": None}, "measured 1.940x (1.901 to 1.979)"),
-        ({"predicted_speedup": None, "verified_speedup": None, "equivalent": None}, ""),
-        ({"predicted_speedup": None, "verified_speedup": None, "equivalent": False}, "THE FIX CHANGES THE DATA"),
+        ({"verified_speedup": None, "same_data": "not_proved"}, "estimated 2.02x (1.96 to 2.08); not measured"),
+        ({"predicted_speedup": None, "same_data": "not_proved"}, "measured 1.940x (1.901 to 1.979)"),
+        ({"predicted_speedup": None, "verified_speedup": None, "same_data": "not_proved"}, ""),
+        ({"predicted_speedup": None, "verified_speedup": None, "same_data": "differs"}, "THE FIX CHANGES THE DATA"),
     ],
 )
 def test_a_gain_says_what_was_measured_and_no_more(starving, changes, text: str) -> None:

@@ -162,7 +162,8 @@ def test_no_reason_is_given_for_what_is_there(reports, kind) -> None:
         value = record
         for part in path.split("."):
             value = value[int(part)] if isinstance(value, list) else value[part]
-        assert value in (None, {}, "undecided", "likely_faster", "likely_slower"), path
+        missing = {"missing": reports[kind].unmeasured[path]}
+        assert value in (missing, {}, "undecided", "likely_faster", "likely_slower"), path
 
 
 @every_kind
