@@ -139,7 +139,7 @@ def starving_run() -> Run:
                 patch="-    ds = ds.map(load)\n+    ds = ds.map(load, num_parallel_calls=tf.data.AUTOTUNE)",
                 predicted_speedup=estimate(2.02),
                 verified_speedup=estimate(1.94, 0.02),
-                equivalent=True,
+                same_data="proved",
             ),
             Finding(
                 rule="oscillation",
@@ -301,7 +301,7 @@ def eager_run(*, gpu: bool = True) -> Run:
                 evidence={"eager_ops_per_step": 1912, "launch_s": 0.203},
                 remedy="Decorate the step with @tf.function.",
                 verified_speedup=estimate(5.61),
-                equivalent=None,
+                same_data="not_proved",
             ),
         ),
         oscillation=Oscillation(std_over_mean=0.05, p99_over_p50=1.11, effective_steps=76.0, cv=0.049),

@@ -43,7 +43,6 @@ def test_a_configuration_is_named_and_its_numbers_share_a_line(comparing) -> Non
 
 def test_what_nobody_misses_is_left_to_the_record(starving) -> None:
     nobody = {
-        "findings.0.equivalent": "x",
         "fixes.1.patch": "x",
         "profile": "x",
         "arms.0.effect": "the baseline",
