@@ -30,7 +30,8 @@ from xttsbench.records.report import Kind
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import compare_arms
-from xttsbench.workflows.measure.session import Progress, Recorded, Session, Silent
+from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.optimize import said_writes, verify_fixes
 from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
 

@@ -30,7 +30,7 @@ from xttsbench.records.redaction import Redaction
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
 from xttsbench.workflows.diagnose import VERDICT_S, Request, plan_of, window_s
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize.trials import verify
 from xttsbench.workflows.optimize.verification import Verification
 from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run

@@ -34,7 +34,7 @@ from xttsbench.records.base import DECIDED
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Report
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord, changed_file, interrupted
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.measure.sources import said as said_changed
 from xttsbench.workflows.optimize import read_patch
 from xttsbench.workflows.reports.diagnose import assemble

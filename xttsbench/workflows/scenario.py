@@ -49,7 +49,8 @@ from xttsbench.scenario.settings import MOST_ARMS, MOST_SWEEP_ARMS, Scenario
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import Trials, compare_arms
-from xttsbench.workflows.measure.session import Progress, Recorded, Session, Silent
+from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.measure.turns import TURN_S, AfterRound
 from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
 from xttsbench.workflows.saved import code_identity, data_identity

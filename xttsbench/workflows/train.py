@@ -58,7 +58,7 @@ from xttsbench.records.training import (
 from xttsbench.records.trial import TrialSpec
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.bundled import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.workflows.runs import Outcome, judge_training, written
 from xttsbench.workflows.saved import code_identity, data_identity

@@ -14,7 +14,8 @@ from xttsbench.errors import UsageError
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.report import Report
 from xttsbench.workflows.diagnose import Isolation, Request, diagnose, isolate
-from xttsbench.workflows.measure.session import Recorded, Silent
+from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Silent
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.runs import judge, judge_fixes
 

@@ -16,7 +16,7 @@ from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.run_directory import append_trial
 from xttsbench.records.report import Kind
 from xttsbench.workflows import runs
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.runs import open_run, read_run, rebuild
 from xttsbench.workflows.saved import code_identity, data_identity
 

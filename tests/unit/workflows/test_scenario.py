@@ -19,7 +19,8 @@ from xttsbench.records.plan import Procedure
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows import runs
 from xttsbench.workflows import scenario as module
-from xttsbench.workflows.measure.session import Recorded, Session, Silent
+from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Session, Silent
 from xttsbench.workflows.reports.scenario import assemble_sweep
 from xttsbench.workflows.runs import judge_sweep
 from xttsbench.workflows.saved import read_best, write_best

@@ -25,7 +25,8 @@ from xttsbench.records.readings import Readings
 from xttsbench.records.training import HistoryLine
 from xttsbench.records.trial import TrialSpec
 from xttsbench.reporting.page import to_json
-from xttsbench.workflows.measure.session import Recorded, Session
+from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.runs import Outcome, finish, open_run, read_run, rebuild
 from xttsbench.workflows.train import SessionProgress, Silent
 

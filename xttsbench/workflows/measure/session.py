@@ -6,13 +6,12 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from xttsbench.errors import HelperError, JournalError
+from xttsbench.errors import HelperError
 from xttsbench.execution.child import Limits, at_pace, now_utc
 from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper
@@ -21,12 +20,10 @@ from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
-from xttsbench.probes.environment import guard
 from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.procfs import cpu_allowance, obtainable_bytes
 from xttsbench.records.fix import FixSet
-from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.redaction import Redaction
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
 from xttsbench.workflows.measure.sources import Sources
@@ -357,62 +354,6 @@ class Session:
         if self._helper is not None and self._helper is not self._borrowed:
             self._helper.__exit__(None, None, None)
         self._helper = None
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A run that has a directory: the one value that its stages hand on.
-
-    It is opened, a session adds trials, a report is made of it.
-
-    Attributes:
-        directory: of the run.
-        plan: what was asked for; ``plan.json`` is without the secrets in it.
-        environment: as it is in ``environment.json``.
-        trials: those of the journal.
-        began: ``time.monotonic()`` at its start; what earlier trials took is counted as if it had just passed.
-    """
-
-    directory: Path
-    plan: RunPlan
-    environment: Mapping[str, Any]
-    trials: Sequence[TrialRecord] = ()
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def comparison(self) -> Comparison:
-        """Comparison of the run's plan.
-
-        Raises:
-            JournalError: its plan names nothing.
-        """
-        if self.plan.comparison is None:
-            raise JournalError(f"{self.directory}: the plan names no comparison; run the command again.")
-        return self.plan.comparison
-
-    @cached_property
-    def redaction(self) -> Redaction:
-        """Redaction of secrets in the run's files."""
-        return guard(self.directory, self.plan)
-
-    @property
-    def kept(self) -> Recorded:
-        """The run as its files have it, from which reports are made."""
-        plan, environment, trials = map(self.redaction.kept, (self.plan, self.environment, tuple(self.trials)))
-        return Recorded(self.directory, plan, environment, trials, self.began)
-
-    def session(self, progress: Progress | None, *, print_to_stderr: bool = False, scripts: bool = False) -> Session:
-        """Session that goes on with the run's trials; finished ones are not run again."""
-        return Session(
-            self.directory,
-            earlier=self.trials,
-            print_to_stderr=print_to_stderr,
-            progress=progress,
-            budget_s=self.plan.budget_s,
-            began=self.began,
-            scripts=scripts,
-            redaction=self.redaction,
-        )
 
 
 def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecord:

@@ -31,7 +31,8 @@ from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.trial import Trace, changed_file
-from xttsbench.workflows.measure.session import Recorded, Session
+from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.optimize.trials import SOURCES, copies, verify
 from xttsbench.workflows.optimize.verification import Verification
 

@@ -12,7 +12,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Disturbance, WarmUp
 from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 
 CERTIFIED_STEPS: Final = 240
 PASS_MARK: Final = 0.90

@@ -35,7 +35,7 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import fix_section, said_writes
 from xttsbench.workflows.reports import (
     accelerator,

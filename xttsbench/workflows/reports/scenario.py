@@ -33,7 +33,7 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Attribution, Best, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports import (
     accelerator,
     endings,

@@ -15,7 +15,7 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports import (
     CERTIFIED_STEPS,
     accelerator,

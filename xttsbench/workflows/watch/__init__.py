@@ -36,7 +36,7 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.runs import (
     DONE,
     GATE,

@@ -13,7 +13,7 @@ from xttsbench.planning import Job
 from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.fix import Patch
 from xttsbench.records.plan import RunPlan
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import again, step_place, verify_fixes, why_not_again
 from xttsbench.workflows.optimize.trials import copies
 

@@ -22,7 +22,7 @@ from xttsbench.records.readings import GpuActivity, GpuDevice, GpuSlices, XProfV
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports import endings
 from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
 from xttsbench.workflows.runs import rebuild

@@ -19,7 +19,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import Parity, TrialError
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports.scenario import assemble_run, baseline_verdict
 from xttsbench.workflows.runs import judge_run, rebuild
 

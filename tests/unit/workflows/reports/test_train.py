@@ -19,7 +19,7 @@ from xttsbench.records.training import Begun, Ended, Evaluated, HistoryLine, Int
 from xttsbench.records.trial import MeasurementOverhead, TrialRecord
 from xttsbench.reporting import markdown
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.workflows.measure.session import Recorded
+from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports.train import SETUP, assemble_train
 from xttsbench.workflows.runs import judge_training, rebuild
 
