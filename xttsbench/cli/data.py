@@ -19,11 +19,11 @@ from xttsbench.errors import XttsbenchError
 from xttsbench.files import megabytes
 
 if TYPE_CHECKING:
-    from xttsbench.xtts.data.feature_cache import Verification
     from xttsbench.xtts.data.importing import ImportedData
     from xttsbench.xtts.data.make import MadeData
     from xttsbench.xtts.data.precompute import Made
     from xttsbench.xtts.data.speech_data import Problem
+    from xttsbench.xtts.data.verification import Verification
     from xttsbench.xtts.features import FeatureSettings
 
 app = typer.Typer(
@@ -203,8 +203,8 @@ def verify(
     """
     features = _features(recipe)
     with _watched(_KEPT) as progress:
-        from xttsbench.xtts.data.feature_cache import verify as look
         from xttsbench.xtts.data.precompute import mend
+        from xttsbench.xtts.data.verification import verify as look
 
         directory = _directory(data, progress)
 

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.inputs import read_bytes
-from xttsbench.xtts.data.make import MadeData, letters_at
+from xttsbench.xtts.data.make import MadeData
 from xttsbench.xtts.data.speech_data import MADE, SpeechData
+from xttsbench.xtts.data.synthesis import letters_at
 from xttsbench.xtts.features import FeatureSettings, Floats, log_mel
 from xttsbench.xtts.recipe import BatchSettings
 from xttsbench.xtts.wav import read_canonical_wav

@@ -16,8 +16,8 @@ from xttsbench.training.course import Origin, Position
 from xttsbench.training.state import TrainingState, generator_of
 from xttsbench.training.step import make_strategy
 from xttsbench.worker.synthesize import synthesise
-from xttsbench.xtts.data.make import utterance
 from xttsbench.xtts.data.metadata import VOCABULARY, encode
+from xttsbench.xtts.data.synthesis import utterance
 from xttsbench.xtts.evaluate import write_references
 from xttsbench.xtts.recipe import load_recipe
 from xttsbench.xtts.wav import read_canonical_wav, write_wav

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from xttsbench.files import shipped
 from xttsbench.xtts.clips import Clips, as_reference, learn
-from xttsbench.xtts.data.make import letters_at, utterance
 from xttsbench.xtts.data.metadata import VOCABULARY, encode
+from xttsbench.xtts.data.synthesis import letters_at, utterance
 from xttsbench.xtts.evaluate import Evaluation, Heard, Listener, diagonality, read_references, write_references
 from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.model.speech_model import Generated, SpeechModel

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.files import shipped
-from xttsbench.xtts.data import make
+from xttsbench.xtts.data import synthesis
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.loaders.tf_loaders import log_mel_frames
 from xttsbench.xtts.recipe import load_recipe
@@ -26,7 +26,7 @@ def pcm(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 CLIPS = {
-    "speech": pcm(make.utterance(0, 0, 1.5, 1.5).samples),
+    "speech": pcm(synthesis.utterance(0, 0, 1.5, 1.5).samples),
     "loud low tone": pcm(0.9 * np.sin(2 * np.pi * 200 * SECONDS)),
     "tone of whole periods a window": pcm(0.9 * np.sin(2 * np.pi * 20 * 22_050 / 1024 * SECONDS)),
     "silence, then a tone": pcm(np.where(SECONDS < 0.5, 0, 0.9 * np.sin(2 * np.pi * 300 * SECONDS))),

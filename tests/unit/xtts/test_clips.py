@@ -25,8 +25,9 @@ from xttsbench.xtts.clips import (
     reference_clips,
 )
 from xttsbench.xtts.data.batches import Batch, held_out_batches
-from xttsbench.xtts.data.make import make_data, utterance
+from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
+from xttsbench.xtts.data.synthesis import utterance
 from xttsbench.xtts.features import Floats, griffin_lim, log_mel
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from xttsbench.files import shipped
-from xttsbench.xtts.data.make import utterance
+from xttsbench.xtts.data.synthesis import utterance
 from xttsbench.xtts.features import (
     FeatureSettings,
     griffin_lim,

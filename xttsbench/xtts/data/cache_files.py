@@ -2,9 +2,7 @@
 
 Features are float32 with NumPy's header, one file a clip or one of all, written whole and read strictly: a constant
 offset in place of the header, a file cut short by a full disk and an array in Fortran order all load without an error
-somewhere, and training on noise follows. Here each is refused with the file's name. Pickled arrays are never loaded.
-The *packed* file holds the features of all clips one below the other, to be memory-mapped: a batch is a gather of rows,
-without a file to open per clip.
+somewhere, and training on noise follows. The *packed* file holds all clips one below the other.
 
 The manifest is written last and removed first, and it names the index by its hash: an index, a packed file and ``.npy``
 files without it, or of another time, are material for the next ``precompute`` and never a cache.

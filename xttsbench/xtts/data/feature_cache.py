@@ -3,9 +3,7 @@
 A directory holds ``npy/<id>.npy`` for each clip, ``packed.npy`` with all of them one below the other, ``index.npz``
 (what is known of each clip) and ``manifest.json``. Checked on opening, without reading features: manifest, index (by
 its hash), header and size of the packed file, size of every ``.npy`` file, headers of some of them, and that no WAV
-file changed. Checked on reading (:func:`~xttsbench.xtts.data.cache_files.read_npy`): every header. :func:`verify` looks
-at sizes, times and headers of everything, and for a seeded sample of clips, or for all, it hashes the WAV file, makes
-the features again and compares them. WAV files and metadata are never written.
+file changed. Checked on reading (:func:`~xttsbench.xtts.data.cache_files.read_npy`): every header.
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -32,25 +29,20 @@ from xttsbench.xtts.data.cache_files import (
     PACKED,
     UNFINISHED,
     CacheFileError,
-    Floats,
     Index,
     check_packed,
     how_it_differs,
     npy_bytes,
     npy_rows,
-    open_packed,
     packed_in_order,
     read_index,
     read_manifest,
-    read_npy,
     settings_key,
 )
 from xttsbench.xtts.data.make import cache_directory
-from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
-from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
-from xttsbench.xtts.data.strays import NPY, metadata_ids, strays, unlisted_wavs
-from xttsbench.xtts.features import FeatureSettings, log_mel
-from xttsbench.xtts.wav import read_canonical_wav
+from xttsbench.xtts.data.speech_data import SpeechData
+from xttsbench.xtts.data.strays import NPY
+from xttsbench.xtts.features import FeatureSettings
 
 _HEADERS_READ: Final = 256
 """Headers that opening a cache reads, evenly spaced: a cache that another program wrote shows in any of them."""
@@ -273,163 +265,3 @@ def why_no_cache(directory: Path, features: FeatureSettings) -> str:
         if difference:
             return f"it does not exist; the one beside it was made {difference}"
     return "it does not exist"
-
-
-TOLERANCE: Final = 1e-4
-"""Largest difference between two log-mels that are called the same, as between loaders."""
-SAMPLE_CLIPS: Final = 64
-"""Clips whose features are made again where not all are."""
-
-_CLIPS_A_JOB: Final = 16
-_WORTH_PROCESSES: Final = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Verification:
-    """Result of a verification: the range that was checked, and the faults."""
-
-    directory: Path
-    cache: Path
-    data: SpeechData | None
-    """The clips that can be used; None where there is none."""
-    clips: int
-    """Clips of the metadata, unusable ones included."""
-    compared: int
-    """Clips whose features were made again and compared."""
-    problems: tuple[Problem, ...]
-    suspects: tuple[int, ...]
-    """Clips of ``data`` whose features in the cache are not to be trusted."""
-
-
-def verify(
-    directory: Path,
-    features: FeatureSettings,
-    root: Path | None = None,
-    *,
-    everything: bool = False,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    remedy: str = "run 'xttsbench data verify --fix'",
-) -> Verification:
-    """Look for what is wrong with a data set and its cache.
-
-    Compared are :data:`SAMPLE_CLIPS` clips, which the seed decides, or ``everything``; ``remedy`` is what to do about
-    the cache.
-
-    Raises:
-        InvalidInputError: the directory is no data set, or its metadata cannot be read at all.
-    """
-    data, clips, problems = usable(directory, features)
-    cache = cache_path(directory, features, root)
-    if data is None:
-        return Verification(directory, cache, None, clips, 0, tuple(problems), ())
-    found: list[Problem] = []
-    if not (cache / MANIFEST).exists() and not (cache / INDEX).exists():
-        what = f"there is no feature cache: {cache}: {why_no_cache(cache, features)}"
-        found.append(Problem(rule="stale-cache", clip=None, what=what, remedy=remedy))
-    else:
-        try:
-            read_cache(cache, features)
-        except CacheFileError as error:
-            what = f"{error.path} {error.reason}"
-            found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
-    index = None
-    try:  # of the clips something may be known even where manifest or packed file are damaged
-        index = read_index(cache / INDEX, features)
-    except CacheFileError as error:
-        if not found:
-            what = f"{error.path} {error.reason}"
-            found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
-    ids = metadata_ids(data)
-    for name in unlisted_wavs(data, ids):
-        what, add = f"wavs/{name} is in no line of the metadata", "add its line, or move the file out of wavs/"
-        problems.append(Problem(rule="bad-metadata", clip=None, what=what, remedy=add))
-    for path in strays(cache, ids):
-        what = f"{path} is of no clip of the metadata, and no file of a feature cache"
-        found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
-    for clip_id in () if index is None else sorted(set(index.ids) - ids):
-        what = f"{cache / INDEX} has an entry for {clip_id!r}, which is in no line of the metadata"
-        found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
-    suspects: set[int] = set()
-    compared = 0
-    if index is not None:
-        packed_rows = (
-            None if any(problem.rule != "orphaned-file" for problem in found) else int(index.entries["frames"].sum())
-        )
-        survey = Survey(data, features, cache, index)
-        for fault in survey.faults(headers=None):
-            suspects.add(fault.clip)
-            found.append(_problem(data, fault.clip, fault.rule, fault.what, remedy))
-        chosen = _chosen(len(data), suspects, everything, seed)
-        compared = len(chosen)
-        if workers is None:
-            workers = allowed_workers() if compared > _WORTH_PROCESSES else 1
-        compare = partial(_compare, cache, features, packed_rows)
-        for _, differences in in_chunks(
-            compare,
-            chosen.tolist(),
-            _CLIPS_A_JOB,
-            workers,
-            "clips compared",
-            progress,
-            as_job=lambda clip: (clip, data.id(clip), data.wav(clip), index.entries[survey.rows[clip]]),
-        ):
-            for clip, rule, what in differences:
-                suspects.add(clip)
-                found.append(_problem(data, clip, rule, what, remedy))
-    return Verification(directory, cache, data, clips, compared, (*problems, *found), tuple(sorted(suspects)))
-
-
-def _problem(data: SpeechData, clip: int, rule: ProblemRule, what: str, remedy: str) -> Problem:
-    """Return a problem of a clip's features, which names the file."""
-    clip_id = data.id(clip)
-    file = f"wavs/{clip_id}.wav" if rule == "stale-cache" else f"npy/{clip_id}.npy"
-    return Problem(rule=rule, clip=clip_id, what=what if file in what else f"{what} ({file})", remedy=remedy)
-
-
-def _chosen(clips: int, suspects: set[int], everything: bool, seed: int) -> npt.NDArray[np.int64]:
-    """Return the clips to compare, rising; those that are known to be wrong need no comparing."""
-    sound = np.setdiff1d(np.arange(clips), np.fromiter(suspects, np.int64, len(suspects)))
-    if everything or len(sound) <= SAMPLE_CLIPS:
-        return sound
-    return np.sort(np.random.default_rng(seed).choice(sound, SAMPLE_CLIPS, replace=False))
-
-
-def _compare(
-    directory: Path,
-    features: FeatureSettings,
-    packed_rows: int | None,
-    clips: Sequence[tuple[int, str, Path, np.void]],
-) -> list[tuple[int, ProblemRule, str]]:
-    """Compare the cached features of some clips with freshly made ones; runs in a process of its own.
-
-    The packed file is left out where ``packed_rows`` is None. A clip has its number, id, WAV file and index entry.
-    """
-    packed = None if packed_rows is None else open_packed(directory / PACKED, packed_rows, features.n_mels)
-    found: list[tuple[int, ProblemRule, str]] = []
-    for clip, clip_id, wav, entry in clips:
-        if wav_hash(wav) != entry["wav_hash"].tobytes():
-            what = "has another WAV file than when its features were made (same size and time of change)"
-            found.append((clip, "stale-cache", what))
-            continue
-        cached = read_npy(directory / NPY / f"{clip_id}.npy", features.n_mels)
-        fresh = log_mel(read_canonical_wav(wav, features.sample_rate_hz), features)
-        if difference := _difference(cached, fresh):
-            found.append((clip, "feature-mismatch", difference))
-        first, frames = int(entry["offset"]), int(entry["frames"])
-        if packed is not None and not np.array_equal(packed[first : first + frames], cached, equal_nan=True):
-            found.append((clip, "corrupt-cache", f"has other rows in {PACKED} than in npy/{clip_id}.npy"))
-    return found
-
-
-def _difference(cached: Floats, fresh: Floats) -> str | None:
-    if cached.shape != fresh.shape:
-        return f"has features of the shape {cached.shape} in the cache, and {fresh.shape} when made again"
-    difference = np.where(np.isfinite(cached), np.abs(cached.astype(np.float64) - fresh), np.inf)
-    largest = float(difference.max())
-    if largest <= TOLERANCE:
-        return None
-    frame, mel = divmod(int(difference.argmax()), difference.shape[1])
-    how = "are not finite" if np.isinf(largest) else f"differ by up to {largest:.3g} from those made again"
-    return f"has features in the cache that {how} (frame {frame}, mel {mel}; tolerance {TOLERANCE:g})"

@@ -44,7 +44,6 @@ from xttsbench.xtts.data.cache_files import (
 from xttsbench.xtts.data.feature_cache import (
     FeatureCache,
     Survey,
-    Verification,
     cache_path,
     opened,
     read_cache,
@@ -54,6 +53,7 @@ from xttsbench.xtts.data.metadata import why_not_an_id
 from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.data.strays import NPY, Replaced, metadata_ids, strays
+from xttsbench.xtts.data.verification import Verification
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
 
@@ -131,7 +131,7 @@ def mend(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Made | None:
-    """Make again what ``feature_cache.verify`` found wrong in a cache; None where nothing there can be mended.
+    """Make again what a verification found wrong in a cache; None where nothing there can be mended.
 
     All that is replaced is kept in a folder beside the cache. It may be broken off at any moment: what is not mended
     then is found, and mended, the next time.

@@ -17,17 +17,9 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.xtts.data import make
-from xttsbench.xtts.data.make import (
-    PHONES,
-    SAMPLE_RATE_HZ,
-    VOICES,
-    Speaker,
-    ensure_default_data,
-    make_data,
-    speak,
-    utterance,
-)
+from xttsbench.xtts.data.make import ensure_default_data, make_data
 from xttsbench.xtts.data.speech_data import read_speech_data
+from xttsbench.xtts.data.synthesis import PHONES, SAMPLE_RATE_HZ, VOICES, Speaker, speak, utterance
 from xttsbench.xtts.wav import read_canonical_wav
 
 
@@ -55,7 +47,7 @@ def test_what_was_made_reads_back(tmp_path: Path) -> None:
     record = make_data(tmp_path / "set", 6, 5, 0.4, 0.6, progress=progress)
     data = read_speech_data(tmp_path / "set", sample_rate_hz=make.SAMPLE_RATE_HZ, split="all")
     for index in range(6):
-        clip = make.utterance(index, 5, 0.4, 0.6)
+        clip = utterance(index, 5, 0.4, 0.6)
         assert (data.id(index), data.text(index), data.samples[index]) == (clip.id, clip.text, len(clip.samples))
         assert data.speaker_names[data.speakers[index]] == clip.id.split("-")[0]
         samples = read_canonical_wav(data.wav(index), make.SAMPLE_RATE_HZ)

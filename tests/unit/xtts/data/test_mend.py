@@ -20,8 +20,9 @@ from xttsbench.errors import XttsbenchError
 from xttsbench.files import shipped
 from xttsbench.xtts.data import cache_files
 from xttsbench.xtts.data.cache_files import INDEX, CacheFileError, Index, read_index, write_index
-from xttsbench.xtts.data.feature_cache import cache_path, verify
+from xttsbench.xtts.data.feature_cache import cache_path
 from xttsbench.xtts.data.precompute import make_cache, mend
+from xttsbench.xtts.data.verification import verify
 from xttsbench.xtts.recipe import load_recipe
 from xttsbench.xtts.wav import write_wav
 

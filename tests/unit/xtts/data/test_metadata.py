@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.importing import find_listings, read_listing
-from xttsbench.xtts.data.make import PHONES
+from xttsbench.xtts.data.listings import find_listings, read_listing
 from xttsbench.xtts.data.metadata import (
     SYMBOLS,
     VOCABULARY,
@@ -31,6 +30,7 @@ from xttsbench.xtts.data.metadata import (
     read_speakers,
     why_not_an_id,
 )
+from xttsbench.xtts.data.synthesis import PHONES
 
 
 def keys(count: int, seed: int = 0, start: int = 0) -> npt.NDArray[np.uint64]:

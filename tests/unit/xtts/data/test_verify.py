@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data import feature_cache as module
-from xttsbench.xtts.data.feature_cache import Verification, cache_path, verify
+from xttsbench.xtts.data import verification as module
+from xttsbench.xtts.data.feature_cache import cache_path
 from xttsbench.xtts.data.precompute import make_cache, mend
 from xttsbench.xtts.data.speech_data import SpeechData, usable
+from xttsbench.xtts.data.verification import Verification, verify
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.wav import write_wav
 
