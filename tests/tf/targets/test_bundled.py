@@ -160,7 +160,7 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_their_size(
 
 
 def test_a_limit_of_the_container_counts(speech: SpeechData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xttsbench.probes.procfs.memory_limit_bytes", lambda: 1)
+    monkeypatch.setattr("xttsbench.probes.procfs.memory_limit_left_bytes", lambda: 0)
     with pytest.raises(InvalidInputError, match="the 0 bytes of memory"):
         make_workload(data=str(speech.directory), batch_size=4, with_step=False, cache=True)
 
