@@ -100,7 +100,7 @@ class NativeFunction(Record):
     exact: bool = False  # Whether the results of the calls that were compared are Python's to the last bit
     name: str | None = None  # Of the function that ``text`` defines
     text: str | None = None
-    """A Python function of TensorFlow's ops, named ``tf`` there, which was run and gave Python's results."""
+    """The user's function with other names, TensorFlow's as ``tf``; empty where none had to change."""
     names: tuple[str, ...] = ()  # What the text takes from the scope of the user's function
     why_no_text: str | None = None
     items: tuple[ItemTensor, ...] = ()

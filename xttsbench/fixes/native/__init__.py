@@ -73,11 +73,11 @@ def _as_ops(given: Pipeline, priced: Mapping[str, PythonFunction]) -> Pipeline:
 NATIVE = Spec(
     name="native",
     words="Python functions as ops of TensorFlow",
-    does="a `numpy_function` or `py_function` that computes with NumPy, reads arrays or audio, or turns text into "
-    "numbers is traced into TensorFlow's ops, compared with Python on real elements and timed before it is used; "
-    "floats may be rounded otherwise. What keeps state, draws at random, or uses what has no equal among TensorFlow's "
-    "ops stays Python, with the line that says why. With `open-generator` the loop's body becomes ops where all items "
-    "are alike (numbers, text, paths, arrays, and tuples or dictionaries of them), so that they can be tensors",
+    does="a `numpy_function` or `py_function` that computes with NumPy becomes TensorFlow's ops: the same function "
+    "with other names, traced by AutoGraph, compared with Python on recorded calls and timed before it is used; floats "
+    "may be rounded otherwise. What keeps state, draws at random, reads files, or has no such name stays Python, with "
+    "the line that says why. With `open-generator` the loop's body becomes ops where its items are numbers and arrays "
+    "that are all alike",
     mends=("python-function",),
     candidates=candidates,
     rank=3,

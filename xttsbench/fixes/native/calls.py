@@ -1,426 +1,266 @@
-"""Calls in a function that is traced: of the user's own functions, of NumPy, of Python, or of what is refused.
-
-A call without a traced array gives the same each time that the function runs, if what it calls is known to depend on
-its arguments alone; it is made once, while the function is traced. So only libraries that compute are called.
-"""
+"""Calls with what comes from a function's arguments, as they are written for tensors."""
 
 from __future__ import annotations
 
+import ast
 import functools
-import math
-import operator
-import sys
-import traceback
-import types
-from collections.abc import Callable, Mapping
-from pathlib import Path, PurePath
-from typing import Any, Final
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
-from xttsbench.fixes.native import files, text
-from xttsbench.fixes.native.arrays import (
+from xttsbench.fixes.native.expressions import OF_ARRAYS, cast_text, check_kinds
+from xttsbench.fixes.native.flow import bound
+from xttsbench.fixes.native.names import (
+    CONTAINERS,
+    LEFT,
+    METHODS,
+    MODES,
+    PAIRS,
+    PROMOTING,
+    SAME,
     UFUNCS,
-    Array,
-    CannotTraceError,
-    Method,
-    Spread,
-    Symbolic,
-    holds_traced,
-    lifted,
-    only,
-    ufunc,
+    WRITTEN,
+    Written,
 )
-from xttsbench.fixes.native.arrays.functions import FUNCTIONS, METHODS, numpy_function
-from xttsbench.fixes.native.control import CALL, loops, rows
-from xttsbench.fixes.native.control.branches import negated, truth
-from xttsbench.fixes.native.libraries import library_function
-from xttsbench.fixes.native.written.origins import OPERATORS, Origins
-from xttsbench.pipeline.source import call_of, is_tensorflow, is_users
+from xttsbench.fixes.native.observe import Fact, is_nested, name_of, users_function
+from xttsbench.pipeline.source import is_tensorflow
 
-# Packages whose functions give what their arguments say, but for those below
-_COMPUTING: Final = (
-    *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "re"),
-    *("string", "enum", "dataclasses", "copy", "typing", "fractions", "statistics", "scipy", "librosa", "tensorflow"),
-    *("pathlib", "posixpath", "_struct", "struct", "_collections", "_functools", "keras"),
-    *("decimal", "unicodedata", "bisect"),
-)
-_OUTSIDE: Final = (
-    *("numpy.random", "scipy.io", "numpy.lib._npyio", "scipy.stats", "librosa.core.audio", "tensorflow.io.gfile"),
-)
-_OUTSIDE_NAMES: Final = (
-    *("open", "input", "print", "exec", "eval", "compile", "globals", "locals", "vars", "setattr", "delattr"),
-    *("__import__", "breakpoint", "id", "hash", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez"),
-    *("savetxt", "tofile", "stream", "dump"),
-)
-_OF_FILES: Final = frozenset(dir(Path)) - frozenset(dir(PurePath))  # what paths have that looks at files
-_HANDS_ON: Final = (*(zip, enumerate, tuple, dict, reversed, isinstance, getattr, type, callable, slice, iter, next),)
-"""Functions of Python's that look at what they are given no closer than at its length."""
-_WITH_TRACED: Final = {**text.FUNCTIONS, **files.OF_PATHS, **files.FUNCTIONS}
-_OF_TEXT: Final[Mapping[str, Callable[..., Any]]] = {"join": text.join_method, "format": text.format_method}
-_IN_PLACE: Final[Mapping[str, Any]] = {
-    symbol: getattr(operator, f"i{one.__name__.strip('_')}") for symbol, one in OPERATORS.items()
-}
-_MATH: Final = {
-    getattr(math, name): getattr(np, name)
-    for name in (
-        "sqrt",
-        "exp",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "tanh",
-        "hypot",
-        "radians",
-        "fabs",
-    )
-}
-_MOST_CALLS: Final = 20_000  # more are a long loop, which would be as many ops
+if TYPE_CHECKING:
+    from xttsbench.fixes.native.rebind import Rebound
 
 
-class Calls:
-    """Makes the calls of one trace."""
+def called(given: Rebound, node: ast.Call) -> str | None:
+    """New text of a call; ``None`` where only what is inside it may change.
 
-    def __init__(self, rewritten: Callable[[Any], Any], origins: Origins) -> None:
-        """Take what makes of a user's function one whose calls and subscripts come here, and where arrays are noted."""
-        self._rewritten, self.origins = rewritten, origins
-        self.names: dict[str, str] = {}  # the user's names of tensors, by the tensors' own
-        self.seen: dict[
-            str, tuple[Any, ...]
-        ] = {}  # of arguments that are tensors, in the recorded calls, by their names
-        self.graph: Any = None  # that of the function; names in those of branches are others
-        self._count = 0
-
-    def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
-        """Result of a call in the function's source.
-
-        Raises:
-            CannotTraceError: it cannot be written as ops, or what it gives depends on more than its arguments.
-        """
-        result = self._made(function, arguments, named)
-        if isinstance(result, np.ndarray):
-            self.origins.call(function, arguments, named, result)
-        return result
-
-    def _made(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        self._count += holds_traced((arguments, named))
-        only(self._count <= _MOST_CALLS, f"makes more than {_MOST_CALLS} calls, too many for a graph")
-        if isinstance(function, Method) or isinstance(getattr(function, "__self__", None), Symbolic):
-            return function(*arguments, **named)
-        if isinstance(function, functools.partial):
-            return self._made(function.func, (*function.args, *arguments), {**function.keywords, **named})
-        if isinstance(function, functools._lru_cache_wrapper):
-            return self._made(function.__wrapped__, arguments, named)
-        method = getattr(function, "__func__", None) if isinstance(function, types.MethodType) else None
-        if isinstance(method, types.FunctionType) and is_users(method):  # compiled ones have code as well
-            return self._rewritten(method)(function.__self__, *arguments, **named)
-        if isinstance(function, types.FunctionType) and is_users(function):
-            return self._rewritten(function)(*arguments, **named)
-        if (own := _own_call(function)) is not None:
-            return self._rewritten(own)(function, *arguments, **named)
-        traced = holds_traced((arguments, named))
-        if traced and (same := _of(_PYTHON, function)) is not None:
-            return same(*arguments, **named)
-        if traced and function is map:
-            return rows.listed(arguments[1], lambda one: self.call(arguments[0], one))
-        if (same := _of(_WITH_TRACED if traced else files.FUNCTIONS, function)) is not None:
-            return _fitting(same, function, arguments, named)
-        if (same := library_function(function, traced=traced)) is not None:
-            return _fitting(functools.partial(same, self.call), function, arguments, named)
-        if isinstance(function, np.ufunc) and (traced or _symbolic(arguments)):
-            return ufunc(function, *arguments, **named)
-        if _is_numpys(function) and (traced or _symbolic(arguments)):
-            return _fitting(numpy_function(function), function, arguments, named)
-        if is_tensorflow(function) and not _is_outside(function):
-            return function(*tf.nest.map_structure(_bare, arguments), **tf.nest.map_structure(_bare, named))
-        if not traced:
-            _refuse_outside(function)
-            return function(*arguments, **named)
-        return self._with_arrays(function, arguments, named)
-
-    def _with_arrays(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-        if isinstance(owner, np.ndarray | np.generic) and name in METHODS:
-            return METHODS[name](lifted(owner), *arguments, **named)
-        if isinstance(owner, list) and name == "extend":
-            return owner.extend(rows.spread(*arguments))
-        if isinstance(owner, list) and name in ("append", "insert"):
-            return function(*arguments, **named)
-        if isinstance(owner, str | bytes) and name in _OF_TEXT:
-            return _OF_TEXT[name](owner, *arguments, **named)
-        if isinstance(owner, Mapping) and name == "get":
-            return rows.looked_up(self.origins, owner, *(arguments if len(arguments) > 1 else (*arguments, None)))
-        if isinstance(owner, str | list | tuple) and name in ("index", "find"):
-            return rows.place_in(self.origins, owner, *arguments, strict=name == "index")
-        if isinstance(arguments[0], Symbolic) and getattr(function, "__objclass__", None) in (str, bytes):
-            return getattr(arguments[0], name)(*arguments[1:], **named)
-        if any(function is one for one in _HANDS_ON):
-            return function(*arguments, **named)
-        if (same := _of(_MATH, function)) is not None:
-            return _number(ufunc(same, *arguments), float)
-        raise CannotTraceError(f"hands an array to {_name(function)}, which is not known here")
-
-    def item(self, value: Any, key: Any) -> Any:
-        """Result of a subscript in the function's source."""
-        value = rows.as_row(value) if rows.is_open(value) else value
-        if isinstance(value, np.ndarray | list | tuple) and holds_traced(key) and not isinstance(key, slice):
-            return lifted(value)[key]
-        if isinstance(value, Mapping) and isinstance(key, Symbolic):
-            return rows.looked_up(self.origins, value, key)
-        if isinstance(value, Symbolic) and not isinstance(value, Array):
-            return value[key]  # type: ignore[index]
-        if isinstance(value, list | tuple) and holds_traced(key):
-            raise CannotTraceError("takes as much of a list as the values of an array say")
-        only(type(value).__module__ != "os", "reads the environment")
-        if holds_traced(key) and not isinstance(value, Array | tf.Tensor | np.ndarray):
-            raise CannotTraceError(f"looks up the value of an array in a {type(value).__name__}")
-        result = value[_bare(key) if isinstance(value, tf.Tensor) else key]
-        if isinstance(result, np.ndarray):
-            self.origins.item(value, key, result)
-        return result
-
-    def stored(self, target: Any, key: Any, value: Any, symbol: str | None = None) -> Any:
-        """Value of a variable after ``variable[key] = value``, or ``variable[key] += value`` and the like."""
-        if isinstance(target, np.ndarray) and holds_traced((key, value)):
-            only(_names_of(target) == 1, "assigns to an array that has several names")
-            target = lifted(target.copy())
-        if symbol is not None:
-            shared = target._viewed[0] if isinstance(target, Array) else False
-            value = OPERATORS[symbol](self.item(target, key), value)
-            if isinstance(target, Array):
-                target._viewed[0] = shared  # the part is not kept
-        target[key] = value
-        return target
-
-    def operated(self, symbol: str, first: Any, second: Any) -> Any:
-        """Result of an operator in the function's source."""
-        if symbol == "%" and isinstance(first, str) and holds_traced(second):
-            return text.percent(first, second)
-        if symbol == "/" and isinstance(first, PurePath) and isinstance(second, text.Text):
-            return files.made_path(first, second)
-        if symbol == "*" and isinstance(first, list) and isinstance(second, Array) and not second.ndim:
-            return rows.repeated(first, second)
-        result = OPERATORS[symbol](first, second)
-        if isinstance(result, np.ndarray):
-            self.origins.operator(symbol, first, second, result)
-        return result
-
-    def increased(self, symbol: str, first: Any, second: Any) -> Any:
-        """Result of ``+=`` and the like in the function's source."""
-        if symbol == "+" and isinstance(first, list) and isinstance(second, Symbolic):
-            first.extend(rows.spread(second))
-            return first
-        return _IN_PLACE[symbol](first, second)
-
-    def is_in(self, key: Any, table: Any) -> Any:
-        """Result of ``key in table`` in the function's source."""
-        if isinstance(key, Symbolic) or isinstance(table, text.Text):
-            return rows.is_in(self.origins, key, table)
-        return key in table
-
-    def is_not_in(self, key: Any, table: Any) -> Any:
-        """Result of ``key not in table`` in the function's source."""
-        return negated(self.is_in(key, table))
-
-    def named(self, name: str, value: Any) -> Any:
-        """A value that a variable in the function's source gets."""
-        tensor = _bare(value) if isinstance(value, Array | text.Text | tf.Tensor) else None
-        if tensor is not None and not hasattr(tensor, "numpy") and tensor.graph is self.graph:
-            self.names.setdefault(tensor.name, name)
-        return value
-
-    def as_array(self, value: Any) -> Any:
-        """Result of ``value.numpy()``; of a tensor that is not known yet, a traced value."""
-        if not (isinstance(value, tf.Tensor) and _symbolic((value,))):
-            return value.numpy()
-        if value.dtype != tf.string:
-            return Array(value)
-        only(value.shape.rank == 0, "computes with an array of text")
-        return text.Text(value, self.seen.get(value.name), bytes)
-
-
-def _names_of(target: Any) -> int:
-    """Number of variables of the traced functions that hold an array, or a view of it."""
-    count = 0
-    for frame, _ in traceback.walk_stack(sys._getframe(2)):
-        if CALL in frame.f_globals:
-            for name, one in frame.f_locals.items():
-                held = isinstance(one, np.ndarray) and (one is target or one.base is target)
-                count += held and name not in frame.f_code.co_freevars
-    return count
-
-
-def _fitting(operation: Any, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    try:
-        return operation(*arguments, **named)
-    except TypeError as error:
-        if "argument" not in str(error):
-            raise
-        raise CannotTraceError(f"calls {_name(function)} in a way that is not known here ({error})") from error
-
-
-def _symbolic(values: Any) -> bool:
-    return any(isinstance(one, tf.Tensor) and not hasattr(one, "numpy") for one in tf.nest.flatten(values))
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, text.Text | text.Texts):
-        return value.tensor
-    return value.lifted().tensor if isinstance(value, Symbolic) else value
-
-
-def _own_call(function: Any) -> Any:
-    """The method that the call of an object of the user's class runs."""
-    if isinstance(function, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
+    Raises:
+        RefusedError: it has no equal among TensorFlow's ops.
+    """
+    arguments = [*node.args, *(one.value for one in node.keywords)]
+    method = isinstance(node.func, ast.Attribute) and given.flow.given(node.func.value)
+    if not (any(map(given.flow.given, arguments)) or method):
         return None
-    call = call_of(function)
-    return call if isinstance(call, types.FunctionType) and is_users(call) else None
+    fact = given.watched.fact(node.func)
+    if fact is None:
+        raise given.watched.refused("has a line that no recorded call comes to", node)
+    function = fact.value
+    if fact.kind != "callable":
+        raise given.watched.refused(f"calls several functions by `{ast.unparse(node.func)}`", node)
+    if isinstance(node.func, ast.Attribute):
+        owner = given.watched.fact(node.func.value)
+        if owner is not None and owner.kind in OF_ARRAYS:
+            return _of_array(given, node, node.func)
+        if owner is not None and owner.kind == "tensor" and node.func.attr == "numpy":
+            return given.render(node.func.value)
+        if owner is not None and owner.kind in ("list", "dict") and node.func.attr in CONTAINERS:
+            return None
+        if owner is not None and owner.kind == "bytes" and node.func.attr == "decode":
+            return given.render(node.func.value)
+    if is_nested(function):
+        return None
+    if given.flow.given(node.func):
+        raise given.watched.refused(f"calls `{ast.unparse(node.func)}`, which arguments decide", node)
+    if users_function(function) is not None:
+        return _of_users(given, node, function)
+    if is_tensorflow(function) or str(getattr(function, "__module__", "")).startswith("keras"):
+        return None
+    return _known(given, node, function, list(node.args))
 
 
-def _of(table: Mapping[Any, Any], function: Any) -> Any:
-    """Entry of a table for a function; ``None`` for others, and for objects that are called."""
-    kinds = (types.BuiltinFunctionType, types.FunctionType, type, np.ufunc)
-    return table.get(function) if isinstance(function, kinds) else None
+def _of_users(given: Rebound, node: ast.Call, function: Any) -> str | None:
+    plain = users_function(function)
+    plain = getattr(plain, "__func__", plain)
+    name = next((name for one, name in given.names.items() if one.function.__code__ is plain.__code__), None)
+    if name is None:
+        raise given.watched.refused(f"calls {name_of(function)}, which was not followed", node)
+    if not name:
+        return None
+    func: Any = node.func
+    owner = given.render(func.value if isinstance(func, ast.Attribute) else func)
+    return f"{name}({', '.join([owner] * bound(function) + _rendered(given, node, node.args))})"
 
 
-def _is_numpys(function: Any) -> bool:
-    module = str(getattr(function, "__module__", None)).split(".")[0]
-    return _of(FUNCTIONS, function) is not None or (module == "numpy" and not isinstance(function, type))
+def _rendered(given: Rebound, node: ast.Call, arguments: Sequence[Any]) -> list[str]:
+    return [*map(given.render, arguments), *map(given.around, node.keywords)]
 
 
-def is_known(function: Any) -> bool:
-    """Whether a function is one of NumPy's or Python's that is known here by itself."""
-    tables = (files.FUNCTIONS, FUNCTIONS, UFUNCS)
-    return not isinstance(function, type) and any(_of(table, function) is not None for table in tables)
+def _of_array(given: Rebound, node: ast.Call, func: ast.Attribute) -> str | None:
+    """A call of a method of arrays."""
+    fact = given.fact(func.value)
+    if func.attr == "astype" and node.args:
+        return _converted(given, node, func.value, given.constant(node.args[0]))
+    if func.attr == "item" and not node.args:
+        kinds = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}
+        return f"tf.cast({given.render(func.value)}, tf.{kinds[fact.dtype.kind]})"
+    function = METHODS.get(func.attr)
+    if function is None:
+        raise given.watched.refused(
+            f"calls .{func.attr}() of an array, which has no equal among TensorFlow's ops", node
+        )
+    if func.attr in ("reshape", "transpose") and len(node.args) > 1:
+        packed = f"({', '.join(map(given.render, node.args))})"
+        return f"tnp.{func.attr}({given.render(func.value)}, {packed})"
+    return _known(given, node, function, [func.value, *node.args])
 
 
-def _refuse_outside(function: Any) -> None:
-    if isinstance(function, type) and is_users(getattr(function, "__init__", None)):
-        return
-    if _is_outside(function):
-        raise CannotTraceError(f"calls {_name(function)}: what that gives or does is not known before it runs")
+def _converted(given: Rebound, node: ast.Call, value: Any, dtype: Any) -> str:
+    """An array as another dtype."""
+    fact = given.fact(value)
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        wanted = np.dtype(object)
+    known = fact.dtype is not None and fact.dtype.kind in "iufb" and wanted.kind in "iufbc"
+    others = {one.arg for one in node.keywords} - {"copy"}
+    if not known or others or (wanted == np.uint64 and fact.dtype.kind == "f"):
+        raise given.watched.refused(f"converts by `{ast.unparse(node)}`", node)
+    return cast_text(given.render(value), fact.dtype, wanted)
 
 
-def _is_outside(function: Any) -> bool:
-    module = _module(function)
-    known = module.split(".")[0] in _COMPUTING and not module.startswith(_OUTSIDE)
-    name = getattr(function, "__name__", "")
-    return not known or name in _OUTSIDE_NAMES or (module == "pathlib" and name in _OF_FILES)
+def _known(given: Rebound, node: ast.Call, function: Any, arguments: list[Any]) -> str | None:
+    """A call of a function of NumPy's or Python's."""
+    if any(isinstance(one, ast.Starred) for one in arguments) or any(one.arg is None for one in node.keywords):
+        raise given.watched.refused(f"calls {name_of(function)} with arguments from a list", node)
+    if isinstance(function, type) and issubclass(function, np.generic) and len(arguments) == 1:
+        return _converted(given, node, arguments[0], function)
+    if isinstance(function, np.ufunc):
+        return _ufunc(given, node, function, arguments)
+    if _in(function, LEFT):
+        return None
+    if _in(function, PAIRS):
+        return _extreme(given, node, function, arguments)
+    if _in(function, WRITTEN):
+        return _written(given, node, function, arguments)
+    if _in(function, SAME):
+        return _same(given, node, function, arguments)
+    raise given.watched.refused(f"calls {name_of(function)}, which has no equal among TensorFlow's ops", node)
 
 
-def _module(function: Any) -> str:
-    owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, types.ModuleType):
-        return str(type(owner).__module__)
-    return str(getattr(function, "__module__", None) or type(function).__module__)
+def _in(function: Any, table: Any) -> bool:
+    try:
+        return function in table
+    except TypeError:  # an object that has no hash
+        return False
 
 
-def _name(function: Any) -> str:
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    module = _module(function)
-    return str(name) if module == "builtins" else f"{module}.{name}"
+def _ufunc(given: Rebound, node: ast.Call, function: Any, arguments: Sequence[Any]) -> str:
+    if function not in UFUNCS or node.keywords or len(arguments) != function.nin:
+        raise given.watched.refused(f"calls {name_of(function)} in a way that has no equal", node)
+    loop = given.loop(function, node, *map(given.fact, arguments))
+    check_kinds(given, node, function, loop[0], arguments[-1])
+    logical = function.__name__.startswith("logical")
+    texts = [given.cast(one, np.dtype(bool) if logical else dtype) for one, dtype in zip(arguments, loop, strict=False)]
+    return f"{UFUNCS[function]}({', '.join(texts)})"
 
 
-def _number(array: Array, kind: type) -> Array:
-    if array.ndim:
-        array = Array(tf.reshape(array.tensor, []))
-    return Array(tf.cast(array.tensor, tf.int64 if kind is int else tf.float64), kind)
+def _extreme(given: Rebound, node: ast.Call, function: Any, arguments: Sequence[Any]) -> str:
+    """The largest or smallest of several numbers of Python's, those that are tensors first."""
+    facts = [given.fact(one) for one in arguments]
+    alike = len({one.kind for one in facts}) == 1 and facts[0].kind in ("int", "float")
+    if len(facts) < 2 or not alike or node.keywords:
+        raise given.watched.refused(f"takes the {function.__name__} of what is not numbers of one type", node)
+    texts = map(given.render, sorted(arguments, key=lambda one: not given.flow.given(one)))
+    return functools.reduce(lambda one, other: f"{PAIRS[function]}({one}, {other})", texts)
 
 
-def _length(value: Any) -> Any:
-    if rows.is_open(value):
-        return sum(_length(one.items) if isinstance(one, Spread) else 1 for one in value)
-    if isinstance(value, text.Text | text.Texts | rows.Row | loops.Grown):
-        return value.length()
-    return value.length(0) if isinstance(value, Array) and value.ndim else len(value)
+def _written(given: Rebound, node: ast.Call, function: Any, arguments: list[Any]) -> str | None:
+    """A call that is written otherwise."""
+    row: Written = WRITTEN[function]
+    names = row.parameters.split()
+    if function is np.arange and len(arguments) > 1:
+        names = ["start", "stop", "step", "dtype"]
+    by_name = {**dict(zip(names, arguments, strict=False)), **{str(one.arg): one.value for one in node.keywords}}
+    first = by_name.get(names[0])
+    if first is None or len(arguments) > len(names):
+        raise given.watched.refused(f"calls {name_of(function)} in a way that has no equal", node)
+    fact, result = given.fact(first), given.watched.fact(node)
+    if function is len and fact.kind in ("list", "tuple", "dict", "str"):
+        return None
+    if fact.kind == "tensor":
+        raise given.watched.refused(f"hands a tensor to {name_of(function)}", node)
+    for name, allowed in row.only.items():
+        if name in by_name:
+            value = given.constant(by_name[name])
+            last = name == "axis" and fact.ndim is not None and value == fact.ndim - 1
+            if value not in allowed and not last:
+                raise given.watched.refused(f"calls {name_of(function)} with another {name}", node)
+            del by_name[name]
+    template = row.templates.get(" ".join(name for name in row.parameters.split() if name in by_name))
+    bad = fact.dtype is None or fact.dtype.kind not in row.kinds
+    bad = bad or (result is not None and result.dtype is not None and result.dtype.kind not in row.results)
+    if template is None or bad:
+        raise given.watched.refused(f"calls {name_of(function)} in a way that has no equal", node)
+    texts = {name: given.render(one) for name, one in by_name.items()}
+    if row.floats and fact.dtype.kind != "f":
+        texts[names[0]] = cast(given, first, np.dtype(np.float64))
+    if function is np.pad:
+        texts |= _padding(given, node, by_name, fact)
+    text = template.format(**texts)
+    other = row.converts and result is not None and result.dtype not in (None, np.int64)
+    return cast_text(text, np.int64, result.dtype) if other and result is not None else text
 
 
-def _converted(kind: type) -> Callable[[Any], Any]:
-    def converted(value: Any) -> Any:
-        if isinstance(value, text.Text):
-            return text.number_of(value, kind)
-        if isinstance(value, rows.Each):
-            return rows.converted(kind)(value)
-        found = _number(lifted(value), kind)
-        if isinstance(value, Array) and value.seen is not None:
-            found.seen = tuple(kind(one) for one in value.seen)
-        return found
-
-    return converted
+def cast(given: Rebound, node: Any, dtype: Any) -> str:
+    """A number as a dtype, whatever it is."""
+    return cast_text(given.render(node), given.fact(node).dtype, dtype)
 
 
-def _listed(value: Any) -> Any:
-    if isinstance(value, rows.Row):
-        return rows.Row(value.items)
-    return value if isinstance(value, text.Texts) else list(value)
+def _padding(given: Rebound, node: Any, by_name: Mapping[str, Any], fact: Fact) -> dict[str, str]:
+    mode = given.constant(by_name["mode"]) if "mode" in by_name else "constant"
+    if mode not in MODES:
+        raise given.watched.refused(f"pads by {mode!r}", node)
+    width = by_name["pad_width"]
+    pair = isinstance(width, ast.Tuple | ast.List) and not any(isinstance(x, ast.Tuple | ast.List) for x in width.elts)
+    return {"pad_width": f"[{given.render(width)}]"} if pair and fact.ndim == 1 else {}
 
 
-def _has(value: Any, name: str) -> bool:
-    return hasattr(value.kind if isinstance(value, text.Text) else value, name)
+def _same(given: Rebound, node: ast.Call, function: Any, arguments: list[Any]) -> str:
+    """A call of a function that TensorFlow has under the same name."""
+    result, name = given.watched.fact(node), function.__name__
+    every = dict(zip(_parameters(function), arguments, strict=False))
+    every |= {str(one.arg): one.value for one in node.keywords}
+    dtypes = []
+    for one in _values(every.values()):
+        fact = given.fact(one)
+        if fact.kind == "tensor":
+            raise given.watched.refused(f"hands a tensor to {name_of(function)}", node)
+        if fact.kind in OF_ARRAYS:
+            dtypes.append(fact.dtype)
+    if any(one.kind not in SAME[function] for one in dtypes):
+        raise given.watched.refused(f"calls {name_of(function)} of {dtypes[0].name}, where TensorFlow differs", node)
+    to = result.dtype if result is not None else None
+    if to is not None and to.kind in "iu" and any(one.kind == "f" for one in dtypes) and to.itemsize < 8:
+        raise given.watched.refused(f"makes whole numbers of floats by {name_of(function)}; write .astype()", node)
+    if to is None and (result is None or result.kind not in ("tuple", "list")):
+        raise given.watched.refused("has a line that no recorded call comes to", node)
+
+    def rendered(one: Any) -> str:
+        fact = given.fact(one) if not isinstance(one, ast.Starred) else None
+        decided = fact is not None and fact.kind in ("int", "float") and given.flow.given(one)
+        if decided and function in PROMOTING:
+            return cast(given, one, to)
+        if decided and fact is not None and fact.kind == "float" and fact.dtype != to:
+            raise given.watched.refused(f"hands a number that arguments decide to {name_of(function)}", node)
+        return given.render(one)
+
+    texts = [*map(rendered, arguments), *(f"{one.arg}={rendered(one.value)}" for one in node.keywords)]
+    in_list = isinstance(arguments[0], ast.List | ast.Tuple)
+    if name in ("array", "asarray") and "dtype" not in every and in_list and to is not None:
+        texts.append(f"dtype=tf.{to.name}")
+    return f"tnp.{name}({', '.join(texts)})"
 
 
-def _rounded(value: Any, digits: Any = None) -> Array:
-    only(digits is None and not lifted(value).ndim, "rounds to digits")
-    return _number(ufunc(np.rint, value), int)
+def _values(arguments: Any) -> list[Any]:
+    """Arguments, and the parts of lists that are written out."""
+    found = []
+    for one in arguments:
+        found += _values(one.elts) if isinstance(one, ast.List | ast.Tuple) else [one]
+    return [one for one in found if not isinstance(one, ast.Starred)]
 
 
-def _whole(function: Any) -> Any:
-    return lambda value: _number(ufunc(function, value), int)
-
-
-def _extreme(function: Any) -> Any:
-    def extreme(*values: Any) -> Any:
-        if len(values) == 1 and isinstance(values[0], rows.Row) and values[0].items.ndim == 1:
-            of_all = FUNCTIONS[np.max if function is np.maximum else np.min](values[0].items)
-            return Array(of_all.tensor, values[0].items.number, scalar=True)
-        given = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
-        single = len(given) > 1 and not any(lifted(one).ndim for one in given)
-        only(single, "takes the largest or smallest of what is not single numbers")
-        return functools.reduce(lambda a, b: ufunc(function, a, b), given)
-
-    return extreme
-
-
-def _sum(values: Any, start: Any = 0) -> Any:
-    if isinstance(values, rows.Row):
-        whole = tf.reduce_sum(values.items.tensor, 0)
-        return Array.of(whole, values.items.number) + start
-    return functools.reduce(lambda a, b: a + b, values, start)
-
-
-def _is_instance(value: Any, kinds: Any) -> bool:
-    if isinstance(value, text.Text):
-        return issubclass(value.kind, kinds)
-    if not isinstance(value, Array):
-        return isinstance(value, kinds)
-    stands_for = value.number(0) if value.number else value.dtype.type(0) if value.scalar else np.zeros(1, value.dtype)
-    return isinstance(stands_for, kinds)
-
-
-_PYTHON: Final[dict[Any, Any]] = {
-    len: _length,
-    int: _converted(int),
-    float: _converted(float),
-    bool: lambda value: Array(truth(value), scalar=True),
-    ord: rows.code_of,
-    range: rows.TracedRange,
-    list: _listed,
-    hasattr: _has,
-    abs: lambda value: ufunc(np.absolute, value),
-    round: _rounded,
-    max: _extreme(np.maximum),
-    min: _extreme(np.minimum),
-    sum: _sum,
-    enumerate: loops.enumerated,
-    zip: loops.zipped,
-    math.ceil: _whole(np.ceil),
-    math.floor: _whole(np.floor),
-    math.trunc: _whole(np.trunc),
-    isinstance: _is_instance,
-}
-"""Function of Python's -> what does the same with traced arrays."""
+def _parameters(function: Any) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return [f"argument {number}" for number in range(9)]

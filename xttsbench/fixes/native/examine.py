@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
-import inspect
 import os
-import re
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,15 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.native.rewrite import Checked, checked, difference
+from xttsbench.fixes.native.rewrite import Checked, checked
 from xttsbench.fixes.native.trace import Traced
-from xttsbench.fixes.native.written.body import written
-from xttsbench.fixes.native.written.expressions import NoTextError
 from xttsbench.fixes.open_generator.rewrite import ElementOfItem, open_generators
 from xttsbench.pipeline.python.items import Leaf
-from xttsbench.pipeline.python.state import called
 from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import locate, lookup
+from xttsbench.pipeline.source import lookup
 from xttsbench.records.pipeline import ItemTensor, NativeFunction, Pipeline
 
 _TIMED_S: Final = 0.15  # for which the calls of a traced function are timed, alone and on all processors
@@ -33,8 +26,8 @@ _MOST_CALLS: Final = 4096
 def examine(dataset: Any, pipeline: Pipeline) -> Pipeline:
     """The pipeline with what was found of each of its Python functions, and of the bodies of generators.
 
-    Each function that can be traced is compared with Python on a few recorded calls, timed, written as text, and the
-    text run; generators that can be opened are, for this. Nothing of the user's pipeline is timed while this runs.
+    Each function that can be traced is compared with Python on a few recorded calls, and timed; generators that can be
+    opened are, for this. Nothing of the user's pipeline is timed while this runs.
     """
     opens = any(one.parts is not None for one in pipeline.python_functions)
     if not (opens or any(one.kind != "generator" for one in pipeline.python_functions)) or pipeline.unserialisable:
@@ -61,19 +54,13 @@ def _found(one: Checked) -> NativeFunction:
     if one.traced is None:
         return NativeFunction(refused=one.refused)
     alone, all_at_once = _timed(one.traced, one.calls)
-    base = re.sub(r"\W+", "_", one.name.rsplit(".", 1)[-1]).strip("_")
-    name = f"{base if base and base != 'lambda' else 'mapped'}_native"
-    known = NativeFunction(call_time_s=alone[0], call_cpu_s=all_at_once[1], exact=one.exact, name=name)
+    times = {"call_time_s": alone[0], "call_cpu_s": all_at_once[1]}
+    known = NativeFunction(**times, exact=one.exact, name=one.traced.name)
     if isinstance(one.of, ElementOfItem):
         known = known.model_copy(update={"items": tuple(map(_item, one.of.items.leaves))})
-    try:
-        text = _text(one, one.traced, name)
-        names = _run(one, one.traced, text, name)
-    except NoTextError as error:
-        return known.model_copy(update={"why_no_text": str(error)})
-    except Exception as error:  # without a text the fix is a saved plan
-        return known.model_copy(update={"why_no_text": f"it cannot be written ({type(error).__name__}: {error})"})
-    return known.model_copy(update={"text": text, "names": names})
+    if one.traced.why_no_text is not None:
+        return known.model_copy(update={"why_no_text": one.traced.why_no_text})
+    return known.model_copy(update={"text": one.traced.text, "names": one.traced.names})
 
 
 def _item(leaf: Leaf) -> ItemTensor:
@@ -109,55 +96,3 @@ def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tupl
             count = min(_MOST_CALLS, max(2 * count, int(1.3 * count * _TIMED_S / max(wall_s, 1e-4))))
 
     return pace(None), pace(processors)
-
-
-def _text(one: Checked, traced: Traced, name: str) -> str:
-    user = called(one.function)
-    place = locate(user)
-    where = f" ({place.file.rsplit('/', 1)[-1]}:{place.line})" if place.file else ""
-    same = "the same values" if one.exact else "the same values but for rounding"
-    what = f"What {one.name}(){where} computes"
-    if one.generator is not None:
-        what = f"The element that {one.name}(){where} makes of an item"
-    says = f"{what}, with TensorFlow's ops: {same} in {len(one.calls)} calls."
-    parameters = _parameters(user, len(traced.function.structured_input_signature[0]))
-    return written(traced.function, name, parameters, says=says, called=traced.called, arrays=traced.origins.arrays)
-
-
-def _parameters(user: Any, count: int) -> list[str]:
-    """The names of the user's parameters where there is one for each argument."""
-    try:
-        given = list(inspect.signature(user).parameters.values())
-    except (TypeError, ValueError):
-        given = []
-    plain = [one.name for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    return plain[:count] if len(plain) >= count else [f"x{number}" for number in range(count)]
-
-
-def _run(one: Checked, traced: Traced, text: str, name: str) -> tuple[str, ...]:
-    """Run the text on the recorded calls; the names that it takes from the scope of the user's function.
-
-    Raises:
-        NoTextError: it does not run, or gives other results.
-    """
-    scope: dict[str, Any] = {**traced.origins.names, "tf": tf}
-    tree = ast.parse(text)
-    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    stored |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    stored |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - stored - set(dir(builtins)) - {"tf"}
-    try:
-        exec(compile(text, f"<{name}>", "exec"), scope)
-        specs = traced.function.structured_input_signature[0]
-        made = tf.function(scope[name], autograph=False).get_concrete_function(*specs)
-        for arguments, expected in one.calls:
-            tensors = [tf.convert_to_tensor(a, spec.dtype) for a, spec in zip(arguments, specs, strict=True)]
-            why, _ = difference(expected, tf.nest.flatten(made(*tensors)), one.results)
-            if why is not None:
-                raise NoTextError(f"its text gives other values: {why}")
-    except NoTextError:
-        raise
-    except Exception as error:
-        lines = str(error).strip().splitlines()
-        raise NoTextError(f"its text does not run ({type(error).__name__}: {lines[0] if lines else ''})") from error
-    return tuple(sorted(loaded))

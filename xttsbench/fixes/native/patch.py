@@ -101,13 +101,17 @@ def _change(module: Module, call: cst.Call, function: PythonFunction, found: Nat
     given, results = argument_of(call, 1, "inp"), argument_of(call, 2, "Tout")
     if given is None or results is None or any(one.star for one in call.args):
         raise NoEditError(f"{module.file}:{module.line(call)} takes some of its arguments from a list")
-    written, name = defined(module, call, found)
-    arguments = _arguments(module, given)
-    new = f"{name}({arguments})"
+    if found.text:
+        written, name = defined(module, call, found)
+        steps = [written]
+    else:  # it needs no other names
+        own = argument_of(call, 0, "func")
+        steps, name = [], f"({module.code(own)})" if isinstance(own, cst.Lambda) else module.code(own or call.func)
+    new = f"{name}({_arguments(module, given)})"
     if isinstance(results, cst.List | cst.Tuple) and len(results.elements) == 1:
         new = f"[{new}]"
     span = module.span(call)
-    return Change(module, module.line(call), span, (written, Replacement(*span, new)))
+    return Change(module, module.line(call), span, (*steps, Replacement(*span, new)))
 
 
 def _arguments(module: Module, given: cst.BaseExpression) -> str:

@@ -1,8 +1,8 @@
 """A dataset's graph in which Python functions that compute with arrays are functions of TensorFlow's ops.
 
 Each is traced and compared with Python on calls that were recorded; the rest is refused. A few elements are run as the
-graph stands, and the arguments and results of its Python functions recorded: they tell ranks and what comes as a
-number, and a traced function has to give those results before it is used.
+graph stands, and the arguments and results of its Python functions recorded: the function is run again on them to learn
+its types, and what is traced has to give those results before it is used.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, source_of
-from xttsbench.fixes.native.trace import RefusedError, Traced, is_traceable, trace
+from xttsbench.fixes.native.observe import RefusedError, users_function
+from xttsbench.fixes.native.trace import Traced, trace
 from xttsbench.fixes.open_generator.rewrite import Body, ElementOfItem
 from xttsbench.fixes.pool.packing import without_tensorflow
 from xttsbench.pipeline.cut import TRANSPARENT, bypassed, dataset, rename_calls, with_callers
 from xttsbench.pipeline.nodes import FunctionLibrary, called, copied, dataset_nodes
+from xttsbench.pipeline.python.state import called as user_called
 from xttsbench.pipeline.python.state import python_state
 from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, locate, lookup, recording
 
@@ -133,7 +135,7 @@ def _objection(registered: Registered) -> str | None:
         return f"draws at random: {held.random}"
     if held.reads is not None:
         return f"reads what others change: {held.reads}"
-    return None if is_traceable(function) else "has no source of the user's"
+    return None if users_function(user_called(function)) is not None else "has no source of the user's"
 
 
 @dataclass
@@ -234,12 +236,16 @@ def _traced(
             shape = tf.TensorShape([None] * ranks.pop())
             unsure.append(number)
         specs.append(tf.TensorSpec(shape, dtype))
-    scalars = [isinstance(one, np.generic) for one in recorder.calls[0][0]]
     made, bare = _function(registered)
-    seen, structure = [arguments for arguments, _ in recorder.calls], getattr(made, "structure", None)
-    eager = registered.kind == "py_function"
     function = trace(
-        bare, specs, results, scalars=scalars, tensors=eager, unsure=unsure, seen=seen, structure=structure
+        bare,
+        specs,
+        results,
+        seen=[arguments for arguments, _ in recorder.calls],
+        tensors=registered.kind == "py_function",
+        unsure=unsure,
+        structure=getattr(made, "structure", None),
+        name=display_name(registered.user),
     )
     exact = True
     for arguments, expected in recorder.calls:

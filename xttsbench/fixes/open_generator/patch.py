@@ -256,8 +256,7 @@ def {name}(generator, output_signature, items, element, args=None, calls={autotu
     specs = {tf}nest.flatten(output_signature)
 
     def mapped(*item):
-        parts = element(*item)
-        parts = parts if isinstance(parts, list) else [parts]
+        parts = [{tf}cast(part, spec.dtype) for part, spec in zip({tf}nest.flatten(element(*item)), specs, strict=True)]
         shaped = [{tf}ensure_shape(part, spec.shape) for part, spec in zip(parts, specs, strict=True)]
         return {tf}nest.pack_sequence_as(output_signature, shaped)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply
-from xttsbench.fixes.native import arrays
+from xttsbench.fixes.native import names
 from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.read import read_graph
 
@@ -125,14 +125,18 @@ def test_an_error_of_the_function_is_one_of_the_pipeline(fixes):
 
 @pytest.mark.parametrize(
     ("function", "reason"),
-    [(counts, "keeps state"), (draws, "draws at random"), (decides, "decides by the value of an array")],
+    [
+        (counts, "keeps state"),
+        (draws, "draws at random"),
+        (decides, "else branch must also have a return"),
+    ],
 )
 def test_what_must_stay_python_is_refused_with_file_and_line(function, reason):
     dataset = of_clips(function, (tf.float32,))
     with pytest.raises(InvalidInputError, match=reason) as caught:
         apply(dataset, "native")
     line = inspect.getsourcelines(function)[1]
-    assert any(f"test_rewrite.py:{number}" in str(caught.value) for number in (line, line + 1, line + 2))
+    assert any(f"test_rewrite.py:{number}" in str(caught.value) for number in range(line, line + 6))
     assert function.__name__ in str(caught.value)
 
 
@@ -144,7 +148,7 @@ def test_a_function_that_keeps_state_is_not_called_to_find_out():
 
 
 def test_other_values_as_ops_are_refused(monkeypatch):
-    monkeypatch.setitem(arrays.UFUNCS, np.tanh, lambda x: tf.tanh(x) * 1.001)
+    monkeypatch.setitem(names.UFUNCS, np.tanh, "1.001 * tnp.tanh")
     with pytest.raises(InvalidInputError, match=r"gives other values as ops: result 0 at \[\d+\] is"):
         apply(of_clips(otherwise, (tf.float32,)), "native")
 
@@ -156,15 +160,10 @@ def test_what_can_be_traced_is_and_the_rest_stays_python():
     assert_close(dataset, fixed)
 
 
-def test_a_function_of_numpys_needs_no_function_around_it(tmp_path):
-    for number in range(4):
-        np.save(tmp_path / f"{number}.npy", np.full((3 + number, 2), number, np.float32))
-    names = tf.data.Dataset.from_tensor_slices([str(one) for one in sorted(tmp_path.glob("*.npy"))])
-    dataset = names.map(lambda name: tf.numpy_function(np.load, [name], tf.float32))
-    dataset = dataset.map(lambda mel: tf.numpy_function(np.square, [mel], tf.float32))
-    fixed = apply(dataset, "native")
-    assert (len(tokens(dataset)), len(tokens(fixed))) == (2, 0)
-    assert_close(dataset, fixed)
+def test_a_function_of_numpys_alone_is_refused():
+    dataset = tf.data.Dataset.range(3).map(lambda x: tf.numpy_function(np.square, [x], tf.int64))
+    with pytest.raises(InvalidInputError, match="square cannot be traced: it has no source of the user's"):
+        apply(dataset, "native")
 
 
 def test_the_original_is_left_as_it_was_and_shuffles_before_it_too():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.fixes.native.trace import RefusedError, trace
+from xttsbench.fixes.native.observe import RefusedError
+from xttsbench.fixes.native.trace import trace
 
 
 def same(function, *calls, tolerance=1e-6, tensors=False):
@@ -22,8 +23,8 @@ def same(function, *calls, tolerance=1e-6, tensors=False):
     results = [function(*(map(tf.constant, call) if tensors else call)) for call in given]
     results = [list(one) if isinstance(one, list | tuple) else [one] for one in results]
     kinds = [tf.string if isinstance(one, str | bytes) else tf.as_dtype(np.asarray(one).dtype) for one in results[0]]
-    scalars = [not np.ndim(one) for one in given[0]]
-    traced = trace(function, specs, kinds, scalars=scalars, tensors=tensors, seen=given)
+    seen = [tuple(map(tf.constant, call)) for call in given] if tensors else given
+    traced = trace(function, specs, kinds, tensors=tensors, seen=seen)
     for call, expected in zip(given, results, strict=True):
         for one, found in zip(expected, traced(*map(tf.constant, call)), strict=True):
             if isinstance(one, str | bytes):
@@ -36,14 +37,11 @@ def same(function, *calls, tolerance=1e-6, tensors=False):
     return traced
 
 
-def refused(function, reason, *calls):
-    """Trace a function of arrays, or with calls that were recorded; it is refused at a line of its file."""
-    if calls:
-        specs = [tf.TensorSpec([], tf.as_dtype(np.asarray(one).dtype)) for one in calls[0]]
-    else:
-        specs = [tf.TensorSpec([None], tf.float32)]
+def refused(function, reason):
+    """Trace a function of an array; it is refused at a line of its file."""
+    specs, seen = [tf.TensorSpec([None], tf.float32)], [(np.float32([1, 2, 4]),)]
     with pytest.raises(
         RefusedError, match=rf"{reason}.*{re.escape(os.path.basename(inspect.getfile(function)))}:\d+\)"
     ) as caught:
-        trace(function, specs, [tf.float32], scalars=[bool(calls)] * len(specs), seen=calls)
+        trace(function, specs, [tf.float32], seen=seen)
     return caught.value

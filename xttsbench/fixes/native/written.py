@@ -37,10 +37,9 @@ def defined(module: Module, call: cst.Call, found: NativeFunction) -> tuple[Repl
 
 
 def _places(module: Module, call: cst.Call) -> Iterator[cst.CSTNode]:
-    """Statements before which it may go: the function that holds the call, and the call's own."""
-    own = next((one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef | cst.Lambda)), None)
-    if isinstance(own, cst.FunctionDef) and not isinstance(module.scope(own), ClassScope):
-        yield own
+    """Statements before which it may go: functions that hold the call, the outermost first, and the call's own."""
+    around = [one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef)]
+    yield from (one for one in reversed(around) if not isinstance(module.scope(one), ClassScope))
     statement: cst.CSTNode = module.statement(call)
     line = module.parent(statement)
     yield line if isinstance(line, cst.SimpleStatementLine) else statement
