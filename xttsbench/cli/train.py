@@ -263,7 +263,7 @@ def synthesize(
 
     Example:  xttsbench synthesize "solifi momun fufon" --checkpoint reports/trained --speaker low --out soli.wav
     """
-    from xttsbench.workflows.train import synthesise
+    from xttsbench.workflows.synthesise import synthesise
 
     found = synthesise(checkpoint, text, out=out, speaker=speaker, reference=reference)
     if found.left_out:

@@ -18,7 +18,8 @@ from xttsbench.execution.run_directory import ENVIRONMENT, HISTORY, PLAN, lock_r
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Synthesised, SynthesisJob, Watched
 from xttsbench.workflows import train
 from xttsbench.workflows.bundled import TrainRequest
-from xttsbench.workflows.train import SessionProgress, Silent, follower, synthesise, worker_number
+from xttsbench.workflows.synthesise import synthesise
+from xttsbench.workflows.train import SessionProgress, Silent, follower, worker_number
 
 
 class Heard(Silent):
@@ -133,7 +134,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[SynthesisJob]:
         fields: dict[str, Any] = {"left_out": "", "speaker": None, "step": 1, "averaged": False, "stopped": True}
         return Synthesised(out=job.out, text=job.text, seconds=1.0, synthesis_s=0.1, sound_s=0.1, **fields)
 
-    monkeypatch.setattr("xttsbench.workflows.train.run_synthesis", run)
+    monkeypatch.setattr("xttsbench.workflows.synthesise.run_synthesis", run)
     return told
 
 
