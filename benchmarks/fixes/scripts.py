@@ -33,7 +33,7 @@ from versions import AUTOTUNE, ORIGINAL
 from written import short, table
 
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.records.report import Report
 from xttsbench.workflows.measure.session import Session

@@ -18,16 +18,8 @@ import numpy as np
 from xttsbench.cli.output import printable
 from xttsbench.errors import XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.run_directory import (
-    ENVIRONMENT,
-    HISTORY,
-    PLAN,
-    TRIALS,
-    read_environment,
-    read_history,
-    read_plan,
-    read_trials,
-)
+from xttsbench.execution.journal import HISTORY, TRIALS, read_history, read_trials
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, read_environment, read_plan
 from xttsbench.files import shipped
 from xttsbench.scenario.load import load_scenario
 from xttsbench.training.checkpoints import MANIFEST, read_manifest

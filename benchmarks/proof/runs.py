@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xttsbench.execution.run_directory import read_history
+from xttsbench.execution.journal import read_history
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.xtts.recipe import Recipe
 

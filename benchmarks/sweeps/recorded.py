@@ -15,7 +15,8 @@ from machine import Rates, rates_of
 
 from xttsbench.comparison.runs import collect
 from xttsbench.comparison.sweep import Round
-from xttsbench.execution.run_directory import read_plan, read_trials
+from xttsbench.execution.journal import read_trials
+from xttsbench.execution.run_directory import read_plan
 from xttsbench.records.plan import Comparison
 
 

@@ -21,7 +21,7 @@ from tests.processes import still_running
 from xttsbench.cli import main
 from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.workflows.diagnose import trial_limits
 from xttsbench.workflows.runs import DONE, NOTHING
 

@@ -20,7 +20,8 @@ import psutil
 import pytest
 import yaml
 
-from xttsbench.execution.run_directory import PLAN, read_history, read_trials
+from xttsbench.execution.journal import read_history, read_trials
+from xttsbench.execution.run_directory import PLAN
 from xttsbench.workflows.runs import DONE, rebuild
 from xttsbench.xtts.data.make import make_data
 

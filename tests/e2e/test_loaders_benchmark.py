@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.workflows.bundled import prepare
 from xttsbench.xtts.data.make import make_data
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER, WITH_CTRL_C
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.workflows.saved import read_plan
 
 pytestmark = pytest.mark.measured

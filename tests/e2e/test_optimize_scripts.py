@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER
 from tests.scripts import why_nothing_is_kept
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 
 pytestmark = pytest.mark.measured
 

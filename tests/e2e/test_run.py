@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e.parent import WITH_CTRL_C, WITHOUT_TENSORFLOW
 from xttsbench.cli import main
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.records.base import FASTER
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.scripts import why_nothing_is_kept
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 
 ROOT = Path(__file__).parents[2]
 ARMS = ROOT / "tests" / "targets" / "arms.py"

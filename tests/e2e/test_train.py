@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from xttsbench.cli import main
-from xttsbench.execution.run_directory import read_history, read_trials
+from xttsbench.execution.journal import read_history, read_trials
 from xttsbench.xtts.data.make import make_data
 
 SMALL = ("--no-listening", "--set", "batch_size=4", "--set", "training.log_every=2", "--set", "model.layers=1")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import xttsbench
 from xttsbench.errors import TargetError
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 
 
 def _slow_row(index):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import xttsbench
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.workflows.runs import rebuild
 from xttsbench.workflows.saved import read_plan
 

@@ -15,7 +15,8 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.evidence import Evidence
-from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, TRIALS, append_trial, write_json
+from xttsbench.execution.journal import TRIALS, append_trial
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Verdict

@@ -129,7 +129,8 @@ def _unforeseen(error: Exception) -> tuple[str, int]:
 
 def _what_is_left() -> str:
     """Sentence on the command that reports an interrupted run's measurements; empty where there are none."""
-    from xttsbench.execution.run_directory import TRIALS, held
+    from xttsbench.execution.journal import TRIALS
+    from xttsbench.execution.run_directory import held
 
     directory = next((one for one in reversed(held) if (one / TRIALS).exists()), None)
     if directory is None:

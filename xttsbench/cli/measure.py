@@ -259,7 +259,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool, redact: bool = Fals
 
     Of a run that has ended the report is built again as well.
     """
-    from xttsbench.execution.run_directory import TRIALS
+    from xttsbench.execution.journal import TRIALS
     from xttsbench.records.watch import SUMMARY_FILE
     from xttsbench.reporting.sections.brief import watch_document
     from xttsbench.workflows.runs import rebuild

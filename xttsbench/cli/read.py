@@ -236,7 +236,7 @@ def export(
 
     Example:  xttsbench export reports/20261121T080000Z-diagnose-make --format csv
     """
-    from xttsbench.execution.run_directory import TRIALS, read_trials
+    from xttsbench.execution.journal import TRIALS, read_trials
     from xttsbench.files import atomic_write
     from xttsbench.reporting import traces
     from xttsbench.workflows.runs import read_run, redacted

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution.run_directory import TRIALS, read_trials
+from xttsbench.execution.journal import TRIALS, read_trials
 from xttsbench.inputs import read_text
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.records.plan import Accelerator

@@ -7,28 +7,25 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from xttsbench.errors import JournalError, UsageError, first_line
+from xttsbench.errors import JournalError, UsageError
 from xttsbench.files import DRAFT_PREFIX, atomic_write
-from xttsbench.inputs import JOURNAL_BYTES, read_bytes
+from xttsbench.inputs import read_bytes
 from xttsbench.records.base import SCHEMA_VERSION, Rewriting, other_version
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.training import HistoryLine
-from xttsbench.records.trial import TrialRecord
 
 PLAN: Final = "plan.json"
 ENVIRONMENT: Final = "environment.json"
 PROFILE: Final = "profile"
-_RUN: Final = "a run's directory, e.g. one under reports/"
-_ADVICE: Final = "Free some space or choose another --out."
+A_RUN: Final = "a run's directory, e.g. one under reports/"
+ADVICE: Final = "Free some space or choose another --out."
 R = TypeVar("R", bound=BaseModel)
 
 held: list[Path] = []
@@ -104,7 +101,7 @@ def write_first(directory: Path, files: Mapping[str, Any]) -> None:
         for name, value in files.items():
             write_json(directory / name, value)
     except OSError as error:
-        raise UsageError(f"{directory} cannot be written to: {error.strerror or error}. {_ADVICE}") from error
+        raise UsageError(f"{directory} cannot be written to: {error.strerror or error}. {ADVICE}") from error
 
 
 def read_plan(directory: Path) -> RunPlan:
@@ -128,7 +125,7 @@ def read_environment(directory: Path) -> dict[str, Any]:
     return value
 
 
-def read_record(path: Path, kind: type[R], what: str, *, name: str = _RUN) -> R:
+def read_record(path: Path, kind: type[R], what: str, *, name: str = A_RUN) -> R:
     """A record that a run wrote as JSON.
 
     Args:
@@ -156,7 +153,7 @@ def record_of(value: Any, kind: type[R], path: Path, what: str) -> R:
         raise JournalError(f"{path} is not {what}: {place}: {first['msg']}.") from error
 
 
-def read_json(path: Path, *, name: str = _RUN) -> Any:
+def read_json(path: Path, *, name: str = A_RUN) -> Any:
     """Content of a JSON file; for the argument and errors see :func:`read_record`."""
     try:
         return json.loads(read_bytes(path))
@@ -224,183 +221,3 @@ def _refuse_links(directory: Path) -> None:
             f"{link} is a link to {os.readlink(link)!r}, and a run writes into its own folder alone; "
             "remove the link, or put what it leads to in its place."
         )
-
-
-TRIALS: Final = "trials.jsonl"
-BROKEN_OFF: Final = "broken-off.jsonl"
-"""Trials that a run measured again when it went on."""
-ROUNDS: Final = "rounds.jsonl"
-"""File of the measurements of live processes that take turns, so that a killed one loses one round at most."""
-
-
-def append_trial(directory: Path, record: TrialRecord) -> None:
-    """Append one trial and flush it to the disk.
-
-    Raises:
-        JournalError: the journal cannot be written (a full disk, a directory that went away).
-    """
-    _append(directory / TRIALS, record.model_dump_json(), _parse, _ADVICE, durable=True)
-
-
-def _append(path: Path, line: str, parse: Callable[[bytes], object], advice: str, *, durable: bool) -> None:
-    try:
-        with path.open("ab+") as journal:
-            if (size := journal.seek(0, os.SEEK_END)) and journal.seek(size - 1) >= 0 and journal.read(1) != b"\n":
-                # A last line without its newline, from a write that did not end, is whole or cut off.
-                journal.seek(0)
-                rest, begins, last = journal.read().rpartition(b"\n")
-                try:
-                    parse(last)
-                    journal.write(b"\n")
-                except ValueError:
-                    journal.truncate(len(rest + begins))
-            journal.write(line.encode() + b"\n")
-            if durable:
-                journal.flush()
-                os.fsync(journal.fileno())
-    except OSError as error:
-        raise JournalError(f"The journal {path} cannot be written: {error.strerror or error}. {advice}") from error
-
-
-def keep_rounds(directory: Path, living: Sequence[TrialRecord]) -> None:
-    """Replace what is kept of trials that go on: they count where the run is killed before they are in the journal.
-
-    Raises:
-        JournalError: it cannot be written.
-    """
-    unended = {"status": "interrupted", "cause": "the run was killed while its turns went on"}
-    _replace_records(directory / ROUNDS, [record.model_copy(update=unended) for record in living])
-
-
-def read_trials(directory: Path) -> list[TrialRecord]:
-    """All whole trials of a journal; a torn last line, from a kill while it was written, is left out.
-
-    So is a trial that was run again when the run went on, since it was interrupted or one that took turns with it was.
-    Of trials that took turns when everything was killed their whole rounds are there.
-
-    Raises:
-        JournalError: there is no journal, a line in the middle is not a trial, or the schema is another version's.
-    """
-    records = _read_records(directory / TRIALS)
-    last = {record.spec.trial_id: index for index, record in enumerate(records)}
-    living = _read_records(directory / ROUNDS) if (directory / ROUNDS).exists() else []
-    return [
-        *(
-            record
-            for index, record in enumerate(records)
-            if last[record.spec.trial_id] == index or not (record.spec.turns or record.status == "interrupted")
-        ),
-        *(record for record in living if record.spec.trial_id not in last),
-    ]
-
-
-def trials_to_keep(directory: Path) -> list[TrialRecord]:
-    """The trials of a run that goes on: those before the first that was broken off, and is to be run again.
-
-    A trial that somebody killed, or whose helper, says nothing of what it measured, and what came after it was chosen
-    by how it ended. One that died of itself is a result.
-
-    Raises:
-        JournalError: see :func:`read_trials` and :func:`append_trial`.
-    """
-    if not (directory / TRIALS).exists():
-        return []
-    kept = list(takewhile(lambda trial: not _was_broken_off(trial), read_trials(directory)))
-    keep_trials(directory, kept)
-    return kept
-
-
-def _was_broken_off(trial: TrialRecord) -> bool:
-    by_others = any(words in (trial.cause or "") for words in ("SIGKILL", "helper process"))
-    return trial.status == "interrupted" or (trial.status == "killed" and by_others)
-
-
-def keep_trials(directory: Path, kept: Sequence[TrialRecord]) -> None:
-    """Leave these trials in the journal, and move all others into a file beside it.
-
-    Raises:
-        JournalError: a file cannot be read or written.
-    """
-    files = [directory / name for name in (TRIALS, ROUNDS) if (directory / name).exists()]
-    found = [record for file in files for record in _read_records(file)]
-    known = [(record.spec, record.started_utc) for record in kept]
-    others = [record for record in found if (record.spec, record.started_utc) not in known]
-    for record in others:
-        _append(directory / BROKEN_OFF, record.model_dump_json(), _parse, _ADVICE, durable=True)
-    if others or len(found) != len(kept):
-        for file in files:
-            _replace_records(file, kept if file.name == TRIALS else [])
-
-
-def _replace_records(path: Path, records: Sequence[TrialRecord]) -> None:
-    try:
-        atomic_write(path, "".join(record.model_dump_json() + "\n" for record in records).encode())
-    except OSError as error:
-        raise JournalError(f"{path} cannot be written: {error.strerror or error}. {_ADVICE}") from error
-
-
-def _read_records(path: Path) -> list[TrialRecord]:
-    try:
-        lines = read_bytes(path, JOURNAL_BYTES).split(b"\n")
-    except OSError as error:
-        raise JournalError(
-            f"No journal at {path} ({error.strerror or error}). Name a run's directory, e.g. one under reports/."
-        ) from error
-    records = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(_parse(line))
-        except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no newline after it: torn
-                continue
-            reason = first_line(error)
-            raise JournalError(f"{path}, line {number} is not a trial of schema {SCHEMA_VERSION}: {reason}") from error
-    return records
-
-
-def _parse(line: bytes) -> TrialRecord:
-    value = json.loads(line)
-    version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA_VERSION:
-        raise ValueError(other_version(version))
-    return TrialRecord.model_validate_json(line)
-
-
-HISTORY: Final = "history.jsonl"
-
-
-def append_history(directory: Path, line: HistoryLine) -> None:
-    """Append one line. It is not forced to the disk: a checkpoint is, and without one the run starts anew.
-
-    Raises:
-        JournalError: it cannot be written (a full disk, a directory that went away).
-    """
-    advice = "Free some space; the run goes on from its last checkpoint when it is started again."
-    text = line.model_dump_json(exclude_none=True)
-    _append(directory / HISTORY, text, HistoryLine.model_validate_json, advice, durable=False)
-
-
-def read_history(directory: Path) -> list[HistoryLine]:
-    """All whole lines; what a kill tore is left out. Empty where the run told nothing yet.
-
-    Raises:
-        JournalError: a line is none of a history.
-    """
-    path = directory / HISTORY
-    try:
-        lines = read_bytes(path, JOURNAL_BYTES).splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise JournalError(f"{path} cannot be read ({error.strerror or error}); name {_RUN}.") from error
-    found = []
-    for number, text in enumerate(lines, start=1):
-        try:
-            found.append(HistoryLine.model_validate_json(text))
-        except ValidationError as error:
-            if error.errors()[0]["type"] == "json_invalid":  # torn by a kill while it was written
-                continue
-            raise JournalError(f"{path}, line {number} is none of a history: {first_line(error)}") from error
-    return found

@@ -97,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _share(text: str) -> float:
-    from xttsbench.pytest_plugin.measuring import share
+    from xttsbench.pytest_plugin.gates import share
 
     try:
         return share(text, "the option")

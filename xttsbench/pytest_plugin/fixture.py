@@ -31,14 +31,15 @@ from xttsbench.errors import UsageError, XttsbenchError
 
 if TYPE_CHECKING:
     from xttsbench.execution.helper import Helper
-    from xttsbench.pytest_plugin.measuring import Asked, Demands, Gate, Measured
+    from xttsbench.pytest_plugin.gates import Demands, Gate
+    from xttsbench.pytest_plugin.measuring import Asked, Measured
     from xttsbench.records.base import Estimate
     from xttsbench.records.report import Report, Severity
 import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xttsbench.pytest_plugin.measuring import Saved
+    from xttsbench.pytest_plugin.gates import Saved
 
 
 NOTES: Final = pytest.StashKey[list[str]]()
@@ -75,7 +76,7 @@ def read_baseline(path: Path) -> Baseline:
 
 def saved_run(item: pytest.Item) -> Saved | str | None:
     """The saved benchmark of a test; a reason where a run is named that has none; ``None`` where none is named."""
-    from xttsbench.pytest_plugin.measuring import Saved
+    from xttsbench.pytest_plugin.gates import Saved
 
     own = item.config.stash.get(BASELINE, None)
     runs = [own] if own is not None else _loaded(item.config)
@@ -163,7 +164,8 @@ class TargetBenchmark:
         """
         # Here and not above: every pytest run loads this module.
         from xttsbench.api import importable_name
-        from xttsbench.pytest_plugin.measuring import Asked, Demands
+        from xttsbench.pytest_plugin.gates import Demands
+        from xttsbench.pytest_plugin.measuring import Asked
 
         try:
             if self._used:
@@ -192,7 +194,8 @@ class TargetBenchmark:
             pytest.fail(str(error), pytrace=False)
 
     def _run(self, asked: Asked, demands: Demands) -> Result:
-        from xttsbench.pytest_plugin.measuring import extra_info, judged, too_severe
+        from xttsbench.pytest_plugin.gates import judged, too_severe
+        from xttsbench.pytest_plugin.measuring import extra_info
 
         if self._benchmark.disabled:
             self._benchmark.pedantic(self._run_a_few_steps, args=(asked,))

@@ -30,7 +30,8 @@ from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import markdown, units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
-from xttsbench.reporting.scene import PARTS, Scene, TimeLine, stage, table_of, time_line
+from xttsbench.reporting.plot_tables import table_of
+from xttsbench.reporting.scene import Scene, stage
 from xttsbench.reporting.sections import (
     TRAINING,
     compare,
@@ -63,6 +64,7 @@ from xttsbench.reporting.sections.summary import (
     memory_bytes,
     training_facts,
 )
+from xttsbench.reporting.time_line import PARTS, TimeLine, time_line
 from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")  # Plots that say something where there is a period

@@ -25,7 +25,7 @@ from xttsbench.analysis.readings import measured_span
 from xttsbench.doctor import examine
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import child_environment
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.probes import machine as probes
 from xttsbench.probes.machine import storage
 from xttsbench.processes import ends_within, kill_group, readable

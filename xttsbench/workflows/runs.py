@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from xttsbench.errors import JournalError
 from xttsbench.execution.ending import finishes
+from xttsbench.execution.journal import read_trials
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
     PLAN,
@@ -24,7 +25,6 @@ from xttsbench.execution.run_directory import (
     make_run_directory,
     read_environment,
     read_plan,
-    read_trials,
     write_first,
 )
 from xttsbench.execution.training import Trained

@@ -10,31 +10,26 @@ dataset at hand is told where that dataset is (:mod:`xttsbench.worker.optimized`
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
-import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-import xttsbench
 from xttsbench import limited_yaml
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.errors import InvalidInputError, UsageError, first_line
 from xttsbench.execution.child import now_utc
 from xttsbench.files import atomic_write
-from xttsbench.inputs import JOURNAL_BYTES, read_bytes, read_text
+from xttsbench.inputs import read_bytes, read_text
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import SCHEMA_VERSION, Record, other_version
 from xttsbench.records.fix import Optimized
 from xttsbench.records.report import Best, Fingerprint, Report
 from xttsbench.records.training import TakenOver
 from xttsbench.scenario.settings import BUNDLED
-from xttsbench.targets.spec import TargetSpec, parse_target
+from xttsbench.workflows.code_identity import code_identity, data_identity
 
 R = TypeVar("R", bound=Record)
 
@@ -318,88 +313,3 @@ def _head(path: Path, optimized: Optimized) -> str:
         f"#     dataset, report = xttsbench.optimize(dataset, plan={str(path.absolute())!r})\n"
         "# It is refused for a pipeline that is not the one it was found for.\n"
     )
-
-
-_DIGITS: Final = 16
-_MOST_FILES: Final = 5000
-"""More Python files than these are no one's own project: a directory full of environments, or a home."""
-_NOT_CODE: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env", "reports"})
-
-
-def code_identity(target: str, *, bundled: bool) -> str | None:
-    """Hash of the Python files that a target may come from: its package, or the directory of its file.
-
-    For the bundled workload these are this package's own. ``None`` where they cannot be found or are too many.
-
-    Raises:
-        TargetError: the name is none of a target.
-    """
-    roots = [Path(xttsbench.__file__).parent] if bundled else _roots(parse_target(target))
-    digest = hashlib.sha256()
-    count = 0
-    for root in roots:
-        for path in _python_files(root):
-            count += 1
-            if count > _MOST_FILES:
-                return None
-            try:
-                content = read_bytes(path)
-            except OSError:
-                return None
-            name = path.relative_to(root) if path != root else path.name
-            digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape"))
-            digest.update(content)
-    return digest.hexdigest()[:_DIGITS] if count else None
-
-
-def data_identity(directories: Collection[str | None]) -> str | None:
-    """Hash of data sets of the bundled workload: the metadata, and the name and size of each sound file.
-
-    ``None`` stands for the default one. The answer is ``None`` without any, as for other targets, whose data nobody but
-    they know, and where one cannot be read.
-    """
-    if not directories:
-        return None
-    # Here and not above: speech data are the bundled workload's alone.
-    from xttsbench.xtts.data.make import ensure_default_data
-
-    digest = hashlib.sha256()
-    for data in sorted(set(directories), key=str):
-        directory = Path(data) if data is not None else ensure_default_data()
-        try:
-            digest.update(read_bytes(directory / "metadata.csv", JOURNAL_BYTES))
-            sounds = sorted(
-                (entry.name, entry.stat().st_size) for entry in os.scandir(directory / "wavs") if entry.is_file()
-            )
-        except OSError:
-            return None
-        digest.update(repr(sounds).encode(errors="surrogateescape"))
-    return digest.hexdigest()[:_DIGITS]
-
-
-def _roots(target: TargetSpec) -> list[Path]:
-    """Folders or files of the target's code: the directory of a file; for a module its top-level package or file."""
-    if target.kind == "file":
-        return [Path(target.folder)]
-    name = target.place.partition(".")[0]
-    for candidate in (Path(target.folder) / name, Path(target.folder) / f"{name}.py"):
-        if candidate.exists():
-            return [candidate]
-    if name in sys.builtin_module_names:
-        return []
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return []
-    if found is None:
-        return []
-    return [Path(place) for place in found.submodule_search_locations or ([found.origin] if found.origin else [])]
-
-
-def _python_files(root: Path) -> Iterator[Path]:
-    """The ``.py`` files below a directory in a fixed order, or the file itself."""
-    if root.is_file():
-        yield root
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in _NOT_CODE and not name.startswith("."))
-        yield from (Path(folder) / name for name in sorted(files) if name.endswith(".py"))

@@ -31,14 +31,8 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
-from xttsbench.execution.run_directory import (
-    PLAN,
-    lock_run,
-    read_environment,
-    read_plan,
-    trials_to_keep,
-    write_first,
-)
+from xttsbench.execution.journal import trials_to_keep
+from xttsbench.execution.run_directory import PLAN, lock_run, read_environment, read_plan, write_first
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
 from xttsbench.probes.environment import environment as read_machine
 from xttsbench.records.base import Record
@@ -48,12 +42,12 @@ from xttsbench.scenario.load import changed, load_scenario, locate
 from xttsbench.scenario.settings import MOST_ARMS, MOST_SWEEP_ARMS, Scenario
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.code_identity import code_identity, data_identity
 from xttsbench.workflows.measure.arms import Trials, compare_arms
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.measure.turns import TURN_S, AfterRound
 from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
-from xttsbench.workflows.saved import code_identity, data_identity
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 

@@ -20,19 +20,8 @@ from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
-from xttsbench.execution.run_directory import (
-    ENVIRONMENT,
-    PLAN,
-    TRIALS,
-    append_history,
-    append_trial,
-    lock_run,
-    make_run_directory,
-    read_history,
-    read_plan,
-    read_trials,
-    write_first,
-)
+from xttsbench.execution.journal import TRIALS, append_history, append_trial, read_history, read_trials
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, lock_run, make_run_directory, read_plan, write_first
 from xttsbench.execution.training import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
@@ -55,10 +44,10 @@ from xttsbench.records.training import (
 from xttsbench.records.trial import TrialSpec
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.bundled import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
+from xttsbench.workflows.code_identity import code_identity, data_identity
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.workflows.runs import Outcome, judge_training, written
-from xttsbench.workflows.saved import code_identity, data_identity
 from xttsbench.xtts.data.pool import Progress as DataProgress
 
 

@@ -20,7 +20,7 @@ from click.testing import Result
 from tests.unit.cli.made import COMMAND, invoke
 from tests.unit.conftest import run_directory
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError, XttsbenchError
-from xttsbench.execution.run_directory import TRIALS, append_trial
+from xttsbench.execution.journal import TRIALS, append_trial
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.reporting.page import to_json
@@ -186,7 +186,7 @@ def test_rounds_that_others_disturbed_do_not_count(make: Make, monkeypatch: pyte
     one = make({"a": 0.02, "b": 0.02}, seed=7)
     whole = record(f"{one}:a", f"{one}:b")["pairs"][0]
     disturbed = types.SimpleNamespace(invalid=frozenset({(2, 0), (5, 0)}))
-    monkeypatch.setattr("xttsbench.workflows.compare.sides.gate", lambda _: disturbed)
+    monkeypatch.setattr("xttsbench.workflows.compare.pairs.gate", lambda _: disturbed)
     left = record(f"{one}:a", f"{one}:b")["pairs"][0]
     assert (whole["a"]["processes"], left["a"]["processes"], left["b"]["processes"]) == (8, 6, 6)
 

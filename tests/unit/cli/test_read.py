@@ -11,7 +11,7 @@ import pytest
 from tests.unit.cli.made import invoke
 from xttsbench.cli.read import seconds, share
 from xttsbench.errors import JournalError, NothingMeasuredError, UsageError
-from xttsbench.execution.run_directory import TRIALS
+from xttsbench.execution.journal import TRIALS
 from xttsbench.files import available
 from xttsbench.findings import rules
 from xttsbench.fixes.registry import SPECS

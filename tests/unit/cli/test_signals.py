@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from xttsbench.execution.ending import asked, finishes, heeded, interruptible
-from xttsbench.execution.run_directory import lock_run, read_trials
+from xttsbench.execution.journal import read_trials
+from xttsbench.execution.run_directory import lock_run
 
 ROOT = Path(__file__).parents[3]
 # A run whose helper, trial or report says where it is and then stays there: long enough to be sent a signal.

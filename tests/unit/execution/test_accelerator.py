@@ -6,7 +6,7 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, JournalError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.run_directory import TRIALS, append_trial
+from xttsbench.execution.journal import TRIALS, append_trial
 from xttsbench.records.plan import Accelerator
 
 

@@ -14,22 +14,24 @@ from typing import Any
 import pytest
 
 from xttsbench.errors import JournalError, UsageError
-from xttsbench.execution.run_directory import (
+from xttsbench.execution.journal import (
     BROKEN_OFF,
-    ENVIRONMENT,
     HISTORY,
-    PLAN,
     TRIALS,
     append_history,
     append_trial,
     keep_rounds,
+    read_history,
+    read_trials,
+    trials_to_keep,
+)
+from xttsbench.execution.run_directory import (
+    ENVIRONMENT,
+    PLAN,
     lock_run,
     make_run_directory,
     read_environment,
-    read_history,
     read_plan,
-    read_trials,
-    trials_to_keep,
     write_json,
 )
 from xttsbench.records.plan import Accelerator, RunPlan

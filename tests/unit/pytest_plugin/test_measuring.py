@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from xttsbench.errors import UsageError
-from xttsbench.pytest_plugin.measuring import Demands, Saved, judged, limit, regression, too_severe
+from xttsbench.pytest_plugin.gates import Demands, Saved, judged, limit, regression, too_severe
 from xttsbench.records.report import Finding
 
 BEFORE = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]

@@ -22,17 +22,10 @@ from tests.unit.reporting.conftest import (
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import Figure, Table
 from xttsbench.reporting.page import page_document, render_page
-from xttsbench.reporting.scene import (
-    MOST_STRETCHES,
-    Scene,
-    TimeLine,
-    extremes,
-    from_segment,
-    stage,
-    table_of,
-    time_line,
-)
+from xttsbench.reporting.plot_tables import table_of
+from xttsbench.reporting.scene import Scene, extremes, from_segment, stage
 from xttsbench.reporting.sections import figures_of, groups
+from xttsbench.reporting.time_line import MOST_STRETCHES, TimeLine, time_line
 
 
 def test_columns_become_seconds_from_the_first_step() -> None:

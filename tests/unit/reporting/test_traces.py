@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.reporting.conftest import changed, make_trial
 from tests.unit.reporting.trace_format import problems
-from xttsbench.execution.run_directory import TRIALS, read_trials
+from xttsbench.execution.journal import TRIALS, read_trials
 from xttsbench.records.code import OpLine, StepOps
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import Gap, GpuActivity, GpuDevice, GpuReadings, GpuSlices, HostReadings, Readings

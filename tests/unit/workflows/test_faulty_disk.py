@@ -16,9 +16,8 @@ import pytest
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.child import SharedRows
-from xttsbench.execution.run_directory import (
+from xttsbench.execution.journal import (
     BROKEN_OFF,
-    PLAN,
     TRIALS,
     append_history,
     append_trial,
@@ -26,6 +25,7 @@ from xttsbench.execution.run_directory import (
     read_trials,
     trials_to_keep,
 )
+from xttsbench.execution.run_directory import PLAN
 from xttsbench.execution.watched import Left
 from xttsbench.records.rows import StepRow
 from xttsbench.records.training import HistoryLine

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.execution.child import Limits
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec

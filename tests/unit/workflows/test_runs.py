@@ -13,12 +13,12 @@ import pytest
 
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
-from xttsbench.execution.run_directory import append_trial
+from xttsbench.execution.journal import append_trial
 from xttsbench.records.report import Kind
 from xttsbench.workflows import runs
+from xttsbench.workflows.code_identity import code_identity, data_identity
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.runs import open_run, read_run, rebuild
-from xttsbench.workflows.saved import code_identity, data_identity
 
 PLAN = run_plan(created_utc="2026-01-02T03:04:05.678+00:00")
 
@@ -156,7 +156,7 @@ def test_an_installed_module_is_found_and_an_unknown_one_is_not(project: Path) -
 
 
 def test_more_files_than_a_project_has_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xttsbench.workflows.saved._MOST_FILES", 2)
+    monkeypatch.setattr("xttsbench.workflows.code_identity._MOST_FILES", 2)
     assert code_identity("other.py:make", bundled=False) is None
 
 

@@ -16,8 +16,8 @@ from xttsbench.records.fix import Optimized
 from xttsbench.records.pipeline import GraphIdentity
 from xttsbench.records.report import Best, Fingerprint, Report
 from xttsbench.workflows import saved as module
+from xttsbench.workflows.code_identity import code_identity
 from xttsbench.workflows.saved import (
-    code_identity,
     differences,
     differences_here,
     fingerprint_of,

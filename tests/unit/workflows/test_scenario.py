@@ -13,7 +13,8 @@ import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.child import Limits
-from xttsbench.execution.run_directory import TRIALS, append_trial, lock_run, read_plan, read_trials
+from xttsbench.execution.journal import TRIALS, append_trial, read_trials
+from xttsbench.execution.run_directory import lock_run, read_plan
 from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure
 from xttsbench.records.trial import Parity, TrialRecord

@@ -14,7 +14,8 @@ import pytest
 
 from xttsbench.diagnosis.training import explain
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
-from xttsbench.execution.run_directory import ENVIRONMENT, HISTORY, PLAN, lock_run, read_history, write_json
+from xttsbench.execution.journal import HISTORY, read_history
+from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, lock_run, write_json
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Synthesised, SynthesisJob, Watched
 from xttsbench.workflows import train
 from xttsbench.workflows.bundled import TrainRequest

@@ -19,9 +19,10 @@ from xttsbench.records.report import Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
 from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, step_time_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, SideRun, extremes, has_samples, side_runs, utilization
+from xttsbench.reporting.scene import FloatArray, Scene, extremes
 from xttsbench.reporting.sections import Group
 from xttsbench.reporting.sections.compare import result, tone
+from xttsbench.reporting.side_runs import SideRun, has_samples, side_runs, utilization
 from xttsbench.reporting.words import ARM_COLORS, INK, SOFT, configuration
 
 _WIDE = 10.0  # Largest over smallest value from which an axis is logarithmic

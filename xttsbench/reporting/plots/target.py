@@ -20,10 +20,11 @@ from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
 from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, step_time_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, samples_of
+from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
 from xttsbench.reporting.sections import TRAINING
 from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
+from xttsbench.reporting.time_line import samples_of
 from xttsbench.reporting.words import INK, PART_COLORS, SERIES_COLORS, SOFT
 
 _ROOM_FOR_A_NAME = 0.12  # Share of the bar from which a part's name fits inside it

@@ -27,14 +27,8 @@ from xttsbench.reporting import markdown
 from xttsbench.reporting.page import to_json
 from xttsbench.reporting.sections.compare import comparison_document, spoken, to_junit
 from xttsbench.reporting.units import percent, ratio_interval
-from xttsbench.workflows.compare.sides import (
-    Runs,
-    Side,
-    Sides,
-    compare_pairs,
-    measured_of,
-    read_sides,
-)
+from xttsbench.workflows.compare.pairs import Runs, Sides, compare_pairs, measured_of, read_sides
+from xttsbench.workflows.compare.sides import Side
 from xttsbench.workflows.reports import unread
 from xttsbench.workflows.runs import DONE, GATE, INCONCLUSIVE, NOTHING
 

@@ -10,7 +10,8 @@ from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
-from xttsbench.execution.run_directory import read_history, read_record
+from xttsbench.execution.journal import read_history
+from xttsbench.execution.run_directory import read_record
 from xttsbench.records.missing import nulls
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup

@@ -27,7 +27,8 @@ import psutil
 from xttsbench.errors import UsageError
 from xttsbench.execution.child import SharedRows, now_utc
 from xttsbench.execution.ending import BY_SIGNAL
-from xttsbench.execution.run_directory import TRIALS, append_trial, read_record
+from xttsbench.execution.journal import TRIALS, append_trial
+from xttsbench.execution.run_directory import read_record
 from xttsbench.execution.watched import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from xttsbench.execution.child import Limits
-from xttsbench.execution.run_directory import read_trials
+from xttsbench.execution.journal import read_trials
 from xttsbench.files import loaded_files
 from xttsbench.records.trial import TrialRecord, TrialSpec, changed_file, interrupted
 from xttsbench.workflows.measure.session import Session

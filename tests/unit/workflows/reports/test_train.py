@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError
-from xttsbench.execution.run_directory import append_history, write_json
+from xttsbench.execution.journal import append_history
+from xttsbench.execution.run_directory import write_json
 from xttsbench.execution.training import Trained
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Report
