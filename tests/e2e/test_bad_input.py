@@ -19,9 +19,9 @@ import pytest
 from tests.e2e.parent import WITH_CTRL_C
 from tests.processes import still_running
 from xttsbench.cli import main
-from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.journal import read_trials
+from xttsbench.execution.limits import Limits
 from xttsbench.workflows.diagnose import trial_limits
 from xttsbench.workflows.runs import DONE, NOTHING
 

@@ -22,8 +22,9 @@ import tensorflow as tf
 from xttsbench.errors import InvalidInputError
 from xttsbench.training.checkpoints import Checkpoint
 from xttsbench.xtts.data.metadata import VOCABULARY
+from xttsbench.xtts.model.generator import Generator
 from xttsbench.xtts.model.loss import squared_norm
-from xttsbench.xtts.model.speech_model import Generator, SpeechModel, use_precision
+from xttsbench.xtts.model.speech_model import SpeechModel, use_precision
 from xttsbench.xtts.recipe import OptimizerSettings, Recipe
 
 FIRST_SCALE: Final = 2.0**15

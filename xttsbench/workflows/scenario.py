@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from xttsbench.comparison.effects import MIN_PROCESSES, interim_status, settled_arms
+from xttsbench.comparison.effects import MIN_PROCESSES, settled_arms
+from xttsbench.comparison.interim import interim_status
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.comparison.sweep import (
     LEAST_ROUNDS,
@@ -29,9 +30,9 @@ from xttsbench.comparison.sweep import (
 )
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
 from xttsbench.execution.journal import trials_to_keep
+from xttsbench.execution.limits import now_utc
 from xttsbench.execution.run_directory import PLAN, lock_run, read_environment, read_plan, write_first
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
 from xttsbench.probes.environment import environment as read_machine

@@ -28,8 +28,9 @@ from xttsbench.inputs import open_regular, read_arrays
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.xtts.clips import Clips, Templates, phone_error_rate
 from xttsbench.xtts.features import FeatureSettings, Floats, griffin_lim, log_mel
+from xttsbench.xtts.model.generator import Generated, Generator
 from xttsbench.xtts.model.loss import losses
-from xttsbench.xtts.model.speech_model import Generated, Generator, SpeechModel, open_spec
+from xttsbench.xtts.model.speech_model import SpeechModel, open_spec
 from xttsbench.xtts.recipe import Recipe
 from xttsbench.xtts.wav import write_wav
 

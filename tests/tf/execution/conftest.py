@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.processes import still_running
-from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.records.trial import TrialSpec
 

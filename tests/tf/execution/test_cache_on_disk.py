@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.by_file import load
-from xttsbench.execution.child import Limits
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph

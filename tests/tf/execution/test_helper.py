@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from xttsbench.errors import HelperError
-from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.records.readings import Readings
 

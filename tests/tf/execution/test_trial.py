@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.probes.monitor import Monitor
 from xttsbench.records.rows import COLUMNS

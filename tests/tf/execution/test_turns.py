@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.execution.child import Limits
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import LiveTrial
 from xttsbench.probes.monitor import Monitor
 from xttsbench.records.trial import TrialRecord, TrialSpec, Turn

@@ -12,8 +12,9 @@ import tensorflow as tf
 from pipelines import Plan, Truth
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.execution.child import Collected, Limits
+from xttsbench.execution.child import Collected
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import run_trial
 from xttsbench.fixes import graph as rewrite
 from xttsbench.pipeline import places

@@ -15,7 +15,8 @@ from xttsbench.xtts.data.metadata import VOCABULARY, encode
 from xttsbench.xtts.data.synthesis import letters_at, utterance
 from xttsbench.xtts.evaluate import Evaluation, Heard, Listener, diagonality, read_references, write_references
 from xttsbench.xtts.features import log_mel
-from xttsbench.xtts.model.speech_model import Generated, SpeechModel
+from xttsbench.xtts.model.generator import Generated
+from xttsbench.xtts.model.speech_model import SpeechModel
 from xttsbench.xtts.recipe import load_recipe
 
 TINY = load_recipe(shipped("training", "tiny"))

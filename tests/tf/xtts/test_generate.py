@@ -8,15 +8,8 @@ import tensorflow as tf
 
 from xttsbench.files import shipped
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model.speech_model import (
-    LONGEST_CHARACTER_S,
-    LONGEST_PAUSE_S,
-    Generator,
-    Prediction,
-    SpeechModel,
-    longest,
-    unscale_mel,
-)
+from xttsbench.xtts.model.generator import LONGEST_CHARACTER_S, LONGEST_PAUSE_S, Generator, longest
+from xttsbench.xtts.model.speech_model import Prediction, SpeechModel, unscale_mel
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
 
 TINY = load_recipe(shipped("training", "tiny")).model

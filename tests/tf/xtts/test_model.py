@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from xttsbench.files import shipped
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model.parts import MASKED, attend, attend_and_show, merge_heads, normalise, positions, split_heads
+from xttsbench.xtts.model.attention import attend, attend_and_show, merge_heads, normalise, positions, split_heads
+from xttsbench.xtts.model.parts import MASKED
 from xttsbench.xtts.model.speech_model import SpeechModel, scale_mel, unscale_mel
 from xttsbench.xtts.recipe import ModelSettings, load_recipe
 

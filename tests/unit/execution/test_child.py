@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.child import Collected, Limits, at_pace, pace
+from xttsbench.execution.child import Collected
+from xttsbench.execution.limits import Limits, at_pace, pace
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.rows import COLUMNS, RowMemory, StepRow
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec

@@ -23,8 +23,9 @@ from tests.processes import freed_ids_signalled, marked, still_running
 from xttsbench.errors import HelperError
 from xttsbench.execution import helper as helpers
 from xttsbench.execution import training
-from xttsbench.execution.child import Collected, Follower, Limits
+from xttsbench.execution.child import Collected, Follower
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.training import run_training
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.processes import readable

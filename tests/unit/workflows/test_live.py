@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xttsbench.execution.child import Limits
 from xttsbench.execution.journal import read_trials
+from xttsbench.execution.limits import Limits
 from xttsbench.records.pipeline import Element, Elements, Epoch, Row
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec

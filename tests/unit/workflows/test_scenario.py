@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution.child import Limits
 from xttsbench.execution.journal import TRIALS, append_trial, read_trials
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import lock_run, read_plan
 from xttsbench.files import DRAFT_PREFIX
 from xttsbench.records.plan import Procedure

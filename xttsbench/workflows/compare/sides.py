@@ -20,7 +20,7 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting.words import configuration
-from xttsbench.workflows.reports.diagnose import GROUP as MODES
+from xttsbench.workflows.reports.modes import GROUP as MODES
 from xttsbench.workflows.runs import read_run, report_of
 
 REPORT: Final = "report.json"

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
-from xttsbench.execution.child import Limits
+from xttsbench.execution.limits import Limits
 from xttsbench.planning import arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
-from xttsbench.comparison.effects import no_more_to_say
+from xttsbench.comparison.interim import no_more_to_say
 from xttsbench.errors import HelperError
-from xttsbench.execution.child import Limits
 from xttsbench.execution.ending import interruptible
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import LiveTrial
 from xttsbench.planning import Slot, arm_trial, block_order
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant

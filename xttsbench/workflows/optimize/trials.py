@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.sweep import rounds_of_a_process
-from xttsbench.execution.child import Limits
+from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
 from xttsbench.fixes.cache import over_a_training
 from xttsbench.fixes.model import longer_buffer, predict_speedup

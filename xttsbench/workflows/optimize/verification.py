@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from xttsbench.evidence import Evidence
-from xttsbench.execution.child import Limits
+from xttsbench.execution.limits import Limits
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.proposals import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size

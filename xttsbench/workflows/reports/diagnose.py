@@ -16,16 +16,11 @@ import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.gpu import difference
-from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.readings import beside_profile
-from xttsbench.analysis.steps import Steps, measured
-from xttsbench.analysis.variation import robust_cv
 from xttsbench.comparison.arms import ARM_NUMBERS, BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
-from xttsbench.evidence import Compared
-from xttsbench.evidence.step import tried
 from xttsbench.findings import find
 from xttsbench.fixes.model import unmeasured as missing_predictions
 from xttsbench.fixes.results import mending, with_fixes
@@ -34,7 +29,7 @@ from xttsbench.records.fix import Patch
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
-from xttsbench.records.trial import HALF_BATCH, KIND_OF, MAIN_KINDS, NOT_APPLICABLE, TrialRecord
+from xttsbench.records.trial import KIND_OF, TrialRecord
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import fix_section, said_writes
 from xttsbench.workflows.reports import (
@@ -46,6 +41,7 @@ from xttsbench.workflows.reports import (
     unread,
     warm_up,
 )
+from xttsbench.workflows.reports.modes import mode_arms, status_of
 
 _OVERHEAD_S: Final = 50e-6
 
@@ -146,17 +142,13 @@ def _arms(diagnosis: Diagnosis) -> tuple[Variant, ...]:
                 role="candidate",
                 config={"fix": compared.name},
                 blocks=compared.processes,
-                status=_status(compared),
+                status=status_of(compared),
                 step_time_s=compared.time_s,
                 effect=compared.speedup,
                 decision=None if compared.speedup is not None else "ended",
             )
         )
     return tuple(arms)
-
-
-def _status(compared: Compared) -> str:
-    return compared.status if compared.cause is None else f"{compared.status}: {compared.cause}"
 
 
 def _warm_up(diagnosis: Diagnosis) -> WarmUp:
@@ -312,98 +304,3 @@ def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
         return "no verification was asked for"
     fix = mending(finding, record.fixes)
     return "there is no fix for it that could be measured" if fix is None else f"{fix.name}: {fix.why}"
-
-
-GROUP: Final = "modes of the step"
-LABEL: Final = "real device; the step alone, on batches in memory"
-
-
-def mode_arms(
-    trials: Sequence[TrialRecord], modes: Mapping[str, Compared], given: str | None, rng: np.random.Generator
-) -> tuple[Variant, ...]:
-    """Return the step as given, then each mode that was tried; nothing where none was.
-
-    Modes are what :func:`xttsbench.evidence.step.modes` makes of the trials.
-    """
-    modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
-    if not modes:
-        return ()
-    kinds = {KIND_OF[name] for name in modes}
-    alone = [trial for trial in trials if trial.segment("step_only") is not None]
-    main = [trial for trial in alone if trial.spec.kind in MAIN_KINDS]
-    beside = main or [trial for trial in alone if trial.spec.kind in kinds]
-    config = {"mode": given, "measured": "step alone"}
-    baseline = _arm(f"step:{given or 'as-given'}", "baseline", config, beside, "step_only", rng)
-    arms = [baseline]
-    for name, compared in modes.items():
-        own = tried(trials, KIND_OF[name], name)
-        arm = _arm(f"step:{name}", "candidate", {"mode": name, "measured": "step alone"}, own, name, rng)
-        arms.append(
-            arm.model_copy(
-                update={
-                    "blocks": compared.processes,
-                    "status": _status(compared),
-                    "step_time_s": compared.time_s,
-                    "throughput_per_s": _times(baseline.throughput_per_s, compared.speedup),
-                    "valid_frames_per_s": _times(baseline.valid_frames_per_s, compared.speedup),
-                    "effect": compared.speedup,
-                    "decision": None if compared.speedup is not None else "ended",
-                }
-            )
-        )
-    return tuple(arms)
-
-
-def _times(rate: Estimate | None, speedup: Estimate | None) -> Estimate | None:
-    if rate is None or speedup is None:
-        return None
-    return Estimate(
-        estimate=rate.estimate * speedup.estimate, low=rate.estimate * speedup.low, high=rate.estimate * speedup.high
-    )
-
-
-def _arm(
-    name: str,
-    role: Any,
-    config: dict[str, Any],
-    trials: Sequence[TrialRecord],
-    segment: str,
-    rng: np.random.Generator,
-) -> Variant:
-    """Return the configuration with its figures; compilation that recurs is left out, as among modes."""
-    series = [steps for trial in trials if (steps := measured(trial, segment)) is not None]
-    arm = Variant(id=name, role=role, config=config, group=GROUP, accelerator=LABEL, blocks=len(series), status="ok")
-    if not series:
-        return arm
-    columns = [_columns(steps) for steps in series]
-    framed = any(column["valid_frames"].any() for column in columns)
-    wanted: dict[str, Statistic] = {"step_time_s": mean_of("wall_s"), "throughput_per_s": throughput}
-    if framed:
-        wanted["valid_frames_per_s"] = lambda own: np.asarray(
-            own["valid_frames"].sum(axis=1) / own["wall_s"].sum(axis=1)
-        )
-    padded = sum(int(steps.frames.sum()) for steps in series)
-    valid = sum(int(steps.valid_frames.sum()) for steps in series)
-    return arm.model_copy(
-        update={
-            **{key: found.estimate() for key, found in pool(columns, wanted, rng).items()},
-            "padding_efficiency": valid / padded if framed and padded else None,
-            "cv": float(np.mean([robust_cv(column["wall_s"]) for column in columns])),
-            "steps": sum(len(steps) for steps in series),
-        }
-    )
-
-
-def _columns(steps: Steps) -> dict[str, Any]:
-    return {
-        "wall_s": steps.working_s,
-        "batch_size": steps.batch_size.astype(np.float64),
-        "valid_frames": steps.valid_frames.astype(np.float64),
-    }
-
-
-def throughput(columns: Columns) -> np.ndarray[Any, Any]:
-    """Samples (or steps, without a batch dimension) per second, for columns of shape (resamples, steps)."""
-    samples = columns["batch_size"].sum(axis=1)
-    counted = np.where(samples > 0, samples, columns["batch_size"].shape[1])
-    return np.asarray(counted / columns["wall_s"].sum(axis=1))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from xttsbench.xtts.data.batches import LossCounts
-from xttsbench.xtts.model.parts import at_least_single, size
+from xttsbench.xtts.model.attention import at_least_single, size
 from xttsbench.xtts.model.speech_model import Batch, Prediction, SpeechModel, scale_mel
 from xttsbench.xtts.recipe import LossSettings, ModelSettings
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.scripts import why_nothing_is_kept
-from xttsbench.execution.child import Limits
 from xttsbench.execution.helper import Helper
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.trial import LiveTrial, run_trial
 from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.pipeline import Elements

@@ -13,7 +13,7 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.report import Report, Variant
 from xttsbench.reporting.page import to_json
 from xttsbench.workflows.compare.sides import Side, kwargs_of, pair_arms, read_side, trials_of
-from xttsbench.workflows.reports.diagnose import GROUP, LABEL
+from xttsbench.workflows.reports.modes import GROUP, LABEL
 
 REAL, EMULATED = "real device", "emulated accelerator, 10 ms a step"
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from xttsbench.errors import HelperError
-from xttsbench.execution.child import Limits
 from xttsbench.execution.journal import BROKEN_OFF, append_trial, read_trials
+from xttsbench.execution.limits import Limits
 from xttsbench.records.redaction import Redaction
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.workflows.measure.session import Session

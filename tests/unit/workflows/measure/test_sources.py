@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from xttsbench.execution.child import Limits
 from xttsbench.execution.journal import read_trials
+from xttsbench.execution.limits import Limits
 from xttsbench.files import loaded_files
 from xttsbench.records.trial import TrialRecord, TrialSpec, changed_file, interrupted
 from xttsbench.workflows.measure.session import Session

@@ -24,7 +24,8 @@ from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports import endings
-from xttsbench.workflows.reports.diagnose import GROUP, assemble, mode_arms
+from xttsbench.workflows.reports.diagnose import assemble
+from xttsbench.workflows.reports.modes import GROUP, mode_arms
 from xttsbench.workflows.runs import rebuild
 
 every_run = pytest.mark.parametrize("name", [made.__name__ for made in RUNS])
