@@ -139,7 +139,7 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
             f".map(element, num_parallel_calls=...){elsewhere}."
         )
     if function.kind == "generator" and function.gil != "holds":
-        whole = f"Its elements depend on one another ({function.whole_because}). " if function.whole_because else ""
+        whole = f"Its loop cannot be taken apart ({function.whole_because}). " if function.whole_because else ""
         return (
             f"{whole}A generator yields one element at a time. Split {name}() by shard: "
             "Dataset.range(n).interleave(lambda i: Dataset.from_generator(..., args=(i,)), num_parallel_calls=n); "

@@ -33,8 +33,6 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline import nodes
-from xttsbench.pipeline.python.items import ItemSource
-from xttsbench.pipeline.python.opened import Opened
 from xttsbench.pipeline.source import lookup, recording
 
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
@@ -77,9 +75,6 @@ def shortened(graph: Any, count: int, places: Places | None = None, *, own_files
                     one for one in function.node_def if _READERS.fullmatch(one.op) and _signature(one) is not None
                 ]
                 _cut(function, readers, dict.fromkeys((reader.name for reader in readers), ((0, share),)))
-            if (end := _end_of_opened(node, datasets, by_name, library)) is not None:
-                sources.append(end)
-                found[end.name] = ((0, share),)
     _cut(edited, sources, found)
     _end_repetitions(edited, datasets)
     _keep_in_memory(edited, datasets, own_files)
@@ -98,20 +93,6 @@ def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
         else:
             lengths.append(min(length, count))
     return max(1, -(-count // max(1, *lengths))) if lengths else count
-
-
-def _end_of_opened(
-    node: Any, datasets: list[Any], by_name: Mapping[str, Any], library: nodes.FunctionLibrary
-) -> Any | None:
-    """Op that yields elements behind a generator that the fix has opened, whose readers hand over groups of items."""
-    known = map(lookup, library.python_tokens(nodes.called(node)))
-    made = [getattr(one.generator_state._generator, "__self__", None) for one in known if one and one.generator_state]
-    opened = next((one for one in made if isinstance(one, Opened | ItemSource)), None)
-    if opened is None:
-        return None
-    for _ in range(opened.ops_behind):
-        node = next((one for one in datasets if node.name in nodes.dataset_inputs(one, by_name)), node)
-    return node
 
 
 _STRETCHES: Final = 4

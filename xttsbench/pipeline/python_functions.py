@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.pipeline.clocks import measure_shares
-from xttsbench.pipeline.python.opened import Opened, compiled
-from xttsbench.pipeline.python.split import CannotSplitError
+from xttsbench.pipeline.python.opened import compiled
+from xttsbench.pipeline.python.split import CannotOpenError
 from xttsbench.pipeline.python.state import state_effects
 from xttsbench.pipeline.source import Registered, generator_start_token, lookup, place, recording
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
@@ -216,27 +216,32 @@ def _parts(
 ) -> PythonFunction:
     """Adds the split of a generator to its record, and the measured time of the head, if it may be begun once more."""
     generator = found.generator_state._generator
-    parts, items, once = None, generator, True
+    parts: GeneratorParts | None = None
+    times_s, ended = list[float](), False
+    most = calls if state_effects(generator) else _MOST_COUNTED
     try:
         cut = compiled(generator)
-        opened, once = Opened(generator, cut), cut.split.once
-        items = lambda *given: map(opened.taken, opened.head(*given))  # noqa: E731
-        parts = GeneratorParts(file=place(cut.of)[0], line=cut.split.line, kept=cut.split.kept, drawn=cut.split.drawn)
-    except CannotSplitError as error:
-        function = function.model_copy(update={"whole_because": error.told(function.location.file)})
-    if arguments is None:
-        return function.model_copy(update={"parts": parts})
-    most = calls if state_effects(generator) else _MOST_COUNTED
-    times_s, ended = _gone_through(items, arguments, most, max_s)
-    if parts is not None and len(times_s) > 1:
-        parts = parts.model_copy(update={"head_s": float(np.median(times_s[1:]))})
-    return function.model_copy(update={"parts": parts, "elements": len(times_s) if ended and once else None})
+        given = tuple(name for name in (*cut.split.shared, *cut.split.items) if name not in cut.known)
+        if arguments is not None:
+            times_s, ended = _gone_through(cut.items, arguments, most, max_s)
+        parts = GeneratorParts(file=place(cut.function.__code__)[0], line=cut.split.line, given=given)
+        if len(times_s) > 1:
+            parts = parts.model_copy(update={"head_s": float(np.median(times_s[1:]))})
+    except CannotOpenError as error:
+        function = function.model_copy(update={"whole_because": str(error)})
+        if arguments is not None:
+            times_s, ended = _gone_through(generator, arguments, most, max_s)
+    return function.model_copy(update={"parts": parts, "elements": len(times_s) if ended else None})
 
 
 def _gone_through(
     generator: Callable[..., Any], arguments: tuple[Any, ...], most: int, max_s: float
 ) -> tuple[list[float], bool]:
-    """Seconds of each item of a generator, and whether it came to its end; no items where it raises."""
+    """Seconds of each item of a generator, and whether it came to its end; no items where it raises.
+
+    Raises:
+        CannotOpenError: it is the head of one that cannot be opened.
+    """
     times_s: list[float] = []
     began = until = time.perf_counter()
     until += max_s
@@ -247,6 +252,8 @@ def _gone_through(
             if len(times_s) >= most or now > until:
                 return times_s, False
             began = time.perf_counter()
+    except CannotOpenError:
+        raise
     except Exception:  # as above
         return [], False
     return times_s, bool(times_s)

@@ -297,18 +297,20 @@ def place(code: CodeType) -> tuple[str, int]:
 _made: Final[dict[CodeType, ast.FunctionDef]] = {}
 
 
-def made_from(node: ast.FunctionDef, names: Sequence[str], file: str) -> CodeType:
+def made_from(node: ast.FunctionDef, names: Sequence[str], file: str, kind: str | None = None) -> CodeType:
     """The code of a function that was put together of the user's statements; :func:`definition` knows its node.
 
-    Every node in ``node`` has the place that it comes from; ``names`` are variables that it may find in its closure.
+    Every node in ``node`` has the place that it comes from; ``names`` are variables that it may find in its closure;
+    ``kind`` is the class whose private names it uses.
     """
     given = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
-    outer = ast.fix_missing_locations(ast.Module([ast.FunctionDef("outer", given, [node], [])], []))
-    code = compile(outer, file, "exec", dont_inherit=True)
-    (around,) = (one for one in code.co_consts if isinstance(one, CodeType))
-    (own,) = (one for one in around.co_consts if isinstance(one, CodeType))
-    _made[own] = node
-    return own
+    outer: ast.stmt = ast.FunctionDef("outer", given, [node], [])
+    outer = outer if kind is None else ast.ClassDef(kind, [], [], [outer], [])
+    code = compile(ast.fix_missing_locations(ast.Module([outer], [])), file, "exec", dont_inherit=True)
+    for _ in range(2 if kind is None else 3):
+        (code,) = (one for one in code.co_consts if isinstance(one, CodeType))
+    _made[code] = node
+    return code
 
 
 def is_made(code: CodeType) -> bool:

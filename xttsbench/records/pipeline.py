@@ -108,13 +108,11 @@ class NativeFunction(Record):
 
 
 class GeneratorParts(Record):
-    """Split of a generator into a head that picks the next item and a body that makes elements of it."""
+    """Split of a generator into a head that picks the next item and a body that makes the element of it."""
 
     file: str | None = None
     line: int  # Of the loop
-    kept: tuple[int, ...] = ()  # Lines of the loop's statements that stay with what picks the next item
-    drawn: tuple[tuple[int, int, int, int], ...] = ()
-    """Calls inside other statements that stay with them, too: line and column, in bytes, of their beginning and end."""
+    given: tuple[str, ...] = ()  # Variables of the generator that the body is given
     head_s: float | None = None  # Mean wall time of picking an item; ``None`` where it was not measured
 
 

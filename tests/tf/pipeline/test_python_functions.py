@@ -86,11 +86,6 @@ def in_two_loops(count):
             yield waits(number + row)
 
 
-def several(count):
-    for number in range(count):
-        yield from [waits(number)] * 2
-
-
 def counting(count, seen=[]):  # noqa: B006 - the state
     for number in range(count):
         seen.append(number)
@@ -104,7 +99,6 @@ def counting(count, seen=[]):  # noqa: B006 - the state
         (names, 10**8, None),
         (rows, 3000, 3000),
         (in_two_loops, 30, 60),
-        (several, 30, None),
         (counting, 30, None),
     ],
 )

@@ -116,7 +116,7 @@ def test_the_remedy_of_a_generator_tells_its_two_parts_apart_or_why_it_has_none(
         assert "loop in line 7" in remedy
         assert told in remedy
     whole = python_pipeline("blocks", told={"kind": "generator", "whole_because": "line 9: 'mean' is carried"})
-    assert "depend on one another (line 9: 'mean'" in only(python_function, evidence("input", pipeline=whole)).remedy
+    assert "cannot be taken apart (line 9: 'mean'" in only(python_function, evidence("input", pipeline=whole)).remedy
 
 
 def test_a_function_inside_an_interleave_is_found_at_the_op_that_runs_it(evidence) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from xttsbench.fixes.registry import SPECS
 from xttsbench.pipeline.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
 from xttsbench.pipeline.python.opened import compiled
-from xttsbench.pipeline.python.split import CannotSplitError
+from xttsbench.pipeline.python.split import CannotOpenError
 from xttsbench.pipeline.python.state import PythonState, python_state
 from xttsbench.pipeline.read import inspect
 from xttsbench.pipeline.source import lookup
@@ -103,7 +103,7 @@ class Reader:
     def _of_generator(self, generator: Callable[..., Any]) -> PythonState:
         """Also what the loop of a library's generator, such as Keras's of a ``PyDataset``, calls of the user's."""
         found = self.state_of(generator)
-        with suppress(CannotSplitError):
+        with suppress(CannotOpenError):
             if found.reads is None:
                 cut = compiled(generator)
                 found = replace(found, reads=cut.reads, reads_within_epoch=cut.reads_within_epoch)

@@ -9,7 +9,7 @@ from xttsbench.fixes.calls import calls_wanted, held_bytes, numbered
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
 
-_HANDING_S: Final = 60e-6
+_HANDING_S: Final = 150e-6
 """Python of this process that an item's number takes on its way from the generator to the map and to the body."""
 
 
@@ -74,10 +74,11 @@ OPEN_GENERATOR: Final = Spec(
     name="open-generator",
     form="name[:n]",
     words="generators opened",
-    does="`for item in items: yield f(item)` in a generator becomes a data set of items with a parallel map of the "
-    "loop's body (AUTOTUNE, or n calls). What comes before and around the loop, what is counted along "
-    "and what is drawn at random stays a generator, so that order and epochs stay; where elements depend on one "
-    "another it is refused with the line",
+    does="`for item in items: yield f(item)` in a generator, or the `__getitem__` of a `PyDataset`, becomes a data set "
+    "of items with a parallel map of the loop's body (AUTOTUNE, or n calls). What comes before and around the loop "
+    "stays a generator, so that order, shuffles and epochs stay. Items come from lists, arrays and the like, by "
+    "themselves or in `zip`, `enumerate` and `reversed`; other forms, and a body that counts, draws, leaves items out "
+    "or needs the element before, are refused with the line",
     unit="calls",
     mends=("python-function",),
     candidates=candidates,

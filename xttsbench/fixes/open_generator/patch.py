@@ -1,17 +1,15 @@
 """A generator that yields calls or items, and a data set that makes the elements in parallel, in the user's source.
 
-The statements of the loop's body move, as they are written, into a function in front of the loop; the loop yields that
-function with its arguments. Where the body was traced (the fix ``native``), the loop keeps what picks the items and
-yields these; the traced function is written in front of the call. The call of ``from_generator`` becomes one of a small
-function that is written beside it.
+The statements of the loop move, as they are written, into a function in front of it; the loop yields that function with
+its arguments. Where the body was traced (the fix ``native``), the loop yields the items alone, and the traced function
+is written in front of the call. The call of ``from_generator`` becomes one of a small function that is written beside
+it.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +17,6 @@ import libcst as cst
 
 from xttsbench.fixes.native.written import defined
 from xttsbench.fixes.open_generator import OPEN_GENERATOR, openable
-from xttsbench.pipeline.python.names import exposed, jumps, stored, yields
 from xttsbench.records.pipeline import GeneratorParts, PipelineOp, PythonFunction
 from xttsbench.targets.source.calls import Call, Calls, attempt
 from xttsbench.targets.source.edits import (
@@ -36,29 +33,33 @@ from xttsbench.targets.source.edits import (
 from xttsbench.targets.source.module import Link, Module
 
 
-@dataclass
 class Loop:
-    """The loop of a generator in the user's file."""
+    """The loop of a generator in the user's file: its header and its body as texts."""
 
-    module: Module
-    parts: GeneratorParts
+    def __init__(self, module: Module, parts: GeneratorParts) -> None:
+        """Find the loop by its line.
 
-    def __post_init__(self) -> None:
-        self.text = self.module.text
-        tree = ast.parse(self.text.removeprefix("\ufeff"))
-        functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
-        loops = [(function, node) for function in functions for node in _loops(function)]
-        loops = [(function, node) for function, node in loops if node.lineno == self.parts.line]
-        if not loops:
+        Raises:
+            NoEditError: the file has none there.
+        """
+        self._module, self._given, edge = module, ", ".join(parts.given), module.line_end
+        self._tree = ast.parse(module.text.removeprefix("\ufeff"))
+        found = [one for one in ast.walk(self._tree) if isinstance(one, ast.For) and one.lineno == parts.line]
+        if len(found) != 1 or not isinstance(found[0].body[-1], ast.Expr):
             raise NoEditError("its elements do not come from a loop that is written as one")
-        self.function, self.node = loops[-1]
-        kinds = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
-        self.kind = next((one.name for one in kinds if self.function in one.body), "")
-        self.tree = tree
-        self.head = [one for one in self.node.body if one.lineno in self.parts.kept]
-        self.body = [one for one in self.node.body if one not in self.head]
-        if not self.body:
-            raise NoEditError("nothing of its loop can be moved")
+        self._node = found[0]
+        first, last = self._node.body[0], self._node.body[-1]
+        below = first.lineno > self._node.lineno
+        self._begin, begins = (
+            self._offset(self._node.lineno, 0),
+            self._offset(first.lineno, 0 if below else first.col_offset),
+        )
+        returned = self._offset(last.lineno, last.col_offset)
+        self._end = module.line_stop(self._offset(last.end_lineno or 0, last.end_col_offset or 0))
+        self._deeper = " " * (first.col_offset if below else self._node.col_offset + 4)
+        self._header = module.text[self._begin : begins].rstrip()
+        body = module.text[begins:returned] + "return" + module.text[returned + len("yield") : self._end]
+        self._body = f"{'' if below else self._deeper}{body}{edge}"
 
     def check_uses(self, other: Module) -> None:
         """Refuse where something else may use the generator, which yields calls from now on.
@@ -66,147 +67,42 @@ class Loop:
         Raises:
             NoEditError: its name is used at several places.
         """
-        name = self.function.name if not self.function.name.startswith("__") else self.kind
-        modules = {self.module.file: self.module, other.file: other}.values()
+        kinds = [one for one in ast.walk(self._tree) if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+        around = [one for one in kinds if self._node in ast.walk(one)]
+        function = next(one for one in reversed(around) if isinstance(one, ast.FunctionDef))
+        kind = next((one.name for one in around if isinstance(one, ast.ClassDef) and function in one.body), "")
+        name = kind if function.name.startswith("__") else function.name
+        modules = {self._module.file: self._module, other.file: other}.values()
         uses = [
             one
             for module in modules
             for one in (*module.of(cst.Name), *module.of(cst.ImportAlias))
             if isinstance(one, cst.Name) and one.value == name
         ]
-        imported = len(modules) - 1
-        if not name or self.function.name == "__iter__" or len(uses) != 2 + imported:
-            raise NoEditError(f"{name or self.function.name} may be used elsewhere, too")
+        if not name or function.name == "__iter__" or len(uses) != 1 + len(modules):
+            raise NoEditError(f"{name or function.name} may be used elsewhere, too")
 
-    def change(self) -> Change:
+    def of_calls(self) -> Change:
         """The loop with its body as a function in front of it."""
-        body = self.body
-        inner: ast.stmt = body[-1]
-        while isinstance(inner, ast.With):
-            inner = inner.body[-1]
-        plain = isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Yield)
-        if not plain or sum(len(yields(one)) for one in body) != 1 or any(jumps(one) for one in body):
-            raise NoEditError("an item does not give exactly one element, at the end of the loop")
-        element = self._free("element")
-        given = self._given()
-        edge = self.module.line_end
-        moved = [self._moved(one, inner, self._deeper) for one in body]
-        function = [f"{' ' * self.node.col_offset}def {element}({', '.join(given)}):{edge}", *moved, edge]
-        return self._yielding(", ".join((element, *given)) if given else f"{element},", function)
+        taken = {one.id for one in ast.walk(self._tree) if isinstance(one, ast.Name)}
+        taken |= {one.name for one in ast.walk(self._tree) if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+        element, edge = "element" if "element" not in taken else "element_of_item", self._module.line_end
+        function = f"{' ' * self._node.col_offset}def {element}({self._given}):{edge}{self._body}{edge}"
+        return self._yielding(f"{element}, {self._given}".removesuffix(" "), function)
 
     def of_items(self, values: Sequence[str]) -> Change:
-        """The loop without its body, so that it yields items.
+        """The loop without its body, so that it yields items; ``values`` are the parts of one as the loop has them."""
+        return self._yielding(", ".join(values))
 
-        Args:
-            values: the parts of an item as they are written in the loop; calls of the body that the loop makes itself
-                are ``_xttsbench_drawn_0`` and so on.
-        """
-        self._given()  # for what it refuses
-        drawn = [name for statement in self.body for name, _, _ in self._drawn(statement)]
-        names = {f"_xttsbench_drawn_{number}": name for number, name in enumerate(drawn)}
-        return self._yielding(re.sub(r"_xttsbench_drawn_\d+", lambda found: names[found[0]], ", ".join(values)))
-
-    @property
-    def _deeper(self) -> str:
-        first = self.node.body[0]
-        return " " * (first.col_offset if self._own_line(first) else self.node.col_offset + 4)
-
-    def _yielding(self, yielded: str, before: Sequence[str] = ()) -> Change:
-        """The loop with its head alone, which yields something in place of its element, behind what comes before it."""
-        start, end = self._line_start(self.node.lineno), self._after(self.node)
-        edge, pieces = self.module.line_end, [*before, self._header(), self.module.line_end]
-        for one in self.node.body:
-            if one in self.head:
-                pieces.append(self._chunk(one, self._deeper))
-                continue
-            pieces += [f"{self._deeper}{name} = {self.text[a:b]}{edge}" for name, a, b in self._drawn(one)]
-            pieces += [f"{self._deeper}yield {yielded}{edge}"] if one is self.body[-1] else []
-        pieces.append(self.text[self._after(self.node.body[-1]) : end])
-        return Change(self.module, self.node.lineno, (start, end), (Replacement(start, end, "".join(pieces)),))
-
-    def _given(self) -> list[str]:
-        """Arguments of the function: what changes from item to item, or may change while calls are waiting."""
-        body, function = self.body, self.function
-        arguments = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
-        each = stored(self.head) | (stored(self.node.target) if isinstance(self.node, ast.For) else set())
-        wanted = exposed(body) & (arguments | stored(function.body))
-        for one in self.head:
-            first = next(other for other in self.node.body if other in body and exposed([other]) & wanted)
-            if first.lineno < one.lineno < body[-1].lineno and stored(one) & exposed([first]):
-                raise NoEditError(f"{min(stored(one))!r} is bound anew between its uses")
-        around = [one for one in _loops(function) if one is not self.node]
-        again = any(one.lineno < self.node.lineno <= (one.end_lineno or 0) for one in around)
-        names = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
-        bound = [one.id for one in names if not isinstance(one.ctx, ast.Load)]
-        fixed = {name for name in wanted - each if bound.count(name) + (name in arguments) <= 1 and not again}
-        drawn = [name for one in body for name, _, _ in self._drawn(one)]
-        order = {one.id: number for number, one in reversed(list(enumerate(names)))}
-        return [*sorted(wanted - fixed, key=lambda name: order.get(name, -1)), *drawn]
-
-    def _drawn(self, statement: ast.stmt) -> list[tuple[str, int, int]]:
-        """Calls of a statement that the loop makes itself: name of the value, and the span of the call."""
-        found = []
-        for number, (line, column, end_line, end_column) in enumerate(self.parts.drawn):
-            if statement.lineno <= line <= (statement.end_lineno or 0):
-                name = self._free("drawn" if number == 0 else f"drawn_{number + 1}")
-                found.append((name, self._offset(line, column), self._offset(end_line, end_column)))
-        return found
-
-    def _moved(self, statement: ast.stmt, inner: Any, indent: str) -> str:
-        """A statement as it is written, with names for what was drawn before, and ``return`` for ``yield``."""
-        text, base = self._chunk(statement, indent), self._chunk_start(statement)
-        shift = (
-            len(text) - (self._after(statement) - base)
-            if self._own_line(statement)
-            else len(indent) - (self._offset(statement.lineno, statement.col_offset) - base)
-        )
-        changes = [(a, b, name) for name, a, b in self._drawn(statement)]
-        if statement.lineno <= inner.lineno <= (statement.end_lineno or 0) and isinstance(inner.value, ast.Yield):
-            at = self._offset(inner.lineno, inner.col_offset)
-            if self.text[at : at + 5] == "yield":
-                changes.append((at, at + 5, "return"))
-        for a, b, new in sorted(changes, reverse=True):
-            text = text[: a - base + shift] + new + text[b - base + shift :]
-        return text
-
-    def _chunk(self, statement: ast.stmt, indent: str) -> str:
-        before = "" if self._own_line(statement) else indent
-        return before + self.text[self._chunk_start(statement) : self._after(statement)]
-
-    def _chunk_start(self, statement: ast.stmt) -> int:
-        """Offset of a statement, of its line where it stands on lines of its own, or of the comments above that."""
-        if not self._own_line(statement):
-            return self._offset(statement.lineno, statement.col_offset)
-        number = self.node.body.index(statement)
-        return self._after(self.node.body[number - 1]) if number else self._line_start(statement.lineno)
-
-    def _header(self) -> str:
-        return self.text[self._line_start(self.node.lineno) : self._chunk_start(self.node.body[0])].rstrip()
-
-    def _own_line(self, statement: ast.stmt) -> bool:
-        start = self._offset(statement.lineno, statement.col_offset)
-        return not self.text[self.module.line_start(start) : start].strip()
-
-    def _after(self, node: Any) -> int:
-        stop = self.module.line_stop(self._offset(node.end_lineno, node.end_col_offset))
-        return stop + len(self.module.line_end) if stop < len(self.text) else stop
-
-    def _line_start(self, line: int) -> int:
-        return self._offset(line, 0)
+    def _yielding(self, yielded: str, before: str = "") -> Change:
+        """The loop that yields something in place of its element, behind what comes before it."""
+        new = f"{before}{self._header}{self._module.line_end}{self._deeper}yield {yielded}"
+        span = (self._begin, self._end)
+        return Change(self._module, self._node.lineno, span, (Replacement(*span, new),))
 
     def _offset(self, line: int, column: int) -> int:
-        start = self.module._starts[line - 1]
-        stop = self.module.line_stop(start)
-        return start + len(self.text[start:stop].encode()[:column].decode())
-
-    def _free(self, name: str) -> str:
-        taken = {one.id for one in ast.walk(self.tree) if isinstance(one, ast.Name)}
-        taken |= {one.name for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef | ast.ClassDef)}
-        return name if name not in taken else f"{self.function.name}_{name}"
-
-
-def _loops(function: ast.FunctionDef) -> list[ast.For | ast.While]:
-    return [one for one in ast.walk(function) if isinstance(one, ast.For | ast.While)]
+        start = self._module._starts[line - 1]
+        return start + len(self._module.text[start : self._module.line_stop(start)].encode()[:column].decode())
 
 
 _CALLS_HELPER: Final = "parallel_generator"
@@ -318,7 +214,7 @@ def _yielding_calls(
     calls: Calls, op: PipelineOp, parts: GeneratorParts, number: int | None, helped: set[tuple[str, str]]
 ) -> Sequence[Change]:
     loop, call = _loop_and_call(calls, op, parts)
-    return [loop.change(), _helped(call, _CALLS_HELPER, _OF_CALLS, number, helped)]
+    return [loop.of_calls(), _helped(call, _CALLS_HELPER, _OF_CALLS, number, helped)]
 
 
 def _loop_and_call(calls: Calls, op: PipelineOp, parts: GeneratorParts) -> tuple[Loop, Call]:

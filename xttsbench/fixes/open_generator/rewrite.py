@@ -7,14 +7,13 @@ the generator yields, so that structure, types and shapes are held to the same s
 
 from __future__ import annotations
 
-import threading
+import itertools
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
@@ -31,17 +30,17 @@ from xttsbench.pipeline.nodes import (
     dataset_nodes,
     free_name,
 )
-from xttsbench.pipeline.python.items import Items, ItemSource, NotAlikeError, items_of
-from xttsbench.pipeline.python.opened import Compiled, Opened, Shared, compiled, made_of
-from xttsbench.pipeline.python.split import CannotSplitError
-from xttsbench.pipeline.python.state import python_state, state_effects
+from xttsbench.pipeline.python.items import Items, NotAlikeError, items_of
+from xttsbench.pipeline.python.opened import Compiled, compiled
+from xttsbench.pipeline.python.split import CannotOpenError
+from xttsbench.pipeline.python.state import python_state
 from xttsbench.pipeline.read import read_graph
 from xttsbench.pipeline.source import Registered, cells, display_name, locate, lookup, unwrap
 from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "open-generator"
+_MOST_WAITING: Final = 4096  # items that wait for their turn; more are left of epochs that were given up
 _finished: Final[deque[Any]] = deque(maxlen=32)  # what datasets that are gone referred to
-_MOST_WAITING: Final = 4096  # items whose elements wait to be fetched; more are left of epochs that were given up
 
 
 class ElementOfItem:
@@ -54,79 +53,60 @@ class ElementOfItem:
         of: TensorFlow's table of the generator's iterators, by which the generator is known.
     """
 
-    def __init__(
-        self, items: Items, convert: Callable[[Any], Any], state: Any, structure: Any, reads: str | None
-    ) -> None:
-        self.items, self.structure, self.reads, self.of = items, structure, reads, state
-        self._convert = convert
-        self.__wrapped__ = state._generator  # for those who look for the user's function behind a token
+    def __init__(self, items: Items, registered: Registered, reads: str | None) -> None:
+        self.items, self.reads, self.of = items, reads, registered.generator_state
+        self.structure = cells(unwrap(registered.called))["output_types"]
+        self._convert = converter(registered)
+        self.__wrapped__ = self.of._generator  # for those who look for the user's function behind a token
 
     def __call__(self, *parts: Any) -> Any:
         """The element as flat arrays."""
-        try:
-            return self._convert(self.items.function(*parts))
-        except StopIteration as error:
-            raise RuntimeError("generator raised StopIteration") from error
+        return _element(lambda: self._convert(self.items.function(*parts)))
 
 
 class Body:
-    """Makes the elements of items, in this process unless ``made`` is exchanged.
+    """Makes the element of an item by its number, in this process unless ``made`` is exchanged; has the table of items.
 
     Attributes:
-        opened: the generator's table of items.
-        convert: the check and conversion of an element.
+        cut: the generator in two parts.
+        made: makes an element of the values of an item.
         of: TensorFlow's table of the generator's iterators, by which the generator is known.
         in_python: why its items are no tensors, where they were to be, as a phrase after "it".
     """
 
-    def __init__(self, opened: Opened, convert: Callable[[Any], Any], state: Any, in_python: str | None = None) -> None:
-        self.opened, self.convert, self.of, self.in_python = opened, convert, state, in_python
-        self.made: Callable[[Shared, tuple[Any, ...]], list[Any]] = self._made
-        self.__wrapped__ = state._generator  # for those who look for the user's function behind a token
+    def __init__(self, cut: Compiled, registered: Registered, in_python: str | None) -> None:
+        self.cut, self.of, self.in_python = cut, registered.generator_state, in_python
+        self.made: Callable[[dict[str, Any]], Any] = lambda values: cut.body(**values)
+        self._items: dict[int, dict[str, Any]] = {}
+        self._numbers = itertools.count()
+        self._convert = converter(registered)
+        self.__wrapped__ = self.of._generator  # for those who look for the user's function behind a token
 
-    def elements(self, number: Any) -> list[Any]:
-        """All elements of an item, converted; what came from a generator that was not read is an element itself."""
-        shared, item = self.opened.taken(int(number))
-        return [self.convert(item)] if shared is None else self.made(shared, item)
-
-    def _made(self, shared: Shared, item: tuple[Any, ...]) -> list[Any]:
-        return made_of(shared.function, (*shared.values, *item), self.convert)
-
-
-class OneElement(Body):
-    """For bodies that give one element an item."""
-
-    def __call__(self, number: Any) -> Any:
-        """The element as flat arrays or tensors."""
-        return self.elements(number)[0]
-
-
-class AllElements(Body):
-    """For bodies that give several: the elements wait here until they are fetched one by one."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._lock = threading.Lock()
-        self._waiting: dict[int, list[Any]] = {}
+    def numbers(self, *arguments: Any) -> Iterator[int]:
+        """The numbers of an epoch's items, in order."""
+        for values in self.cut.items(*arguments):
+            number = next(self._numbers)
+            self._items[number] = values
+            if len(self._items) > _MOST_WAITING:
+                del self._items[min(self._items)]
+            yield number
 
     def __call__(self, number: Any) -> Any:
-        """Reads all elements of an item, keeps them for their turn, and returns their number."""
-        made = self.elements(number)
-        with self._lock:
-            if made:
-                self._waiting[int(number)] = made[::-1]
-            if len(self._waiting) > _MOST_WAITING:
-                del self._waiting[min(self._waiting)]
-        return np.int64(len(made))
+        """The element of an item as flat arrays, made once."""
+        values = self._items.pop(int(number))
+        return _element(lambda: self._convert(self.made(values)))
 
-    def fetched(self, number: Any) -> Any:
-        """The next element of an item."""
-        with self._lock:
-            waiting = self._waiting[int(number)]
-            element = waiting.pop()
-            if not waiting:
-                del self._waiting[int(number)]
-        return element
+
+def _element(make: Callable[[], Any]) -> Any:
+    """An element; ``StopIteration`` in its making, which TensorFlow takes for the end, is an error as in a generator.
+
+    Raises:
+        RuntimeError: the user's code raised ``StopIteration``.
+    """
+    try:
+        return make()
+    except StopIteration as error:
+        raise RuntimeError("generator raised StopIteration") from error
 
 
 def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: bool = False) -> Any:
@@ -148,8 +128,10 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: b
     for node, registered in found:
         try:
             other, kept = _opened(graph, node, registered, calls, traceable)
-        except CannotSplitError as error:
-            reasons.append(_reason(registered, error))
+        except CannotOpenError as error:
+            place = locate(registered.user)
+            where = f" ({place.file}:{place.line})" if place.file is not None else ""
+            reasons.append(f"{display_name(registered.user)}{where} cannot be opened: {error}")
             continue
         graph = grafted(graph, node.name, other)
         held.append(kept)
@@ -159,19 +141,18 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: b
 
 
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """State that the bodies of generators read and other code changes, and errors that are passed over."""
+    """State that the bodies of generators read and other code changes, what runs ahead, and errors passed over."""
     for node, registered in generators(reader.graph):
         user = registered.generator_state._generator
         try:
             cut = compiled(user)
-        except CannotSplitError:
+        except CannotOpenError:
             continue
-        drawn = state_effects(user)
-        if not drawn and (cut.split.kept or cut.split.drawn):
-            drawn = tuple(filter(None, (python_state(user).random,)))
-        ending = [name for name in reader.nodes if STOPS.fullmatch(reader.nodes[name].op)]
-        if drawn and ending:
-            yield f"{ending[0]} may end an epoch of it early, and it has run ahead then: {drawn[0]}"
+        drawn, ending = python_state(user), [name for name in reader.nodes if STOPS.fullmatch(reader.nodes[name].op)]
+        if cut.split.goes_on and drawn.state is not None:
+            yield f"an iterator that is given up has run ahead: {drawn.state}"
+        if cut.split.goes_on and drawn.random is not None and ending:
+            yield f"{ending[0]} may end an epoch of it early, and it has run ahead then: {drawn.random}"
         reads = cut.reads_within_epoch if reader.ends_with_epoch else cut.reads
         if reads is not None:
             yield f"calls that run ahead would find something else: {reads}"
@@ -206,14 +187,14 @@ def arguments(graph: Any, node: Any) -> list[Any]:
     """The arrays that ``from_generator`` was given as ``args``.
 
     Raises:
-        CannotSplitError: one is not constant.
+        CannotOpenError: one is not constant.
     """
     by_name = {one.name: one for one in graph.node}
     found = []
     for name in data_inputs(node)[1:]:
         source = behind_identities(name.split(":")[0], by_name)
         if source is None or source.op != "Const":
-            raise CannotSplitError("an argument that it is given is no constant")
+            raise CannotOpenError("an argument that it is given is no constant")
         found.append(array_of(source.attr["value"].tensor))
     return found
 
@@ -269,69 +250,29 @@ class _InPlaceOfNumber:
 
 def _opened(graph: Any, node: Any, registered: Registered, calls: int, traceable: bool) -> tuple[Any, Any]:
     """The dataset in a generator's place, and what it keeps alive."""
-    user = registered.generator_state._generator
-    cut, given = compiled(user), arguments(graph, node) or None
-    spec, convert = flat_spec(node, _FIX), converter(registered)
-    eager = isinstance(registered.entry, script_ops.EagerFunc)
-    in_python: str | None = None
-    if traceable:
-        try:
-            if eager:
-                raise NotAlikeError("gives elements with parts that are no plain tensors")
-            return _of_tensors(registered, cut, given, spec, calls)
-        except NotAlikeError as error:
-            in_python = str(error)
-    opened = Opened(user, cut)
-    signature = tf.TensorSpec([None], tf.int64)
-    numbers = tf.data.Dataset.from_generator(opened.groups, output_signature=signature, args=given).unbatch()
+    given = arguments(graph, node)
+    if isinstance(registered.entry, script_ops.EagerFunc):
+        raise CannotOpenError("it gives elements with parts that are no plain tensors")
+    cut, spec = compiled(registered.generator_state._generator), flat_spec(node, _FIX)
+    try:
+        if not traceable:
+            raise NotAlikeError("is not asked for tensors")
+        items = items_of(cut, given)
+        signature: Any = tuple(tf.TensorSpec([None] * one.rank, tf.as_dtype(one.dtype)) for one in items.leaves)
+        head: Any = items.handed_on
+        body: Any = ElementOfItem(items, registered, cut.reads)
+    except NotAlikeError as error:
+        body = Body(cut, registered, str(error))
+        head, signature = body.numbers, tf.TensorSpec([], tf.int64)
+    source = tf.data.Dataset.from_generator(head, output_signature=signature, args=given or None)
 
-    def call(function: Any, number: Any) -> Any:
-        return _called(tf.py_function if eager else tf.numpy_function, function, [number], spec)
+    def mapped(*parts: Any) -> Any:
+        made = tf.numpy_function(body, parts, [one.dtype for one in spec])
+        flat = made if isinstance(made, list | tuple) else [made]
+        for one, wanted in zip(flat, spec, strict=True):
+            one.set_shape(wanted.shape)
+        return tuple(flat) if len(flat) > 1 else flat[0]
 
-    if opened.compiled.split.once:
-        body: Any = OneElement(opened, convert, registered.generator_state, in_python)
-        made = _mapped(numbers, lambda number: call(body, number), calls)
-    else:
-        body = AllElements(opened, convert, registered.generator_state, in_python)
-        count = [tf.TensorSpec([], tf.int64)]
-        counted = _mapped(numbers, lambda n: (n, _called(tf.numpy_function, body, [n], count)), calls)
-        each = tf.autograph.experimental.do_not_convert(lambda n, count: tf.data.Dataset.from_tensors(n).repeat(count))
-        fetch = tf.autograph.experimental.do_not_convert(lambda number: call(body.fetched, number))
-        made = counted.flat_map(each).map(fetch)
-    return made, (numbers, made, body)
-
-
-def _of_tensors(
-    registered: Registered, cut: Compiled, given: list[Any] | None, spec: Sequence[tf.TensorSpec], calls: int
-) -> tuple[Any, Any]:
-    """The same with items that are tensors."""
-    user = registered.generator_state._generator
-    items = items_of(cut, user, given or [])
-    handed = ItemSource(items, cut, user)
-    signature = tuple(tf.TensorSpec(shape, tf.as_dtype(dtype)) for dtype, shape in handed.specs)
-    source = tf.data.Dataset.from_generator(handed.handed_on, output_signature=signature, args=given)
-    source = source.unbatch() if handed.in_groups else source
-    structure = cells(unwrap(registered.called))["output_types"]
-    body = ElementOfItem(items, converter(registered), registered.generator_state, structure, cut.reads)
-    made = _mapped(source, lambda *parts: _called(tf.numpy_function, body, parts, spec), calls)
+    unconverted = tf.autograph.experimental.do_not_convert(mapped)
+    made = source.map(unconverted, num_parallel_calls=calls, deterministic=True)
     return made, (source, made, body)
-
-
-def _called(how: Any, function: Any, given: Sequence[Any], spec: Sequence[tf.TensorSpec]) -> Any:
-    made = how(function, given, [one.dtype for one in spec])
-    flat = list(made) if isinstance(made, list | tuple) else [made]
-    for one, wanted in zip(flat, spec, strict=True):
-        one.set_shape(wanted.shape)
-    return tuple(flat) if len(flat) > 1 else flat[0]
-
-
-def _mapped(numbers: Any, function: Any, calls: int) -> Any:
-    unconverted = tf.autograph.experimental.do_not_convert(function)
-    return numbers.map(unconverted, num_parallel_calls=calls, deterministic=True)
-
-
-def _reason(registered: Registered, error: CannotSplitError) -> str:
-    place = locate(registered.user)
-    line = error.line or place.line
-    where = f" ({place.file}:{line})" if place.file is not None else ""
-    return f"{display_name(registered.user)}{where} cannot be opened: {error}"

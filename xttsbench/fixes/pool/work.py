@@ -44,8 +44,6 @@ from xttsbench.processes import die_with_parent
 
 LARGE_BYTES: Final = 64 * 1024
 """Buffers from this size on go through the block; a socket would take them in several pieces."""
-KEPT: Final = 4
-"""Values shared by many calls that a process keeps; both sides drop the oldest alike."""
 _ALIGNMENT_BYTES: Final = 64
 
 
@@ -138,7 +136,6 @@ def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 
 _worker: list[int] = []  # what this process adds to every seed; empty outside a pool
-_shared: dict[str, Any] = {}  # what calls have in common, by its key, the oldest first
 _AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool, list)
 """Results that the parent turns into a tensor as it would without the pool."""
 
@@ -182,28 +179,16 @@ class _AsItIs:
     value: Any
 
 
-def elements_of(key: str, pickled: bytes | None, item: tuple[Any, ...]) -> _AsItIs:
-    """The elements that the body of an opened generator gives for an item.
+@dataclass(frozen=True)
+class ElementOf:
+    """Makes an element of the values of an item by the body of an opened generator."""
 
-    Args:
-        key: of what the body's calls have in common.
-        pickled: the body and the shared values, where this process may not have them.
-        item: values of the item.
+    function: Callable[..., Any]
+    known: Mapping[str, Any]  # values that all items have in common
 
-    Raises:
-        RuntimeError: the body raised ``StopIteration``, as a generator says it.
-    """
-    if pickled is not None:
-        _shared[key] = pickle.loads(pickled)[0]
-        while len(_shared) > KEPT:
-            del _shared[next(iter(_shared))]
-    function, values = _shared[key]
-    found: list[Any] = []
-    try:
-        function(lambda element: found.append(_structured(element)), *values, *item)
-    except StopIteration as error:
-        raise RuntimeError("generator raised StopIteration") from error
-    return _AsItIs(found)
+    def __call__(self, values: Mapping[str, Any]) -> _AsItIs:
+        """The element, of an item's own values by their names."""
+        return _AsItIs(_structured(self.function(**self.known, **values)))
 
 
 def _structured(value: Any) -> Any:

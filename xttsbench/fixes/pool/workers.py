@@ -17,14 +17,13 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from xttsbench.errors import XttsbenchError
 from xttsbench.fixes.pool.packing import user_files
-from xttsbench.fixes.pool.work import KEPT, Channel, anonymous_file, global_digest
+from xttsbench.fixes.pool.work import Channel, anonymous_file, global_digest
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
@@ -64,7 +63,6 @@ class Worker:
                 env=_SILENT | os.environ | _FRUGAL,
             )
         self._channel = Channel(ours, block)
-        self._known: deque[str] = deque(maxlen=KEPT)
 
     def wait_until_ready(self) -> None:
         """Wait until the functions are loaded.
@@ -80,19 +78,14 @@ class Worker:
             self.end(0)
             raise StartError(f"the functions cannot be loaded in another process: {answer[2]}\n{answer[3]}")
 
-    def ask(self, number: int, arguments: tuple[Any, ...], shared: tuple[str, bytes] | None = None) -> Any:
-        """Have function ``number`` called; ``shared`` is its first argument, which goes over once by its key.
+    def ask(self, number: int, arguments: tuple[Any, ...]) -> Any:
+        """Have function ``number`` called.
 
         Raises:
             EOFError: the process is gone.
             OSError: the same, seen otherwise.
             BaseException: what the function raised, with the process's traceback as its cause.
         """
-        if shared is not None:
-            key, pickled = shared
-            arguments = (key, None if key in self._known else pickled, *arguments)
-            if key not in self._known:
-                self._known.append(key)
         self._channel.send((number, arguments))
         answer = self._channel.receive()
         if answer[0] == "value":
@@ -142,11 +135,10 @@ class WorkerPool:
         for worker in first:
             self._state.free.put(worker)
 
-    def call(self, number: int, arguments: tuple[Any, ...], shared: tuple[str, bytes] | None = None) -> Any:
+    def call(self, number: int, arguments: tuple[Any, ...]) -> Any:
         """Call function ``number`` in a free process, waiting for one; from any thread.
 
-        A process that dies is replaced and the call is made once more, since the cause may lie elsewhere. ``shared``
-        is a key and a pickle: what many calls have in common, for :func:`xttsbench.fixes.pool.work.elements_of`.
+        A process that dies is replaced and the call is made once more, since the cause may lie elsewhere.
 
         Raises:
             WorkerDiedError: the process of the second attempt died as well.
@@ -158,7 +150,7 @@ class WorkerPool:
             worker = self._state.taken()
             died = False
             try:
-                return worker.ask(number, arguments, shared)
+                return worker.ask(number, arguments)
             except (EOFError, OSError) as error:
                 died = not isinstance(error.__cause__, _InProcessError)  # else it is the function's own
                 if not died:

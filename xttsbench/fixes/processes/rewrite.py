@@ -8,9 +8,6 @@ the new one is compared in the same process.
 from __future__ import annotations
 
 import copy
-import hashlib
-import threading
-import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -25,8 +22,7 @@ from xttsbench.fixes.open_generator.rewrite import Body
 from xttsbench.fixes.pool import work
 from xttsbench.fixes.pool.packing import objection, packed, without_tensorflow
 from xttsbench.fixes.pool.workers import WorkerPool
-from xttsbench.pipeline.python.opened import Shared
-from xttsbench.pipeline.source import PYTHON_OPS, Registered, display_name, lookup
+from xttsbench.pipeline.source import PYTHON_OPS, Registered, lookup
 from xttsbench.records.fix import Fix, FixSet
 
 _HELD: Final = "_xttsbench_pooled"
@@ -89,40 +85,20 @@ class _Call:
 
 def _in_pool(body: Body, pool: WorkerPool, number: int) -> Body:
     """The body of an opened generator that makes its elements in the pool; the table of items stays here."""
-    moved, lock, known = copy.copy(body), threading.Lock(), weakref.WeakKeyDictionary[Shared, tuple[str, bytes]]()
-
-    def made(shared: Shared, item: tuple[Any, ...]) -> list[Any]:
-        with lock:
-            if shared not in known:
-                pickled = _packed_body(shared)
-                known[shared] = (hashlib.sha256(pickled).hexdigest(), pickled)
-            sent = known[shared]
-        return [body.convert(element) for element in pool.call(number, (item,), sent)]
-
-    moved.made = made
+    moved, known = copy.copy(body), body.cut.known
+    moved.made = lambda values: pool.call(number, ({name: one for name, one in values.items() if name not in known},))
     return moved
 
 
-def _packed_body(shared: Shared) -> bytes:
-    """A body with what its calls have in common."""
-    try:
-        return packed([(shared.function, shared.values)])
-    except Exception as error:
-        reason = objection(shared.function) or next((why for one in shared.values if (why := objection(one))), error)
-        raise InvalidInputError(
-            f"The loop of {display_name(shared.function)} cannot run in another process: {reason}. "
-            "Leave processes:<n> out."
-        ) from error
-
-
-def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
+def hazards(reader: Reader, _fix: Fix, every: FixSet) -> Iterator[str]:
     """State that Python functions keep from call to call, or read while other code changes it."""
+    opens = any(one.kind == "open-generator" for one in every)  # then its body runs elsewhere, and its head here
     for node in reader.nodes:
-        for found in reader.python(node, ("function",)):
-            if found.state is not None:
-                yield f"each process would have state of its own: {found.state}"
-            if found.reads is not None:
-                yield f"each process would have a copy of its own: {found.reads}"
+        functions = list(reader.python(node, ("function",)))
+        yield from (f"each process would have state of its own: {one.state}" for one in functions if one.state)
+        for one in (*functions, *(reader.python(node, ("generator",)) if opens else ())):
+            if one.reads is not None:
+                yield f"each process would have a copy of its own: {one.reads}"
 
 
 def _functions(graph: Any, count: int) -> dict[str, Registered]:
@@ -134,11 +110,8 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
         registered = lookup(token)
         if registered is None:
             raise InvalidInputError(f"{fix}: the Python function {token} of the dataset no longer exists.")
-        user = without_tensorflow(registered.called)
         if registered.kind == "generator" or isinstance(registered.called, _Call):
             continue
-        if isinstance(getattr(user, "__self__", None), Body):
-            continue  # fetches what is here already
         if any(kind in _NOT_ARRAYS for key in ("Tin", "Tout") for kind in node.attr[key].list.type):
             raise InvalidInputError(
                 f"{fix}: {named(registered, _FUNCTION)} takes or returns a resource or variant tensor, which exists in "
@@ -153,12 +126,9 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
 def _pool(functions: list[Registered], count: int) -> WorkerPool:
     """The processes, ready."""
     users = [without_tensorflow(registered.called) for registered in functions]
-    for user in users:
-        if isinstance(user, Body):
-            _packed_body(user.opened.compiled.example)
-    kinds = [one.kind for one in functions]
-    eager = [kind == "py_function" and not isinstance(user, Body) for kind, user in zip(kinds, users, strict=True)]
-    users = [work.elements_of if isinstance(user, Body) else user for user in users]
+    eager = [one.kind == "py_function" for one in functions]
+    cuts = [user.cut if isinstance(user, Body) else None for user in users]
+    users = [work.ElementOf(cut.body, cut.known) if cut else user for cut, user in zip(cuts, users, strict=True)]
     try:
         pickled = packed(list(zip(users, eager, strict=True)))
     except Exception as error:

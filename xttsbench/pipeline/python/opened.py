@@ -1,286 +1,223 @@
 """A generator of the user's that runs in two parts: its head in turn, its body for several items at a time.
 
-What TensorFlow calls for each epoch may be a generator function, a method, a partial, or anything that returns a
+What TensorFlow calls for each epoch may be a generator function, a method, a partial, or a function that returns a
 generator (``lambda: samples(files)``), so the generator itself is what is opened: it has not begun yet, and its frame
-holds the arguments that it was called with. One that turns out to be another than was read runs whole, in the head.
+holds the arguments that it was called with.
+
+What a body reads is what its objects are now: the parameters and what is global or captured. Of the variables that the
+generator makes itself nothing is known before it runs, so that they, and what the loop goes over, have to be plain data
+when it does: numbers, text, arrays, and lists and the like of these.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import gc
 import inspect
+import io
 import itertools
-import time
+import os
+import random
 import types
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.pipeline.python.effects import LoopEffects
-from xttsbench.pipeline.python.names import normalised
+from xttsbench.pipeline.python.libraries import called_name, may_write
+from xttsbench.pipeline.python.names import parameters
 from xttsbench.pipeline.python.reading import Reader
-from xttsbench.pipeline.python.split import SHARE, CannotSplitError, Split, split
-from xttsbench.pipeline.python.state import python_state
-from xttsbench.pipeline.python.values import LOCAL, Value, taken_apart
-from xttsbench.pipeline.source import definition, holds, place, tree_of
+from xttsbench.pipeline.python.split import ITERATE, SHARE, CannotOpenError, Split, split
+from xttsbench.pipeline.python.state import changed_elsewhere, python_state
+from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value, attribute, immutable
+from xttsbench.pipeline.source import definition, is_users, made_from, place
 
-_GROUP: Final = 16
-_GROUP_S: Final = 5e-4
-"""Numbers of items go to TensorFlow in groups of so many, or of as many as are there in this time."""
-_MOST_FINISHED: Final = 8  # epochs that are over and whose items are kept: calls of their bodies may still be under way
-
-
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """Body and values that all items of one run of a loop have in common."""
-
-    function: Callable[..., None]
-    """The body: it is given what to call with each element, then the shared values and the item's own."""
-    values: tuple[Any, ...]
+_SEEN: Final = 1000  # parts of a container that are looked at
+_KEEPERS: Final = np.random.Generator | np.random.RandomState | random.Random | io.IOBase
+_ARRAY: Final = np.zeros(1)  # in place of an argument that TensorFlow passes on
+_PLAIN: Final = (bool, int, float, complex, str, bytes, range, type(None))
+_VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
+_GROUPS: Final = (list, tuple, set, frozenset, dict, *_VIEWS)
+_OF_PANDAS: Final = ("pandas.core.series", "pandas.core.indexes", "pandas.core.frame")
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A generator's two parts as code."""
+    """A generator's two parts as functions."""
 
     split: Split
-    of: types.CodeType
-    head: types.CodeType
-    body: types.CodeType
+    generator: Callable[..., Any]  # as ``from_generator`` was given it
+    function: types.FunctionType  # the generator function behind it
+    head: Callable[..., Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]]
+    body: types.FunctionType  # makes the element of the values of one item, which are given by their names
+    known: Mapping[str, Any]  # those that are the same for all items of all epochs
     reads: str | None
-    reads_within_epoch: str | None
-    """Phrase for state that the body reads and other code changes: ``reads`` at all, here without Keras's changes
-    between epochs.
-    """
-    example: Shared  # the body with what is known of the shared values; ``None`` stands for what an epoch makes
+    """Phrase for state that the body reads and other code changes."""
+    reads_within_epoch: str | None  # the same without what Keras has a ``PyDataset`` change between epochs
 
-    def begun(self, generator: types.GeneratorType[Any, Any, Any]) -> Iterator[tuple[Shared, tuple[Any, ...]]]:
-        """The head in a generator's place, which must not have begun, and is closed."""
-        function, frame = function_of(generator), generator.gi_frame
-        held = {} if frame is None else dict(frame.f_locals)
-        generator.close()
-        (names, rest, more), count = inspect.getargs(function.__code__), function.__code__.co_argcount
-        positional = [*(held[name] for name in names[:count]), *(held[rest] if rest else ())]
-        named = {name: held[name] for name in names[count:]} | (held[more] if more else {})
-        body = with_code(function, self.body, {})
-        head = with_code(function, self.head, {SHARE: lambda *values: Shared(body, values)})
-        return iter(head(*positional, **named))
+    def items(self, *arguments: Any) -> Iterator[dict[str, Any]]:
+        """The values of each item of an epoch, by their names: the head in the generator's place.
 
-
-class Opened:
-    """A generator in two parts that share a table of items.
-
-    ``head`` is called for each epoch and yields the numbers of items; :meth:`taken` gives what one stands for, once.
-    """
-
-    def __init__(self, generator: Callable[..., Any], compiled: Compiled) -> None:
-        self.compiled = compiled
-        self.generator = generator
-        self._items: dict[int, tuple[int, Shared | None, Any]] = {}
-        self._numbers = itertools.count()
-        self._epochs = itertools.count()
-        self._finished: deque[int] = deque()
-        self.ops_behind = 2 if compiled.split.once else 4
-        """Number of ops behind the generator until there is an element: unbatch and map; or unbatch, map, flat_map and
-        map.
+        Raises:
+            CannotOpenError: the generator is another than was read, or goes over or hands on what is no plain data.
         """
-
-    def head(self, *arguments: Any) -> Iterator[int]:
-        """The numbers of an epoch's items, in order."""
-        made = iter(self.generator(*arguments))
-        pairs: Iterator[tuple[Shared | None, Any]]
-        if is_unbegun(made) and made.gi_code is self.compiled.of:
-            pairs = self.compiled.begun(made)
-        else:
-            pairs = ((None, value) for value in made)
-        epoch = next(self._epochs)
-        try:
-            for shared, item in pairs:
-                number = next(self._numbers)
-                self._items[number] = (epoch, shared, item)
-                yield number
-        finally:
-            self._finished.append(epoch)
-            if len(self._finished) > _MOST_FINISHED:
-                old = self._finished.popleft()
-                for number in [one for one, item in list(self._items.items()) if item[0] == old]:
-                    self._items.pop(number, None)
-
-    def groups(self, *arguments: Any) -> Iterator[Any]:
-        """The same in groups, ``[count]``."""
-        return map(np.array, grouped(self.head(*arguments)))
-
-    def taken(self, number: int) -> tuple[Shared | None, Any]:
-        """Shared values and item of a number, handed out once."""
-        _, shared, item = self._items.pop(int(number))
-        return shared, item
-
-
-def grouped(items: Iterator[Any]) -> Iterator[list[Any]]:
-    """Items in groups: as many at once as are there within half a millisecond; what is raised comes behind them."""
-    over = False
-    while not over:
-        group: list[Any] = []
-        failed: BaseException | None = None
-        until = time.perf_counter() + _GROUP_S
-        while len(group) < _GROUP and not over and time.perf_counter() < until:
-            try:
-                group.append(next(items))
-            except StopIteration:
-                over = True
-            except Exception as error:  # comes behind the items that were picked before
-                over, failed = True, error
-        if group:
-            yield group
-        if failed is not None:
-            raise failed
-
-
-def made_of(function: Callable[..., None], values: Sequence[Any], convert: Callable[[Any], Any]) -> list[Any]:
-    """The elements that a body gives, converted as they come.
-
-    Raises:
-        RuntimeError: the body raised ``StopIteration``, as a generator says it.
-    """
-    found: list[Any] = []
-    try:
-        function(lambda element: found.append(convert(element)), *values)
-    except StopIteration as error:
-        raise RuntimeError("generator raised StopIteration") from error
-    return found
+        made = self.generator(*arguments)
+        if not _is_unbegun(made) or _function_of(made) is not self.function:
+            raise CannotOpenError(f"{self.function.__name__}() is another generator than was read")
+        held = made.gi_frame.f_locals
+        given = [held[one.arg] for one in parameters(definition(self.function.__code__))]
+        made.close()
+        for shared, item in self.head(*given):
+            yield dict(zip((*self.split.shared, *self.split.items), (*shared, *item), strict=True))
 
 
 def compiled(generator: Callable[..., Any]) -> Compiled:
-    """Read and cut what a callable gives that ``from_generator`` was given; it is called where only that shows it.
+    """Read and cut what a callable gives that ``from_generator`` was given; it is called, but nothing of it begins.
 
     Raises:
-        CannotSplitError: it cannot be cut.
+        CannotOpenError: it cannot be cut.
     """
     function, given = _generator_function(generator)
-    node = _node(function)
-    effects = LoopEffects(function, normalised(node), given)
-    found = split(node, effects)
-    head, made = _codes(function, node, found)
-    reads = effects.reads(found.body.body, frozenset(found.shared))
-    example = Shared(with_code(function, made, {}), tuple(given.get(name) for name in found.shared))
-    return Compiled(found, function.__code__, head, made, *reads, example)
+    node = definition(function.__code__)
+    if node is None:
+        raise CannotOpenError("its source is not known")
+    found = split(node)
+    known = {name: value for name, value in given.items() if name not in found.rebound}
+    reader = _BodyReader()
+    reader.body(function, found, known)
+    felt = next((one for one in reader.effects if one.kind != "read"), None)
+    if felt is not None:
+        raise CannotOpenError(felt.text)
+    fixed = next((one.text for one in reader.effects), None)
+    # A head that goes on may itself do what Keras else does between epochs.
+    reads = [fixed or changed_elsewhere(reader, within_epoch=only) for only in (False, not found.goes_on)]
+
+    def share(*values: Any) -> tuple[Any, ...]:
+        for name, value in zip(found.shared, values, strict=True):
+            if not (name in known and known[name] is value) and (why := _not_plain(value)) is not None:
+                raise CannotOpenError(f"line {found.line}: the loop reads {name!r}, which {why}")
+            if name in found.touched and not immutable(value):
+                raise CannotOpenError(f"line {found.line}: {name!r} may be changed while elements are still made of it")
+        return values
+
+    def iterate(value: Any) -> Any:
+        if (why := _not_plain(value)) is not None:
+            raise CannotOpenError(f"line {found.line}: the loop goes over something that {why}; make a list of it")
+        return value
+
+    head = with_code(function, found.head, {SHARE: share, ITERATE: iterate})
+    held = {name: known[name] for name in found.shared if known.get(name, _ARRAY) is not _ARRAY}
+    return Compiled(found, generator, function, head, with_code(function, found.body, {}), held, *reads)
 
 
-def is_unbegun(made: Any) -> bool:
-    """Whether something is a generator none of whose code has run."""
+def with_code(like: types.FunctionType, node: ast.FunctionDef, cells: Mapping[str, Any]) -> types.FunctionType:
+    """A function of another node with the globals and the closure of one, and some captured values more."""
+    held = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
+    held |= {name: types.CellType(value) for name, value in cells.items()}
+    around: Any = definition(like.__code__)
+    while around is not None and not isinstance(around, ast.ClassDef):
+        around = getattr(around, "parent", None)
+    code = made_from(node, list(held), place(like.__code__)[0], getattr(around, "name", None))
+    closure = tuple(held[name] for name in code.co_freevars)
+    made = types.FunctionType(code, like.__globals__, code.co_name, None, closure)
+    made.__module__, made.__qualname__ = like.__module__, f"{like.__qualname__}.{code.co_name}"
+    return made
+
+
+def _is_unbegun(made: Any) -> bool:
     return isinstance(made, types.GeneratorType) and inspect.getgeneratorstate(made) == inspect.GEN_CREATED
 
 
-def function_of(generator: types.GeneratorType[Any, Any, Any]) -> types.FunctionType:
-    """The function that made a generator; its frame refers to it.
-
-    Raises:
-        CannotSplitError: it is not to be found.
-    """
-    for one in gc.get_referents(generator):
-        if isinstance(one, types.FunctionType) and one.__code__ is generator.gi_code:
-            return one
-    raise CannotSplitError("the function that made it is not known")
+def _function_of(generator: Any) -> types.FunctionType | None:
+    """The function that made a generator; its frame refers to it."""
+    every = gc.get_referents(generator)
+    found = (one for one in every if isinstance(one, types.FunctionType) and one.__code__ is generator.gi_code)
+    return next(found, None)
 
 
 def _generator_function(generator: Any) -> tuple[types.FunctionType, dict[str, Any]]:
     """The generator function behind a callable, and its arguments as far as they are known."""
-    function, _positional, _named = taken_apart(generator)
-    arguments = list(generator.args) if isinstance(generator, functools.partial) else []
-    keywords = dict(generator.keywords) if isinstance(generator, functools.partial) else {}
-    if not isinstance(function, types.FunctionType | types.MethodType) and not isinstance(function, type):
-        function = getattr(function, "__call__", function)  # noqa: B004 - bound to the object
-    if isinstance(function, types.MethodType):
-        arguments, function = [function.__self__, *arguments], function.__func__
-    if isinstance(function, types.FunctionType) and inspect.isgeneratorfunction(function):
-        parameters = inspect.signature(function, follow_wrapped=False).parameters
-        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        names = [name for name, one in parameters.items() if one.kind in plain]
-        known = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-        rest = dict.fromkeys(parameters, np.zeros(1))  # what TensorFlow passes on is an array
-        return function, rest | known | dict(zip(names, arguments, strict=False)) | keywords
-    state = python_state(generator, _Making() if _only_makes(generator) else None)
-    if (why := state.state or state.random) is not None:
-        raise CannotSplitError(f"what makes the generator does more: {why}")
+    own = getattr(generator, "__call__", None)  # noqa: B004 - bound to the object
+    given: list[Any] = []
+    if inspect.isgeneratorfunction(generator) or inspect.isgeneratorfunction(own):
+        every = inspect.signature(generator, follow_wrapped=False).parameters.values()
+        required = [one for one in every if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+        given = [_ARRAY] * len(required)
+    elif not _only_makes(generator):
+        state = python_state(generator)
+        if (why := state.state or state.random) is not None:
+            raise CannotOpenError(f"what makes the generator does more: {why}")
     try:
-        made = iter(generator())
+        made = generator(*given)
     except Exception as error:
         why = f"its generator could not be made to look at ({type(error).__name__}: {error})"
-        raise CannotSplitError(why) from error
-    if not is_unbegun(made):
-        raise CannotSplitError(f"it gives an object of type {type(made).__name__}, which is no generator of Python's")
-    given = {("source" if name == ".0" else name): value for name, value in made.gi_frame.f_locals.items()}
-    found = function_of(made)
+        raise CannotOpenError(why) from error
+    function = _function_of(made) if _is_unbegun(made) else None
+    if function is None:
+        raise CannotOpenError(f"it gives an object of type {type(made).__name__}, which is no generator of Python's")
+    held = dict(made.gi_frame.f_locals)
     made.close()
-    return found, given
+    return function, held
 
 
 def _only_makes(generator: Any) -> bool:
-    """Whether a function is one call with what is there already: ``lambda: iter(data)``, ``lambda: samples(files)``."""
+    """Whether a function only calls a generator function, with what is there already: ``lambda: samples(files)``."""
     node = definition(generator.__code__) if isinstance(generator, types.FunctionType) else None
     match node:
         case ast.Lambda(body=ast.Call() as call) | ast.FunctionDef(body=[ast.Return(value=ast.Call() as call)]):
-            given = [*call.args, *(one.value for one in call.keywords)]
-            return all(isinstance(one, ast.Name | ast.Attribute | ast.Constant) for one in given)
+            parts = [call.func, *call.args, *(one.value for one in call.keywords)]
+            plain = all(isinstance(one, ast.Name | ast.Attribute | ast.Constant) for one in parts)
+            return plain and inspect.isgeneratorfunction(Reader().value(call.func, Scope(generator, "")).obj)
     return False
 
 
-class _Making(Reader):
-    """Leaves out what a generator that is made, and has not begun, will do."""
-
-    def function(self, function: Any, given: dict[str, Value] | None = None) -> Value:
-        """Read a function unless it is the one whose generator is made."""
-        made = self._depth == 1 and inspect.isgeneratorfunction(function)
-        return LOCAL if made else super().function(function, given)
-
-
-def _node(function: types.FunctionType) -> Any:
-    code = function.__code__
-    if code.co_name != "<genexpr>":
-        found: Any = definition(code)
-    else:
-        file, line = place(code)
-        here = [one for one in ast.walk(tree_of(file)) if isinstance(one, ast.GeneratorExp) and one.lineno == line]
-        found = min((one for one in here if holds(one, code)), key=lambda one: len(ast.dump(one)), default=None)
-    if found is None:
-        raise CannotSplitError("its source is not known", code.co_firstlineno)
-    return found
+def _not_plain(value: Any, most: int = _SEEN) -> str | None:
+    """Why a value is not plain data, as a phrase after "which"; of long containers the beginning is looked at."""
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, np.generic | PurePath) or kind.__module__.startswith(_OF_PANDAS):
+        return None
+    array = isinstance(value, np.ndarray)
+    if array and value.dtype != object:
+        return None
+    if not array and kind not in _GROUPS:
+        return f"is a {kind.__name__}: that may keep something, or give one object again and again"
+    parts = (value.flat,) if array else (value, value.values()) if kind is dict else (value,)
+    for one in itertools.chain.from_iterable(itertools.islice(part, most) for part in parts):
+        if (why := _not_plain(one, max(most // 10, 1))) is not None:
+            return why if why.startswith("holds") else why.replace("is a", "holds a", 1)
+    return None
 
 
-def _codes(function: types.FunctionType, node: Any, found: Split) -> tuple[types.CodeType, types.CodeType]:
-    """Both parts compiled with the closure and, in a class, the private names of the function."""
-    cells = [ast.arg(name) for name in (*function.__code__.co_freevars, SHARE)]
-    given = ast.arguments([], cells, None, [], [], None, [])
-    outer: ast.stmt = ast.FunctionDef("outer", given, [found.head, found.body], [])
-    while (node := getattr(node, "parent", None)) is not None:
-        if isinstance(node, ast.ClassDef):
-            outer = ast.ClassDef(node.name, [], [], [outer], [])
-            break
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    code = compile(module, place(function.__code__)[0], "exec", dont_inherit=True)
-    inner = {one.co_name: one for one in _every_code(code)}
-    return inner[found.head.name], inner[found.body.name]
+class _BodyReader(Reader):
+    """Reads the statements of a loop's body, and what they call, for what is felt outside of their own item."""
 
+    def body(self, function: types.FunctionType, found: Split, known: Mapping[str, Any]) -> None:
+        """Read the body of a generator's loop."""
+        scope = Scope(function, f"{function.__name__}() at {os.path.basename(place(function.__code__)[0])}")
+        for name in (*found.shared, *found.items):
+            scope.names[name] = Value(True, known.get(name, UNKNOWN) if name in found.shared else UNKNOWN, name)
+        self._depth = 1
+        self._block(found.statements, scope)
 
-def _every_code(code: types.CodeType) -> Iterator[types.CodeType]:
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from _every_code(one)
-            yield one
+    def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
+        held = scope.value(node.target.id) if isinstance(node.target, ast.Name) else LOCAL
+        if held.shared and held.obj is UNKNOWN:
+            self._report("state", node, scope, f"changes {held.words} in place")
+        super()._augmented(node, scope)
 
-
-def with_code(like: types.FunctionType, code: types.CodeType, cells: Mapping[str, Any]) -> types.FunctionType:
-    """A function of other code with the globals and the closure of one, and some captured values more."""
-    held = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
-    held |= {name: types.CellType(value) for name, value in cells.items()}
-    made = types.FunctionType(
-        code, like.__globals__, code.co_name, None, tuple(held[name] for name in code.co_freevars)
-    )
-    made.__module__ = like.__module__
-    made.__qualname__ = f"{like.__qualname__}.{code.co_name}"
-    return made
+    def _call(self, node: ast.Call, scope: Scope) -> Value:
+        base = node.func.value if isinstance(node.func, ast.Attribute) else None
+        owner = scope.value(base.id) if isinstance(base, ast.Name) else LOCAL
+        named = called_name(node)
+        function = (attribute(owner, named) if base is not None else scope.value(named)).obj
+        if not is_users(getattr(function, "__func__", function)):
+            for one in (*node.args, *(keyword.value for keyword in node.keywords)):
+                held = scope.value(one.id) if isinstance(one, ast.Name) else LOCAL
+                if isinstance(held.obj, _KEEPERS) or (held.shared and hasattr(type(held.obj), "__next__")):
+                    text = f"takes or draws from {held.name!r}, which goes on from call to call"
+                    self._report("state", node, scope, text)
+            if (writes := may_write(node, owner)) is not None:
+                self._report("state", node, scope, writes)
+        return super()._call(node, scope)

@@ -1,6 +1,7 @@
 """Generators opened in real pipelines: the same elements, several at a time; what cannot be opened is refused."""
 
 import functools
+import random
 import time
 
 import numpy as np
@@ -11,10 +12,11 @@ from tests.tf import equality
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.hazards import hazards
+from xttsbench.fixes.open_generator import rewrite
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 
-SIGNATURE = tf.TensorSpec([None], tf.float32)
+SIGNATURE, NUMBER = tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32)
 
 
 def same_elements(original, fixed):
@@ -39,28 +41,17 @@ def of_parts():
 PARTS = {"rows": SIGNATURE, "label": (tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.string))}
 
 
-def ragged():
-    for number in range(8):
-        yield tf.ragged.constant([[number] * (number % 3 + 1), [1]], dtype=tf.int32)
-
-
 def by_name(names):
     for number, name in enumerate(names):
         row = load(number + 1)
         yield {"id": name, "row": row}
 
 
-def several():
-    for number in range(10):
-        for row in load(number):
-            yield np.array([row], np.float32)
-
-
-def drawn():
+def in_drawn_order():
     rng = np.random.default_rng(4)
-    for number in rng.permutation(16):
-        noise = rng.normal(size=3)
-        yield np.tanh(noise).astype("float32") + load(number).sum(), int(rng.integers(5))
+    for epoch in range(2):
+        for number in rng.permutation(8):
+            yield np.tanh(load(number)) + epoch, int(number)
 
 
 def generated(generator=samples, signature=SIGNATURE, **given):
@@ -78,10 +69,8 @@ PIPELINES = {
     "lambda": lambda: generated(lambda: samples(6)),
     "structure": lambda: generated(of_parts, PARTS),
     "types alone": lambda: tf.data.Dataset.from_generator(samples, tf.float32, [None]),
-    "ragged": lambda: generated(ragged, tf.RaggedTensorSpec([2, None], tf.int32)),
-    "several": lambda: generated(several),
-    "drawn": lambda: generated(drawn, (tf.TensorSpec([3], tf.float32), tf.TensorSpec([], tf.int32))).repeat(2),
-    "two generators": lambda: tf.data.Dataset.zip((generated(), generated(several))),
+    "drawn": lambda: generated(in_drawn_order, (SIGNATURE, tf.TensorSpec([], tf.int32))).repeat(2),
+    "two generators": lambda: tf.data.Dataset.zip((generated(), generated(in_drawn_order, (SIGNATURE, NUMBER)))),
 }
 
 
@@ -128,20 +117,16 @@ def spun(number):
 
 def test_bodies_move_into_processes():
     def spinning(scale=2.0):
+        more = [0, 0.5]
         for number in range(30):
             row = spun(number)
-            yield row * scale, (number, {"x": [1, number]})
+            yield row * scale + more[1], (number, {"x": [1, number]})
 
     signature = (SIGNATURE, (tf.TensorSpec([], tf.int64), {"x": tf.TensorSpec([2], tf.int32)}))
     original = generated(spinning, signature)
     fixed = apply(original, "open-generator:2 + processes:2")
     for _ in range(2):
         same_elements(original, fixed)
-
-
-def test_bodies_that_give_several_move_into_processes():
-    original = generated(several)
-    same_elements(original, apply(original, "open-generator:2 + processes:2"))
 
 
 def test_an_error_comes_at_its_element_and_with_its_message():
@@ -175,13 +160,50 @@ def running():
         yield total
 
 
-def test_a_generator_that_cannot_be_opened_is_refused_with_the_line():
-    with pytest.raises(
-        InvalidInputError, match=rf"running \(.*{__file__}:\d+\) cannot be opened: .*'total' is carried"
-    ):
-        apply(generated(running), "open-generator")
-    with pytest.raises(InvalidInputError, match="no generator"):
-        apply(tf.data.Dataset.range(3), "open-generator")
+def ragged():
+    for number in range(8):
+        yield tf.ragged.constant([[number] * (number % 3 + 1), [1]], dtype=tf.int32)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "why"),
+    [
+        (lambda: generated(running), rf"running \(.*{__file__}:\d+\) cannot be opened: line \d+: 'total' is carried"),
+        (lambda: generated(ragged, tf.RaggedTensorSpec([2, None], tf.int32)), "parts that are no plain tensors"),
+        (lambda: tf.data.Dataset.range(3), "no generator"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_with_the_line(dataset, why):
+    with pytest.raises(InvalidInputError, match=why):
+        apply(dataset(), "open-generator")
+
+
+def test_items_of_epochs_that_were_given_up_are_dropped(monkeypatch):
+    monkeypatch.setattr(rewrite, "_MOST_WAITING", 8)
+    dataset = apply(generated(), "open-generator:2")
+    for _ in range(9):
+        next(iter(dataset))
+    same_elements(generated(), dataset)
+
+
+def over_a_generator():
+    for number in (one for one in range(3)):
+        yield load(number)
+
+
+def test_what_shows_only_when_it_runs_is_an_error_that_says_what_to_do():
+    with pytest.raises(tf.errors.UnknownError, match=r"that is a generator: .* make a list of it"):
+        list(apply(generated(over_a_generator), "open-generator"))
+
+
+def test_the_end_of_an_iterator_in_the_body_is_an_error_as_in_a_generator():
+    def fails():
+        for number in range(4):
+            yield load(next(iter([])) if number == 2 else number)
+
+    for dataset in (generated(fails), apply(generated(fails), "open-generator:2")):
+        with pytest.raises(tf.errors.OpError, match="generator raised StopIteration"):
+            list(dataset)
 
 
 class Epochs:
@@ -197,17 +219,69 @@ class Epochs:
         for number in range(6):
             yield load(number) + self.epoch
 
+    def counts(self):
+        for number in range(6):
+            yield load(number)
+        self.epoch += 1
+
+
+class Shuffled(tf.keras.utils.PyDataset):
+    """A ``PyDataset`` whose order is changed by a method that Keras calls between epochs, and its generator, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = list(range(6))
+
+    def __getitem__(self, index):
+        return load(self.order[index])
+
+    def on_epoch_end(self):
+        random.shuffle(self.order)
+
+    def samples(self):
+        for index in range(6):
+            yield self[index]
+
+    def for_ever(self):
+        while True:
+            for index in range(6):
+                yield self[index]
+            self.on_epoch_end()
+
+
+ORDER = list(range(6))
+
+
+def shuffles_what_it_reads():
+    random.shuffle(ORDER)
+    for index in range(6):
+        yield load(ORDER[index])
+
+
+def again():
+    while True:
+        for number in np.random.permutation(6):
+            yield load(number)
+
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "fixes", "told"),
     [
-        (lambda: generated(Epochs().samples), "on_epoch_end"),
-        (lambda: generated().apply(tf.data.Dataset.ignore_errors), "passes over errors"),
-        (generated, ""),
+        (lambda: generated(Epochs().samples), "", "on_epoch_end"),
+        (lambda: generated(Epochs().samples), " + processes:2", "each process would have a copy of its own"),
+        (lambda: generated(Shuffled().samples), "", ""),
+        (lambda: generated(Shuffled().samples).repeat(), "", "find something else"),
+        (lambda: generated(Shuffled().for_ever), "", "find something else"),
+        (lambda: generated(shuffles_what_it_reads), "", "find something else"),
+        (lambda: generated(Epochs().counts), "", "has run ahead: counts"),
+        (lambda: generated(again).take(8), "", "may end an epoch of it early, and it has run ahead then: again"),
+        (lambda: generated(again), "", ""),
+        (lambda: generated().apply(tf.data.Dataset.ignore_errors), "", "passes over errors"),
+        (generated, " + processes:2", ""),
     ],
 )
-def test_hazards(make, told):
+def test_hazards(make, fixes, told):
     dataset = make()
-    found = hazards(dataset, read_graph(dataset), FixSet.parse("open-generator:2"))
+    found = hazards(dataset, read_graph(dataset), FixSet.parse(f"open-generator:2{fixes}"))
     assert bool(found) == bool(told)
     assert told in " ".join(found)

@@ -28,8 +28,7 @@ ONE = "output_signature=tf.TensorSpec([2], tf.float32)"
 FILES = {
     "plain": f"""
 def samples():
-    for item in ITEMS:
-        # as it comes
+    for item in ITEMS:  # as it comes
         features = work(item)  # slow
         yield features * 2
 
@@ -50,21 +49,6 @@ def make():
     parts = {"id": tf.TensorSpec([], tf.int64), "text": tf.TensorSpec([], tf.string)}
     signature = (tf.TensorSpec([2], tf.float32), parts)
     return tf.data.Dataset.from_generator(samples, output_signature=signature).batch(2)
-""",
-    "drawn": """
-def samples():
-    rng = np.random.default_rng(1)
-    count = 0
-    while count < 5:
-        noise = rng.normal(size=2)
-        features = np.tanh(noise)
-        yield features.astype("float32"), int(rng.integers(0, 10)), count
-        count += 1
-
-
-def make():
-    parts = (tf.TensorSpec([2], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
-    return tf.data.Dataset.from_generator(samples, output_signature=parts)
 """,
     "method": f"""
 class Data:
@@ -93,17 +77,6 @@ def make():
 """,
 }
 NOT = {
-    "several": f"""
-def samples():
-    for item in ITEMS:
-        features = work(item)
-        if features[0] > 1:
-            yield features
-
-
-def make():
-    return tf.data.Dataset.from_generator(samples, {ONE})
-""",
     "used twice": f"""
 def samples():
     for item in ITEMS:
@@ -166,8 +139,7 @@ def samples():
         features = work(item)  # slow
         return features * 2
 
-    for item in ITEMS:
-        # as it comes
+    for item in ITEMS:  # as it comes
         yield element, item
 """
         in text
