@@ -243,12 +243,10 @@ class _Maker:
                 if time.monotonic() - noted_s >= _NOTE_EVERY_S:
                     self._note(merged(made))
                     noted, noted_s = len(made), time.monotonic()
-        except BaseException:
-            with suppress(OSError):  # what stopped us may be that the disk is full
-                self._note(merged(made))
-            raise
-        if len(made) > noted:
-            self._note(merged(made))  # packing may fail, too
+        finally:  # packing may fail, too
+            if len(made) > noted:
+                with suppress(OSError):  # what stopped us may be that the disk is full
+                    self._note(merged(made))
         return merged(made)
 
     def _check_lengths(self, known: Index, rows: npt.NDArray[np.int64]) -> None:

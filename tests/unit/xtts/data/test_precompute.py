@@ -160,6 +160,20 @@ def test_a_clip_that_cannot_be_used_is_named_and_the_others_are_kept(make, speec
     assert make().made == 2  # it, and the one that shared its job
 
 
+def test_a_new_clip_that_cannot_be_used_leaves_the_cache_of_the_others_as_it_was(
+    make, speech, read, features, tmp_path
+):
+    some = make().cache.data
+    (speech / "wavs/c6.wav").write_bytes((speech / "wavs/c5.wav").read_bytes())
+    with (speech / "metadata.csv").open("a") as file:
+        file.write("c6|some words\n")
+    data = read(speech)
+    (speech / "wavs/c6.wav").write_bytes((speech / "wavs/c6.wav").read_bytes()[:-100])
+    with pytest.raises(InvalidInputError, match=r"c6\.wav: is truncated"):
+        make_cache(data, features, tmp_path / "root")
+    open_cache(some, features, tmp_path / "root")
+
+
 def test_clips_that_are_too_short_or_of_another_rate_are_refused(speech, read, features, tmp_path) -> None:
     long = features.model_copy(update={"n_fft": 2048, "window_samples": 2048})
     write_wav(speech / "wavs/c1.wav", np.zeros(897), 22050)
