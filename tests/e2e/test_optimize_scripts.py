@@ -151,7 +151,7 @@ def test_a_script_whose_data_would_be_others_is_left_alone(tmp_path: Path) -> No
     ran = optimized("counts.py", tmp_path)
     assert [fix["name"] for fix in ran.report["fixes"] if fix["outcome"] == "accepted"] == []
     assert "arm" not in ran.kinds, "timed, though it may not be"
-    tried = [fix for fix in ran.report["fixes"] if fix["semantics"]]
+    tried = [fix for fix in ran.report["fixes"] if "equivalent" in fix["semantics"]]
     assert tried
     assert all(fix["semantics"]["equivalent"] is not True for fix in tried)
     assert any("numbered" in fix["why"] for fix in tried)

@@ -150,7 +150,7 @@ def test_an_arm_with_other_data_is_refused_and_the_rest_is_measured(run):
     report = record()
     arms = {arm["id"]: arm for arm in report["arms"]}
     assert arms["shifted"]["status"].startswith("refused")
-    assert (arms["shifted"]["blocks"], arms["shifted"]["effect"]) == (0, None)
+    assert (arms["shifted"]["blocks"], arms["shifted"]["effect"]) == (0, {"missing": "refused, so not measured"})
     assert arms["fast"]["blocks"] == 1
     assert report["parity"]["same"] is False
     assert "REFUSED" in out
