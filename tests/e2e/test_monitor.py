@@ -69,7 +69,7 @@ def test_the_record_is_on_standard_output_and_the_log_has_every_reading(environm
     )
     record = json.loads(done.stdout)
     rows = list(csv.DictReader(log.read_text().splitlines()))
-    assert (record["kind"], record["schema_version"], record["readings"]) == ("monitor", 2, len(rows))
+    assert (record["kind"], record["schema_version"], record["readings"]) == ("monitor", 3, len(rows))
     assert 3 <= len(rows) <= 31  # a busy machine has fewer
     assert 0 <= record["signals"]["cpu_share"]["mean"] <= 1
     assert 0 < record["own_cpu_share"] < 0.5

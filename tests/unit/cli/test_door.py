@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.cli.app import app
-from xttsbench.execution import run_directory
+from xttsbench.execution import journal, run_directory
 
 ROOT = Path(__file__).parents[3]
 COMMAND = f"{sys.executable} -m xttsbench"
@@ -72,7 +72,7 @@ def test_an_interruption_before_a_run_began_says_no_more_than_that(interrupted) 
 def test_an_interrupted_run_is_named(interrupted, tmp_path) -> None:
     directory = tmp_path / "my run"
     directory.mkdir()
-    (directory / run_directory.TRIALS).touch()
+    (directory / journal.TRIALS).touch()
     assert f"its report: xttsbench report '{directory}'\n" in interrupted(directory)
 
 
