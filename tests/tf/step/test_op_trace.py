@@ -88,9 +88,12 @@ def test_events_of_host_gpu_and_xla():
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize(("runs_before", "seen"), [(1, 60), (300, 0)])
-def test_of_cheap_ops_a_real_function_shows_the_first_runs(runs_before, seen):
-    """The second case is a limit of the profiler, held down here so that we learn when it goes away."""
+@pytest.mark.parametrize(("runs_before", "least", "most"), [(1, 60, 60), (300, 0, 6)])
+def test_of_cheap_ops_a_real_function_shows_the_first_runs(runs_before, least, most):
+    """The second case is a limit of the profiler, held down here so that we learn when it goes away.
+
+    A kernel that others hold up looks dear for once, and is seen.
+    """
 
     @tf.function
     def step(batch):
@@ -106,7 +109,7 @@ def test_of_cheap_ops_a_real_function_shows_the_first_runs(runs_before, seen):
             step(batch)
     assert trace.reason is None
     counts = {time.name: time.count for time in trace.times()}
-    assert sum(count for name, count in counts.items() if name.startswith("Tanh")) == seen
+    assert least <= sum(count for name, count in counts.items() if name.startswith("Tanh")) <= most
     assert {call.function.startswith("__inference_step") for call in trace.calls} == {True}
 
 
