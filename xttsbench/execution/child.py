@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -29,6 +30,11 @@ from xttsbench.records.rows import ROWS, RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
 
 _LOOK_S: Final = 0.25  # steps that end are seen so soon; they send no message
+
+
+def now_utc() -> str:
+    """The time now, as plans and records have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Monitor(Protocol):

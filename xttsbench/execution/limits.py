@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from xttsbench.analysis.disturbance import shares
@@ -17,11 +16,6 @@ PATIENCE: Final = 4.0
 _MOST: Final = 10.0
 """A machine is not taken to be slower than that: a cold disk makes one import long, and nothing else."""
 _LATELY: Final = 8  # trials that tell of the machine's pace now; those before tell of an earlier one
-
-
-def now_utc() -> str:
-    """The time now, as plans and records have it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from xttsbench.execution import ending
-from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, start
-from xttsbench.execution.limits import now_utc
+from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, child_environment, now_utc, start
 from xttsbench.processes import ends_within, kill_group
 from xttsbench.records.readings import Readings
 from xttsbench.records.training import HistoryLine, TrainJob

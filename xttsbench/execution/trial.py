@@ -19,10 +19,10 @@ from typing import Final
 
 import psutil
 
-from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows
+from xttsbench.execution.child import Collected, Follower, Monitor, SharedRows, now_utc
 from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import Limits, now_utc
+from xttsbench.execution.limits import Limits
 from xttsbench.probes.procfs import memory_limit_bytes, parse_stat
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec, Turn

@@ -27,8 +27,8 @@ from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import GroupRuns, VariantRuns, collect
 from xttsbench.errors import TargetError, UsageError, XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.helper import Helper
-from xttsbench.execution.limits import now_utc
 from xttsbench.execution.run_directory import write_json
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan

@@ -1,4 +1,4 @@
-"""The base of every record: frozen, strict, versioned, and free of input and output; and values that are missing.
+"""The base of every record: frozen, strict, versioned, and free of input and output.
 
 A record is what crosses a process or a file boundary. Units are in the field names, and ``None`` always means "not
 measured", never zero: the report's ``unmeasured`` has the reason under the path of the field, and its file in the place

@@ -22,7 +22,8 @@ from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.errors import UsageError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.execution.limits import Limits, now_utc
+from xttsbench.execution.child import now_utc
+from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.plan import Comparison, RunPlan

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from xttsbench.diagnosis import build_diagnosis
 from xttsbench.diagnosis.next_trial import next_trial
-from xttsbench.execution.child import Collected
+from xttsbench.execution.child import Collected, now_utc
 from xttsbench.execution.journal import append_trial
-from xttsbench.execution.limits import Limits, now_utc
+from xttsbench.execution.limits import Limits
 from xttsbench.fixes.proposals import proposals
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from xttsbench import limited_yaml
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.errors import InvalidInputError, UsageError, first_line
-from xttsbench.execution.limits import now_utc
+from xttsbench.execution.child import now_utc
 from xttsbench.files import atomic_write
 from xttsbench.inputs import read_bytes, read_text
 from xttsbench.probes.environment import environment

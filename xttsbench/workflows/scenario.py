@@ -30,9 +30,9 @@ from xttsbench.comparison.sweep import (
 )
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
 from xttsbench.execution.journal import trials_to_keep
-from xttsbench.execution.limits import now_utc
 from xttsbench.execution.run_directory import PLAN, lock_run, read_environment, read_plan, write_first
 from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
 from xttsbench.probes.environment import environment as read_machine

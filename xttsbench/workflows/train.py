@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 
 from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
 from xttsbench.errors import JournalError, UsageError
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
 from xttsbench.execution.journal import TRIALS, append_history, append_trial, read_history, read_trials
-from xttsbench.execution.limits import now_utc
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, lock_run, make_run_directory, read_plan, write_first
 from xttsbench.execution.training import run_training, training_environment
 from xttsbench.probes.environment import environment, require_tensorflow

@@ -17,9 +17,9 @@ from tests.unit.cli.made import invoke
 from tests.unit.records.test_records import made
 from xttsbench.cli.output import end
 from xttsbench.errors import UsageError
-from xttsbench.execution.child import Collected
+from xttsbench.execution.child import Collected, now_utc
 from xttsbench.execution.journal import ROUNDS
-from xttsbench.execution.limits import Limits, now_utc
+from xttsbench.execution.limits import Limits
 from xttsbench.records.fix import Optimized, Patch
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.readings import Readings

@@ -14,7 +14,7 @@ from xttsbench.comparison.comparable import differences
 from xttsbench.comparison.effects import SESSION_NOISE
 from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.execution.limits import now_utc
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import secrets_of, where

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from xttsbench.errors import HelperError
+from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.journal import ROUNDS, append_trial, keep_rounds, keep_trials
-from xttsbench.execution.limits import Limits, at_pace, now_utc
+from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import Child, LiveTrial, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S

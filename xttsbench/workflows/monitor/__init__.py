@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from xttsbench.analysis.stream import Stream
 from xttsbench.errors import UsageError
-from xttsbench.execution.limits import now_utc
+from xttsbench.execution.child import now_utc
 from xttsbench.probes.live import Gpus, MachineProbe, Pace
 from xttsbench.probes.processes import Processes, ProcessProbe, Walk, running
 from xttsbench.records.machine import (

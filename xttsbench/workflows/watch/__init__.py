@@ -25,10 +25,9 @@ from typing import Any, Final
 import psutil
 
 from xttsbench.errors import UsageError
-from xttsbench.execution.child import SharedRows
+from xttsbench.execution.child import SharedRows, now_utc
 from xttsbench.execution.ending import BY_SIGNAL
 from xttsbench.execution.journal import TRIALS, append_trial
-from xttsbench.execution.limits import now_utc
 from xttsbench.execution.run_directory import read_record
 from xttsbench.execution.watched import ROWS, run_whole
 from xttsbench.files import atomic_write

@@ -20,9 +20,8 @@ import numpy as np
 
 from xttsbench.analysis.running import Running, rows_since
 from xttsbench.analysis.steps import Steps
-from xttsbench.execution.child import Collected
+from xttsbench.execution.child import Collected, now_utc
 from xttsbench.execution.guard import Guard
-from xttsbench.execution.limits import now_utc
 from xttsbench.files import DRAFT_PREFIX, atomic_write
 from xttsbench.probes.monitor import HostProbe
 from xttsbench.probes.processes import announce
