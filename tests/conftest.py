@@ -1,5 +1,4 @@
-"""What all tests share: the marker that a test's folder gives it, a second try for those that assert on measured times,
-and the reason for skipping the GPU's."""
+"""Hooks of all tests: a marker by folder, a second try where real processes or times are measured, skips without GPU."""
 
 from __future__ import annotations
 
@@ -74,23 +73,38 @@ def loopback_tasks() -> list[str]:
     ]
 
 
+_TWICE = ("tf/", "e2e/", "unit/probes/", "unit/execution/", "unit/workflows/test_doctor")
+"""Tests that run real processes, or read the real machine, which others use too: each has a second try."""
+_TRIED_TWICE = "tried twice"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a test marked ``measured`` once more, in a directory of its own, where it failed.
+    """Run a test marked ``measured``, or of :data:`_TWICE`, once more, in a directory of its own, where it failed.
 
     A neighbour on the machine can change what is measured during one run; a wrong verdict comes twice. A report that
-    lacks what a test looks for raises more than AssertionError: a KeyError, a ValueError of an unpacking.
+    lacks what a test looks for raises more than AssertionError: a KeyError, a ValueError of an unpacking. The summary
+    names the tests that needed it.
     """
     try:
         return (yield)
     except Exception as error:  # what pytest raises to skip, fail or stop derives from BaseException
-        if pyfuncitem.get_closest_marker("measured") is None:
+        place = pyfuncitem.path.relative_to(_HERE).as_posix()
+        if not place.startswith(_TWICE) and pyfuncitem.get_closest_marker("measured") is None:
             raise
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         if "tmp_path" in arguments:
             arguments["tmp_path"] /= "again"
             arguments["tmp_path"].mkdir()
-        print(f"tried once more, since the first run failed: {(str(error) or repr(error)).splitlines()[0]}")
+        pyfuncitem.user_properties.append((_TRIED_TWICE, (str(error) or repr(error)).splitlines()[0]))
         pyfuncitem.obj(**arguments)
         return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that passed at the second try only, with what the first one failed for."""
+    for report in terminalreporter.getreports("passed"):
+        for name, why in getattr(report, "user_properties", ()):
+            if name == _TRIED_TWICE and report.when == "call":
+                terminalreporter.write_line(f"TRIED TWICE {report.nodeid} - {why}")
