@@ -43,7 +43,8 @@ class Diagnosis:
             (``alone_s``) and of its input alone (``input_alone_s``), as far as they were measured.
         input_wait_fraction, accelerator_utilization, throughput_per_s: ``None`` where not measured.
         why_undecided: why no bottleneck is named, where none is.
-        runner_up: the next most probable verdict.
+        at_threshold: the largest avoidable loss is so near the threshold that either word will do.
+        loss, loss_share: that loss, and its share of the step.
         disturbed: neighbours disturbed a part of what this is from; what they disturbed was left out where that could
             be.
         unmeasured: path in the report -> reason.
@@ -56,7 +57,9 @@ class Diagnosis:
     accelerator_utilization: Estimate | None = None
     throughput_per_s: Estimate | None = None
     why_undecided: str | None = None
-    runner_up: str | None = None
+    at_threshold: bool = False
+    loss: str = ""
+    loss_share: Estimate | None = None
     disturbed: bool = False
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,14 +71,13 @@ class Diagnosis:
     @property
     def sure(self) -> bool:
         """Whether more of the same would not change what is said."""
-        return self.probability >= SURE and not self.disturbed
+        return (self.probability >= SURE or self.at_threshold) and not self.disturbed
 
 
 def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
     """Diagnoses one run from its trials.
 
-    The same trials, environment and seed give the same answer. The same trials, environment and seed give the same
-    answer.
+    The same trials, environment and seed give the same answer.
     """
     rng = np.random.default_rng(seed)
     ladder = [trial for trial in trials if trial.spec.kind in MAIN_KINDS]
@@ -146,7 +148,9 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         accelerator_utilization=ratio(emulated, wall) if base.emulated else _gpu_utilization(records, rng),
         throughput_per_s=ratio(figures["samples"], wall),
         why_undecided=why,
-        runner_up=said.runner_up,
+        at_threshold=said.at_threshold and not why,
+        loss=said.loss,
+        loss_share=said.loss_share,
         disturbed=bool(judged.disturbed),
         unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
     )

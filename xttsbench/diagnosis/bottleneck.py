@@ -14,11 +14,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import PARTS, SATURATED, THRESHOLD, Means, StepFacts, attribute, verdicts
+from xttsbench.analysis.attribution import (
+    AVOIDABLE,
+    PARTS,
+    SATURATED,
+    THRESHOLD,
+    Means,
+    StepFacts,
+    attribute,
+    verdicts,
+)
 from xttsbench.analysis.disturbance import Gate, without
-from xttsbench.analysis.pooling import STRETCHES, Columns, Pooled, Sample, Statistic, mean_of, pool_together, sample
+from xttsbench.analysis.pooling import (
+    STRETCHES,
+    Columns,
+    Pooled,
+    Sample,
+    Statistic,
+    interval_of,
+    mean_of,
+    pool_together,
+    sample,
+)
 from xttsbench.analysis.steps import FloatArray, Steps, measured, steady
 from xttsbench.evidence import Evidence, profile_facts
+from xttsbench.records.base import Estimate
 from xttsbench.records.report import SPOKEN, Attribution
 from xttsbench.records.trial import StepProfile, TrialRecord
 from xttsbench.records.watch import Stretch, WatchedRun
@@ -155,6 +175,9 @@ _MIN_BATCHES: Final = 5  # A dataset that ends after fewer is begun anew so ofte
 SURE: Final = 0.95
 """From this probability on a verdict is final, and more measuring would not be worth its time."""
 _MASKED: Final = 0.25  # Share of the processors that neighbours take from which contention may not show
+INDIFFERENT: Final = (0.07, 0.13)
+"""Shares of the step about the threshold: where the interval of the largest loss lies within, no word is worth more
+than another, and no more measuring either."""
 CONFIDENT: Final = 0.60
 """Below this probability no bottleneck is named; beside neighbours, whose doings look like losses of the target's own,
 nothing avoidable is below :data:`SURE`."""
@@ -162,11 +185,22 @@ nothing avoidable is below :data:`SURE`."""
 
 @dataclass(frozen=True)
 class Classified:
-    """A bottleneck, how probable it is, and what is next most probable (``None`` where nothing else is)."""
+    """A bottleneck, how probable it is, and what is next most probable (``None`` where nothing else is).
+
+    ``loss`` is the largest avoidable part and ``loss_share`` its share of the step.
+    """
 
     bottleneck: str
     probability: float
     runner_up: str | None = None
+    loss: str = ""
+    loss_share: Estimate | None = None
+
+    @property
+    def at_threshold(self) -> bool:
+        """Whether the word is open and worth nothing: the interval of the largest loss is about the threshold."""
+        share, (least, most) = self.loss_share, INDIFFERENT
+        return share is not None and self.probability < SURE and least <= share.low and share.high <= most
 
 
 def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> Classified:
@@ -181,7 +215,12 @@ def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping
     # Where the draws are of two minds what the means say breaks the tie.
     bottleneck = max(votes, key=lambda name: (votes[name], name == said))
     probability = votes.pop(bottleneck) / len(wall.resamples)
-    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None))
+    loss = max(AVOIDABLE, key=lambda name: float(parts[name][0]))
+    share = interval_of(
+        float(parts[loss][0]) / max(wall.value, 1e-12),
+        np.max([drawn[name] for name in AVOIDABLE], axis=0) / np.maximum(wall.resamples, 1e-12),
+    )
+    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None), loss, share)
 
 
 def _votes(drawn: Mapping[str, Any], wall: Pooled) -> Counter[str]:
@@ -214,6 +253,8 @@ def why_undecided(
     failed = next((trial for trial in records if trial.status != "ok" and not _script_was_over(trial)), None)
     if failed is not None and len(records) == 1:
         return f"the trial ended early ({failed.cause})"
+    if found.at_threshold:
+        return None
     sure = [one for one in each if one.probability >= SURE]
     if len({one.bottleneck for one in sure}) > 1:
         said = ", ".join(f"{_spoken(one.bottleneck)} {one.probability:.0%}" for one in sure)

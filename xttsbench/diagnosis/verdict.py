@@ -12,7 +12,7 @@ from xttsbench.diagnosis import Diagnosis
 from xttsbench.evidence import Compared, Evidence
 from xttsbench.evidence.pipeline import explains_wait, no_op_explains, slowest_op
 from xttsbench.evidence.step import heaviest_line
-from xttsbench.records.report import Attribution, Oscillation, Verdict
+from xttsbench.records.report import SPOKEN, Attribution, Oscillation, Verdict
 from xttsbench.records.trial import HALF_BATCH, PRECISIONS, TrialRecord
 
 
@@ -107,7 +107,7 @@ _SENTENCES: Final = {
 
 def unmeasured_verdict(summary: str) -> Verdict:
     """The verdict where no step was measured."""
-    missing: dict[str, Any] = dict.fromkeys(name for name in Verdict.model_fields)
+    missing: dict[str, Any] = dict.fromkeys(name for name, one in Verdict.model_fields.items() if one.is_required())
     return Verdict(**missing | {"bottleneck": "inconclusive", "summary": summary, "confidence": 0.0})
 
 
@@ -120,6 +120,7 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
         bottleneck=evidence.bottleneck,
         summary=summary(diagnosis),
         confidence=diagnosis.probability,
+        at_threshold=diagnosis.at_threshold,
         step_time_s=figures["wall_s"].estimate(),
         step_time_median_s=figures["median"].estimate(),
         step_time_p95_s=figures["p95"].estimate(),
@@ -135,6 +136,11 @@ def summary(diagnosis: Diagnosis) -> str:
     name = evidence.bottleneck
     if name == "inconclusive":
         return f"No bottleneck can be named: {_why(diagnosis)}."
+    if diagnosis.at_threshold and (share := diagnosis.loss_share) is not None:
+        return (
+            f"At the threshold: {SPOKEN.get(diagnosis.loss, diagnosis.loss)} {share.estimate:.0%} "
+            f"({share.low:.0%} to {share.high:.0%}) of the step, worth at most {1 / (1 - share.high):.2f} times."
+        )
     if name == "input":
         return _input(evidence)
     if name == "compute" and evidence.emulated:

@@ -113,6 +113,8 @@ class Verdict(Record):
     """The verdict in one sentence."""
     confidence: float
     """Probability of this verdict given what was measured, 0..1."""
+    at_threshold: bool = False
+    """Whether the largest avoidable loss is so near 10 % that it is worth nothing which of two words it gets."""
     step_time_s: Estimate | None
     """The mean: wall time over steps, warm-up left out."""
     step_time_median_s: Estimate | None

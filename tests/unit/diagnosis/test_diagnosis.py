@@ -7,6 +7,7 @@ from xttsbench.analysis.attribution import PARTS
 from xttsbench.analysis.steps import measured
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, why_undecided
+from xttsbench.diagnosis.verdict import verdict
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
 
@@ -361,7 +362,45 @@ def test_a_loss_at_the_threshold_in_noisy_steps_is_inconclusive(build) -> None:
     found = told([trial])
     assert found.probability < CONFIDENT
     assert "has a probability of" in found.why_undecided
-    assert {found.runner_up, found.why_undecided.split()[0]} == {"compute", "input"}
+    first, _, second = found.why_undecided.partition(" only, ")
+    assert {first.split()[0], second.split()[0]} == {"compute", "input"}
+    assert not found.at_threshold
+    assert not found.sure
+
+
+def at_share(build, share: float, **fields) -> Diagnosis:
+    """A step that waits for so much of its time."""
+    return told([build.ladder(wait=0.03 * share / (1 - share), step=0.03, **fields)])
+
+
+def test_a_loss_whose_interval_lies_about_the_threshold_is_said_to_and_settles_the_matter(build) -> None:
+    found = at_share(build, 0.1)
+    assert found.at_threshold
+    assert found.sure
+    assert found.probability < 0.95
+    assert found.loss_share.low < 0.1 < found.loss_share.high
+    said = verdict(found)
+    assert (said.bottleneck, said.at_threshold) == (found.bottleneck, True)
+    assert said.summary == "At the threshold: input 10% (9% to 10%) of the step, worth at most 1.12 times."
+
+
+@pytest.mark.parametrize("share", [0.05, 0.08, 0.12, 0.2])
+def test_a_loss_that_lies_to_one_side_of_the_threshold_is_not_at_it(build, share: float) -> None:
+    found = at_share(build, share)
+    assert found.bottleneck == ("input" if share > 0.1 else "compute")
+    assert (found.sure, found.at_threshold) == (True, False)
+
+
+def test_a_trial_that_ended_early_is_undecided_at_the_threshold_too(build) -> None:
+    found = at_share(build, 0.1, status="killed", cause="killed by SIGKILL")
+    assert (found.bottleneck, found.at_threshold, found.sure) == ("inconclusive", False, False)
+
+
+def test_processes_that_lie_to_either_side_of_the_threshold_do_not_disagree(build) -> None:
+    waits = (0.03 * share / (1 - share) for share in (0.094, 0.094, 0.106, 0.106))
+    found = told([build.ladder(wait=wait, number=number, block=number) for number, wait in enumerate(waits)])
+    assert found.at_threshold
+    assert found.why_undecided is None
 
 
 def test_a_first_trial_that_ended_early_is_inconclusive_with_its_cause(build) -> None:

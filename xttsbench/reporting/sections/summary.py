@@ -38,7 +38,8 @@ def headline(report: Report) -> doc.Headline:
     else:
         sentence = disturbed(report) or summary
         below = [] if sentence == summary else [summary]
-        below.append(f"Probability {units.probability(report.verdict.confidence)}, given what was measured")
+        if not report.verdict.at_threshold:  # which of two words it gets is worth no probability
+            below.append(f"Probability {units.probability(report.verdict.confidence)}, given what was measured")
     if report.disturbance and sentence != disturbed(report):
         below.append(f"Machine: {report.disturbance.sentence}")
     return doc.Headline(
@@ -197,8 +198,9 @@ def _headline(report: Report) -> doc.Headline:
         others = (one for one in said.below if not one.text.startswith("Machine: "))
         below = [replace(one, lines=2) for one in others][:2]
     sentence = answer.with_calls(said.sentence, report)
-    if said.word and not below and report.verdict.step_time_s is not None:
-        sentence = f"{sentence.rstrip('. ')} (probability {units.probability(report.verdict.confidence)})."
+    verdict = report.verdict
+    if said.word and not below and verdict.step_time_s is not None and not verdict.at_threshold:
+        sentence = f"{sentence.rstrip('. ')} (probability {units.probability(verdict.confidence)})."
     command = report.command if len(report.command) <= _COMMAND else f"{report.command[: _COMMAND - 1]}…"
     lines = 2 if below else _VERDICT_LINES
     return doc.Headline(command, subject(report), said.word, sentence, tuple(below), lines=lines)

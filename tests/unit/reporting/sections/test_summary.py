@@ -12,7 +12,7 @@ from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
-from xttsbench.reporting import console
+from xttsbench.reporting import console, markdown
 from xttsbench.reporting.document import View
 from xttsbench.reporting.sections import answer, compares
 from xttsbench.reporting.sections.report import report_document
@@ -160,6 +160,14 @@ def undecided() -> Report:
     return changed(report, verdict=verdict, findings=(), arms=())
 
 
+def near() -> Report:
+    """One whose loss lies about the threshold."""
+    said = "At the threshold: CPU contention 9% (7% to 12%) of the step, worth at most 1.14 times."
+    report = optimized()
+    verdict = changed(report.verdict, bottleneck="compute", confidence=0.676, at_threshold=True, summary=said)
+    return changed(report, verdict=verdict, fixes=(), arms=())
+
+
 def noisy() -> Report:
     """One whose verdict neighbours hid."""
     said = "others used 42 % of the processor throughout; 11 of 16 rounds were disturbed and do not count"
@@ -196,7 +204,8 @@ def stored(path: Path) -> Report:
 
 @pytest.fixture(scope="session")
 def every_report(every_run: dict[str, Run]) -> dict[str, Report]:
-    made = {"optimized": optimized(), "undecided": undecided(), "noisy": noisy(), "overflowing": overflowing()}
+    made = {"optimized": optimized(), "undecided": undecided(), "noisy": noisy(), "near": near()}
+    made |= {"overflowing": overflowing()}
     return {name: run.report for name, run in every_run.items()} | made | {str(path): stored(path) for path in STORED}
 
 
@@ -217,6 +226,14 @@ def test_it_fits_25_lines_of_100_columns_whatever_a_report_holds(every_report: d
         lines = screen(report).splitlines()
         assert len(lines) <= MOST_LINES, name
         assert max(map(cell_len, lines)) <= 100, name
+
+
+@pytest.mark.parametrize("view", View)
+def test_a_verdict_at_the_threshold_says_so_and_gives_its_word_no_probability(view: View) -> None:
+    document = report_document(near(), "reports/one")
+    for text in (screen(near(), view=view), markdown.render(document)):
+        assert near().verdict.summary in flat(text)
+        assert "68 %" not in text
 
 
 def test_it_says_how_much_of_the_data_was_compared() -> None:
