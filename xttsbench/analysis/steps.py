@@ -94,9 +94,23 @@ def in_seconds(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray
 
 
 def measured(trial: TrialRecord, name: str) -> Steps | None:
-    """The steps of a trial's segment after its known warm-up, or ``None`` where there is none."""
+    """The steps of a trial's segment after its known warm-up, or ``None`` where there is none.
+
+    Of the step alone those of rounds in which its input was seen to stand still: a decision that is blind to their
+    times. Where it never was they are all kept (:func:`never_alone`).
+    """
     segment = trial.segment(name)
-    return steps_of(segment) if segment is not None and segment.steps > segment.warmup_steps else None
+    if segment is None or segment.steps <= segment.warmup_steps:
+        return None
+    steps = steps_of(segment)
+    beside = [mark.round for mark in trial.rounds if mark.input_idle is False and name == "step_only"]
+    alone = steps[~np.isin(steps.round, beside)]
+    return alone if len(alone) else steps
+
+
+def never_alone(trial: TrialRecord) -> bool:
+    """Whether the input was at work beside the step alone in every round."""
+    return bool(trial.rounds) and all(mark.input_idle is False for mark in trial.rounds)
 
 
 def steady(steps: Steps) -> tuple[Steps, SteadyState]:

@@ -12,7 +12,7 @@ from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, c
 from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
-from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.steps import Steps, measured, never_alone, steady
 from xttsbench.analysis.variation import Explanation, explain, oscillation
 from xttsbench.diagnosis.bottleneck import (
     DISTURBED_SPREAD,
@@ -96,7 +96,8 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         if len(left := without(steps, trial.spec.block, judged.invalid))
     }
     samples = samples_of(trials, voting, judged)
-    figures = pooled(samples, rng, spread=DISTURBED_SPREAD if judged.widened else 1.0)
+    unclear = judged.widened or any(map(never_alone, records))
+    figures = pooled(samples, rng, spread=DISTURBED_SPREAD if unclear else 1.0)
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.

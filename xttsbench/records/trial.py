@@ -148,8 +148,11 @@ class RoundMark(Record):
     start_ns: int
     end_ns: int
     canary_before_ns: int | None = None
-    """Time of :func:`xttsbench.probes.clock.canary_ns` just before the turn; ``None`` where it was not run."""
+    """Time of :func:`xttsbench.probes.clock.canary_ns` just before the turn, or before its step alone; ``None`` where
+    it was not run."""
     canary_after_ns: int | None = None
+    input_idle: bool | None = None
+    """Whether the input, its children included, was seen to stand still before the step alone; ``None`` without one."""
 
 
 class Trace(Record):

@@ -133,13 +133,17 @@ class Bench:
     marks: list[RoundMark] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def round(self, number: int) -> Iterator[None]:
-        """A round of several conditions: when it began and ended, and what the canary took before and after it."""
+    def round(self, number: int) -> Iterator[dict[str, Any]]:
+        """A round of several conditions: when it began and ended, and what the canary took before and after it.
+
+        What the round says of itself, into the dictionary, is in its mark.
+        """
         before_ns, start_ns = canary_ns(), time.perf_counter_ns()
-        yield
+        said: dict[str, Any] = {}
+        yield said
         end_ns = time.perf_counter_ns()
         times = {"start_ns": start_ns, "end_ns": end_ns, "canary_before_ns": before_ns, "canary_after_ns": canary_ns()}
-        self.marks.append(RoundMark(round=number, **times))
+        self.marks.append(RoundMark(round=number, **times | said))
         self.channel.part("rounds", list(self.marks))
 
     @contextlib.contextmanager

@@ -1,10 +1,10 @@
 """Trials that time a target: the isolation experiments of the main trial, and one configuration as it is.
 
-The main trial runs the target as it is, its input alone and its step alone, in rounds within one process. Batches are
-cached, every shape among them is stepped once (traces, compilations), then the rounds run on a fresh iterator, so that
-buffers filled during compilation do not hide a pipeline that is too slow. A burst of the neighbours hits all conditions
-of a round alike, and the step alone runs on the very batches that the step beside its input has had, so that what the
-two differ by is not what batches or processes differ by.
+The main trial runs the target as it is, its step alone and its input alone, in rounds within one process
+(:mod:`xttsbench.worker.rounds`). Batches are cached, every shape among them is stepped once (traces, compilations),
+then the rounds run on a fresh iterator, so that buffers filled during compilation do not hide a pipeline that is too
+slow. A burst of the neighbours hits all conditions of a round alike, and the step alone runs on the very batches that
+the step beside its input has had, so that what the two differ by is not what batches or processes differ by.
 
 A configuration of a comparison is measured as it is and nothing else, so that its trial costs what it measures: in one
 stretch as in the main trial, or in turns with others, standing still in between.
@@ -34,7 +34,6 @@ from xttsbench.records.trial import TrialSpec, Turn
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import (
     MOST_BYTES,
-    CachedBatches,
     ExhaustedError,
     LiveBatches,
     describe,
@@ -46,6 +45,7 @@ from xttsbench.worker.batches import (
 from xttsbench.worker.bench import Bench, Limit, Step, measure_overhead
 from xttsbench.worker.contents import ContentLook
 from xttsbench.worker.profiled import profile_window
+from xttsbench.worker.rounds import Keeping, Rounds
 from xttsbench.worker.step_profile import read_step_ops, read_step_profile
 
 _ANATOMY: Final = 0.25
@@ -61,9 +61,15 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     bench.channel.part("batches", facts)
     warm_up(bench, step, batches)
     bench.channel.phase("hand-off")
-    ready_s = next_floor_s(batches[0])
-    bench.channel.part("handoff_s", ready_s)
-    _run_rounds(spec, loaded, step, bench, bytes_per_batch=facts.bytes / len(batches), floor_s=ready_s)
+    bench.channel.part("handoff_s", next_floor_s(batches[0]))
+    with closing(Keeping(loaded.dataset, facts.bytes / len(batches))) as source:
+        rounds = Rounds(spec, loaded, step, bench, source)
+        for number in range(spec.rounds):
+            rounds.measure_round(number)
+    if bench.marks and all(mark.input_idle is False for mark in bench.marks):
+        bench.channel.note(
+            "the input never stood still, so the step alone was measured beside it: it may be faster alone than shown"
+        )
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
     if spec.emulated_ms:
@@ -143,110 +149,6 @@ def _transfer_s(batch: Any, bench: Bench) -> float:
         times.append(time.perf_counter_ns() - began)
         del copies
     return sum(times[2:]) / len(times[2:]) / 1e9
-
-
-_FIRST: Final = 0.5
-"""Share of the window that the first round's stretch gets: one long stretch shows a period, several show the spread."""
-_ALONE: Final = 0.5  # Length of the other conditions' stretches, as a share of the stretch as it is
-_KEPT: Final = 256
-_KEPT_BYTES: Final = 512 * 1024**2
-_IDLE_S: Final = 0.5
-_LOOK_S: Final = 0.03
-_IDLE_SHARE: Final = 0.10  # Of one processor: a process that uses less has filled its buffers
-_MOST_FROM_BUFFERS: Final = 20
-_LATE: Final = 5.0  # Times the hand-over of a ready batch: a batch that takes longer was not ready
-BETWEEN: Final = "between"
-"""Segment of the steps at the start of a stretch that use up what buffers held before it; no figure is made of them."""
-
-
-class _Keeping(LiveBatches):
-    """A live source whose batches are kept for the step alone, while memory allows, and whose last wait is known."""
-
-    def __init__(self, dataset: Any, bytes_per_batch: float) -> None:
-        super().__init__(dataset)
-        self._most = max(min(_KEPT, int(_KEPT_BYTES / max(bytes_per_batch, 1.0))), 1)
-        self.batches: list[Any] = []
-        self.indices: list[int] = []
-        self.wait_ns = 0
-
-    def next(self) -> Any:
-        """The next batch, kept where there is room."""
-        began_ns = time.perf_counter_ns()
-        batch = super().next()
-        self.wait_ns = time.perf_counter_ns() - began_ns
-        if len(self.batches) < self._most:
-            self.batches.append(batch)
-            self.indices.append(self.batch)
-        return batch
-
-    def forget(self) -> None:
-        """Keep from here on."""
-        self.batches, self.indices = [], []
-
-    def close(self) -> None:
-        """End the iterator, and let go of the batches."""
-        self.forget()
-        super().close()
-
-
-def _run_rounds(
-    spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, *, bytes_per_batch: float, floor_s: float
-) -> None:
-    """Measure the target as it is, its input alone and, where there is a step, that alone, round after round.
-
-    The trial's window is for the target as it is, the other conditions take as much again; ``floor_s`` is what
-    ``next()`` takes on a ready batch.
-    """
-    alternating = step is not None or bench.accelerator is not None  # else the input alone is the target as it is
-    with closing(_Keeping(loaded.dataset, bytes_per_batch)) as source:
-        for number in range(spec.rounds):
-            share = 1.0 if spec.rounds == 1 else _FIRST if not number else (1 - _FIRST) / (spec.rounds - 1)
-            stretch_s = spec.window_s * share
-            with bench.round(number):
-                bench.channel.phase("as_is")
-                if number and alternating:
-                    _use_up_buffers(source, step, bench, number, stretch_s, floor_s)
-                source.forget()
-                limit = Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps)
-                if not bench.run("as_is", source, step, limit, round=number, warmup=0 if number else 1):
-                    raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
-                # Copies, since the source goes on to keep the batches of the input alone.
-                kept, indices = [*source.batches], [*source.indices]
-                if alternating:
-                    _input_only(spec, source, bench, number, _ALONE * stretch_s, floor_s)
-                if step is not None:
-                    bench.channel.phase("step_only")
-                    _settle()
-                    alone = Limit(len(kept), _ALONE * stretch_s, min(2, len(kept)), fair_s=0.0)
-                    bench.run("step_only", CachedBatches(kept, indices), step, alone, round=number)
-
-
-def _input_only(spec: TrialSpec, source: _Keeping, bench: Bench, number: int, stretch_s: float, floor_s: float) -> None:
-    bench.channel.phase("input_only")
-    with bench.without_accelerator():
-        _use_up_buffers(source, None, bench, number, stretch_s, floor_s)
-        bench.run("input_only", source, None, Limit(spec.steps, stretch_s, 2, fair_s=0.0), round=number)
-
-
-def _use_up_buffers(
-    source: _Keeping, step: Step | None, bench: Bench, number: int, stretch_s: float, floor_s: float
-) -> None:
-    """Take what was made under other conditions: until a batch was not ready, but a fifth of the stretch at most."""
-    until = time.perf_counter() + 0.2 * stretch_s
-    for _ in range(_MOST_FROM_BUFFERS):
-        bench.run(BETWEEN, source, step, Limit.exactly(1), round=number)
-        if source.wait_ns > _LATE * floor_s * 1e9 or time.perf_counter() > until:
-            return
-
-
-def _settle() -> None:
-    """Wait until the pipeline has filled its buffers and stands still, half a second at most."""
-    until = time.perf_counter() + _IDLE_S
-    while time.perf_counter() < until:
-        used_s = time.process_time()
-        time.sleep(_LOOK_S)
-        if time.process_time() - used_s < _IDLE_SHARE * _LOOK_S:
-            return
 
 
 def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:

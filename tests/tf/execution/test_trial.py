@@ -55,7 +55,7 @@ def test_a_good_trial_is_recorded_whole(good):
         assert set(segment.columns) == set(COLUMNS)
     as_is = record.segment("as_is")
     assert as_is.steps >= 20
-    assert as_is.warmup_steps == 1
+    assert as_is.warmup_steps >= 2, "the first step waits for the pipeline, the others show whether the input keeps up"
     assert sum(record.segment("warm_up").columns["traces"]) >= 1
     assert record.setup_s < record.duration_s
     assert record.batches.cached == 8
@@ -83,7 +83,8 @@ def test_a_batch_is_handed_over_after_a_pause_too_where_an_accelerator_is_emulat
 
 def test_the_step_alone_runs_on_the_batches_of_its_round(good):
     record, _ = good
-    as_is, alone = record.segment("as_is").columns, record.segment("step_only").columns
+    alone, warmup_steps = record.segment("step_only").columns, record.segment("as_is").warmup_steps
+    as_is = {name: values[warmup_steps:] for name, values in record.segment("as_is").columns.items()}
     assert set(as_is["round"]) == set(alone["round"]) == {mark.round for mark in record.rounds} == {0, 1, 2}
     for number in range(3):
         of_round = [
@@ -92,6 +93,7 @@ def test_the_step_alone_runs_on_the_batches_of_its_round(good):
         ]
         assert of_round[1] == of_round[0][: len(of_round[1])]
     for mark in record.rounds:
+        assert mark.input_idle
         assert mark.canary_before_ns > 0
         assert mark.start_ns < mark.end_ns
         inside = [start for start, turn in zip(as_is["start_ns"], as_is["round"], strict=True) if turn == mark.round]

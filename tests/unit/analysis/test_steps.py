@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xttsbench.analysis.steps import mser, steady, steady_state, steps_of
-from xttsbench.records.trial import Segment
+from xttsbench.analysis.steps import measured, mser, never_alone, steady, steady_state, steps_of
+from xttsbench.records.trial import RoundMark, Segment
 
 
 def test_times_are_in_seconds_and_counts_as_they_are(build) -> None:
@@ -29,6 +29,19 @@ def test_the_known_warm_up_is_cut_off_and_the_clock_starts_after_it(build) -> No
 def test_an_empty_segment_gives_no_steps(build) -> None:
     assert len(steps_of(Segment(name="as_is"))) == 0
     assert len(steps_of(build.segment(step_s=[1.0], warmup=1))) == 0
+
+
+@pytest.mark.parametrize(
+    ("idle", "kept"),
+    [((True, False), [0.1]), ((False, False), [0.1, 0.5]), ((None, None), [0.1, 0.5]), ((), [0.1, 0.5])],
+)
+def test_the_step_alone_beside_a_working_input_does_not_count(build, idle, kept) -> None:
+    marks = tuple(RoundMark(round=n, start_ns=0, end_ns=1, input_idle=still) for n, still in enumerate(idle))
+    segments = [build.segment(name, step_s=[0.1, 0.5], round=[0, 1]) for name in ("as_is", "step_only")]
+    trial = build.trial("ladder", *segments, rounds=marks)
+    assert measured(trial, "step_only").step_s.tolist() == kept
+    assert measured(trial, "as_is").step_s.tolist() == [0.1, 0.5]
+    assert never_alone(trial) == (idle == (False, False))
 
 
 def test_a_compiling_step_is_charged_with_its_excess_over_the_clean_median(build) -> None:

@@ -10,6 +10,7 @@ from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, why_undecided
 from xttsbench.diagnosis.verdict import verdict
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
+from xttsbench.records.trial import RoundMark
 
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
@@ -133,6 +134,15 @@ def test_what_xla_gains_beyond_the_graph_is_no_launch_overhead(build) -> None:
     assert found.evidence.parts["dispatch"] == pytest.approx(0.04, rel=0.02)  # 50 ms op by op, 10 ms as one graph
     without_graph = told([eager_run(build)[0], through_xla])
     assert without_graph.evidence.parts["dispatch"] == pytest.approx(100 * 2e-5 + 2e-5, rel=0.1)  # the launches alone
+
+
+def test_a_step_that_was_never_alone_makes_the_figures_wider(build) -> None:
+    widths = []
+    for idle in (True, False):
+        marks = (RoundMark(round=0, start_ns=0, end_ns=1, input_idle=idle),)
+        figure = told([build.ladder(alone=0.02, rounds=marks)]).figures["wall_s"].estimate()
+        widths.append(figure.high - figure.low)
+    assert widths[1] > 1.3 * widths[0]
 
 
 def test_dispatch_where_the_graph_failed_is_at_least_the_launching(build) -> None:

@@ -1,0 +1,188 @@
+"""Rounds of the main trial: the target as it is, its step alone and its input alone, in turn within one process.
+
+A step is alone only when its input stands still, children of the process included. It does so once its buffers are
+full, so the step alone comes right after the target as it is, which is far from full buffers only where the input is
+what limits. Taking batches as fast as they come empties the buffers, so the input alone comes last.
+
+The target as it is begins with its buffers as they are in the middle of a long training: full where the input keeps up
+with the step, empty where it does not. Filling them beside the step would take longer than a round, and the input would
+work harder meanwhile than it ever does later.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import tensorflow as tf
+
+from xttsbench.pipeline.source import walk
+from xttsbench.probes.clock import canary_ns
+from xttsbench.probes.procfs import children_cpu_ns
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import Loaded
+from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
+from xttsbench.worker.bench import Bench, Limit, Step
+
+_FIRST: Final = 0.5
+"""Share of the window that the first round's stretch gets: one long stretch shows a period, several show the spread."""
+_ALONE: Final = 0.5  # Length of the other conditions' stretches, as a share of the stretch as it is
+_KEEPS_UP: Final = 0.10  # Share of a step that is spent waiting, below which the input keeps up with it
+_START: Final = 0.1
+"""Share of the window for the steps before the first round, by which it is seen whether the input keeps up."""
+_KEPT: Final = 256
+_KEPT_BYTES: Final = 512 * 1024**2
+_USED_UP: Final = 0.1
+"""Share of a stretch for which what stood ready is taken: handing it over takes next to no time, however much it is."""
+_LATE: Final = 0.2  # Share of a step: a batch that takes as long was not ready
+BETWEEN: Final = "between"
+"""Segment of the batches that stood ready before the input alone; no figure is made of them."""
+
+
+class Keeping(LiveBatches):
+    """A live source whose batches are kept for the step alone, while memory allows, and whose last wait is known."""
+
+    def __init__(self, dataset: Any, bytes_per_batch: float) -> None:
+        super().__init__(dataset)
+        self._most = max(min(_KEPT, int(_KEPT_BYTES / max(bytes_per_batch, 1.0))), 1)
+        self.batches: list[Any] = []
+        self.indices: list[int] = []
+        self.wait_s = 0.0
+
+    def next(self) -> Any:
+        """The next batch, kept where there is room."""
+        began = time.perf_counter()
+        batch = super().next()
+        self.wait_s = time.perf_counter() - began
+        if len(self.batches) < self._most:
+            self.batches.append(batch)
+            self.indices.append(self.batch)
+        return batch
+
+    def forget(self) -> None:
+        """Keep from here on."""
+        self.batches, self.indices = [], []
+
+    def close(self) -> None:
+        """End the iterator, and let go of the batches."""
+        self.forget()
+        super().close()
+
+
+class Rounds:
+    """Measures rounds on one iterator; the trial's window is for the target as it is, the others take as much again."""
+
+    def __init__(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, source: Keeping) -> None:
+        self._spec, self._step, self._bench, self._source = spec, step, bench, source
+        # Else the input alone is the target as it is.
+        self._alternating = step is not None or bench.accelerator is not None
+        self._held = batches_held(loaded.dataset)
+        self._step_s = 0.0
+        self._keeps_up = False
+        self._stood_still = True
+
+    def measure_round(self, number: int) -> None:
+        """Measure each condition once.
+
+        Raises:
+            ExhaustedError: the dataset yields nothing when it is iterated a second time.
+        """
+        spec, bench = self._spec, self._bench
+        share = 1.0 if spec.rounds == 1 else _FIRST if not number else (1 - _FIRST) / (spec.rounds - 1)
+        stretch_s = spec.window_s * share
+        with bench.round(number) as mark:
+            bench.channel.phase("as_is")
+            if not number:
+                # The first step waits for the pipeline to start, and tells nothing.
+                self._original(number, Limit.exactly(1), warmup=1)
+                if self._alternating:
+                    self._original(number, Limit(4, _START * spec.window_s, 1, fair_s=0.25))
+                bench.segments["as_is"].warmup(bench.segments["as_is"].count)
+            if self._keeps_up:
+                self._wait_until_idle()
+            self._source.forget()
+            self._original(number, Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps))
+            if self._step is not None:
+                # Copies, since the source goes on to keep the batches of the input alone.
+                batches, indices = [*self._source.batches], [*self._source.indices]
+                mark.update(self._step_alone(number, _ALONE * stretch_s, batches, indices))
+            if self._alternating:
+                self._input_alone(number, _ALONE * stretch_s)
+
+    def _original(self, number: int, limit: Limit, warmup: int = 0) -> None:
+        """Run the target as it is, and see how long a step takes and whether its batches were ready."""
+        steps = self._bench.run("as_is", self._source, self._step, limit, round=number, warmup=warmup)
+        if not steps:
+            raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
+        rows = self._bench.segments["as_is"]
+        walls, waits = (
+            sum(rows.values(name, rows.count - steps, rows.count).values()) for name in ("wall_ns", "wait_ns")
+        )
+        self._step_s = walls / 1e9 / steps
+        self._keeps_up = self._alternating and waits < _KEEPS_UP * walls
+
+    def _step_alone(self, number: int, stretch_s: float, batches: list[Any], indices: list[int]) -> dict[str, Any]:
+        """Run the step on the batches that it had beside its input; what the round's mark says of that.
+
+        The canary runs here and not at the ends of the round, where the input is at work beside it.
+        """
+        bench = self._bench
+        bench.channel.phase("step_only")
+        idle = self._wait_until_idle()
+        before_ns = canary_ns() if idle else None
+        alone = Limit(len(batches), stretch_s, min(2, len(batches)), fair_s=0.0)
+        bench.run("step_only", CachedBatches(batches, indices), self._step, alone, round=number)
+        after_ns = canary_ns() if idle else None
+        return {"input_idle": idle, "canary_before_ns": before_ns, "canary_after_ns": after_ns}
+
+    def _input_alone(self, number: int, stretch_s: float) -> None:
+        bench, source = self._bench, self._source
+        bench.channel.phase("input_only")
+        with bench.without_accelerator():
+            began = time.perf_counter()
+            bench.run(BETWEEN, source, None, Limit(1, _USED_UP * stretch_s, 1), round=number)
+            until = began + 4 * _USED_UP * stretch_s
+            while source.wait_s < _LATE * self._step_s and time.perf_counter() < until:
+                bench.run(BETWEEN, source, None, Limit.exactly(1), round=number)
+            bench.run("input_only", source, None, Limit(self._spec.steps, stretch_s, 2, fair_s=0.0), round=number)
+
+    def _wait_until_idle(self) -> bool:
+        """Wait until the buffers are full, as long as that may take; whether the input was seen to stand still."""
+        most_s = min(max(self._held * self._step_s, _IDLE_S[0]), _IDLE_S[1]) if self._stood_still else _IDLE_S[0]
+        self._stood_still = stands_still(most_s, element_s=self._step_s)
+        return self._stood_still
+
+
+_IDLE_S: Final = (1.0, 10.0)
+"""Seconds to wait at least and at most for an input to stand still."""
+_LOOK_S: Final = 0.03
+_LOOK_AT_CHILDREN_S: Final = 0.1  # The kernel tells their time in hundredths of a second
+_LONGEST_LOOK_S: Final = 0.5
+_IDLE_SHARE: Final = 0.10  # Of one processor: a family of processes that uses less has filled its buffers
+
+
+def stands_still(most_s: float, element_s: float) -> bool:
+    """Wait until this process and its children use next to no processor, so many seconds at most; whether they do.
+
+    A look takes as long as an element, ``element_s``, in the midst of which a pipeline may sleep.
+    """
+    until = time.perf_counter() + most_s
+    while True:
+        used_ns, in_children_ns = time.process_time_ns(), children_cpu_ns()
+        look_s = min(max(element_s, _LOOK_AT_CHILDREN_S if in_children_ns else _LOOK_S), _LONGEST_LOOK_S)
+        time.sleep(look_s)
+        used_ns = time.process_time_ns() - used_ns + children_cpu_ns() - in_children_ns
+        if used_ns < _IDLE_SHARE * look_s * 1e9:
+            return True
+        if time.perf_counter() > until:
+            return False
+
+
+_UNSEEN: Final = 16
+"""Batches that AUTOTUNE, or a loader in processes of its own, is taken to keep ready."""
+
+
+def batches_held(dataset: Any) -> int:
+    """Number of batches that a pipeline may keep ready, roughly: it says how long to wait for full buffers."""
+    sizes = (int(one._buffer_size) for one in walk(dataset) if type(one).__name__ == "_PrefetchDataset")
+    return _UNSEEN + sum(_UNSEEN if size == tf.data.AUTOTUNE else size for size in sizes)
