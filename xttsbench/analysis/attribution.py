@@ -10,7 +10,7 @@ state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,10 @@ import numpy.typing as npt
 from xttsbench.analysis.steps import FloatArray, Steps, steps_of
 from xttsbench.records.trial import Segment
 
+SATURATED = 0.80
+"""Share of the processors from which input and step compete for them."""
+SATURATED_SPREAD = 0.04
+"""Standard deviation of that share, and of what is compared with it: whether they compete is a part of the draw."""
 PARTS = ("input", "dispatch", "compute", "compile", "host", "transfer", "contention", "residual")
 AVOIDABLE = ("input", "dispatch", "compile", "host", "transfer", "contention")
 THRESHOLD = 0.10
@@ -33,6 +37,7 @@ class Means:
     ``compiled_gain_s`` is what one compiled graph saved of it, paired in another; ``input_alone_s`` the pipeline
     without a step, and ``input_cpu_s`` the processor time of the threads and processes that make a batch: competing for
     it cannot cost more than that. ``cpu_s`` is the processor time of the whole process. ``None`` is not measured.
+    ``saturated_from`` is the share of the processors from which input and step compete, drawn with the rest.
     """
 
     wall_s: FloatArray
@@ -46,6 +51,7 @@ class Means:
     input_alone_s: FloatArray | None = None
     input_cpu_s: FloatArray | None = None
     cpu_s: FloatArray | None = None
+    saturated_from: FloatArray | float = SATURATED
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,6 @@ class StepFacts:
         return max(self.handoff_s, self.handoff_after_pause_s)
 
 
-SATURATED = 0.80
-"""Share of the processors from which input and step compete for them."""
 _NOTICEABLE = 0.03  # A step must be this much slower beside the input than alone before it is called contention
 
 
@@ -173,11 +177,11 @@ def _contention(
     interpreter lock. A wait that the pipeline alone would cause too (its own time beyond the step's) is the input's.
     """
     zero = np.zeros_like(worked)
-    busy = facts.cores_busy is not None and facts.cores_busy >= SATURATED
-    if means.alone_s is None or not (busy or facts.holds_gil):
+    if means.alone_s is None:
         return zero, zero
     wanted = cores_wanted(means, facts)
-    saturated = np.full(worked.shape, busy) if wanted is None else busy & (wanted >= SATURATED)
+    full = np.minimum(facts.cores_busy or 0.0, np.inf if wanted is None else wanted)
+    saturated = np.broadcast_to(full >= means.saturated_from, worked.shape)
     excess = worked - means.alone_s
     inflated = np.where(excess >= _NOTICEABLE * means.alone_s, np.clip(excess, 0.0, None), 0.0)
     if means.input_cpu_s is not None:
@@ -192,6 +196,19 @@ def _contention(
         # An input that sleeps is late for itself.
         delayed = np.minimum(delayed, np.maximum(means.input_cpu_s - inflated, 0.0))
     return inflated, delayed
+
+
+def unexplained(means: Means, parts: Mapping[str, FloatArray]) -> FloatArray | None:
+    """Seconds by which the step is slower beside its input than alone, for no reason that is known.
+
+    What contention explains is taken out, and what the step would have to wait for its input anyway. ``None`` where the
+    step alone was not measured.
+    """
+    if means.alone_s is None:
+        return None
+    pace = means.alone_s if means.input_alone_s is None else np.maximum(means.alone_s, means.input_alone_s)
+    lost = np.minimum(means.step_s - means.alone_s, means.wait_s + means.step_s - pace)
+    return np.asarray(np.clip(lost - parts["compile"] - parts["contention"], 0.0, None))
 
 
 def cores_wanted(means: Means, facts: StepFacts) -> FloatArray | None:

@@ -8,11 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from xttsbench.analysis.attribution import PARTS, Means, StepFacts, attribute, cores_wanted
+from xttsbench.analysis.attribution import (
+    PARTS,
+    SATURATED,
+    SATURATED_SPREAD,
+    THRESHOLD,
+    Means,
+    StepFacts,
+    attribute,
+    cores_wanted,
+    unexplained,
+)
 from xttsbench.analysis.disturbance import gate, without
-from xttsbench.analysis.pooling import Pooled, interval_of, mean_of, pool, ratio
+from xttsbench.analysis.pooling import DRAWS, Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
-from xttsbench.analysis.steps import Steps, measured, never_alone, steady
+from xttsbench.analysis.steps import FloatArray, Steps, measured, never_alone, steady
 from xttsbench.analysis.variation import Explanation, explain, oscillation
 from xttsbench.diagnosis.bottleneck import (
     DISTURBED_SPREAD,
@@ -101,7 +111,8 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
-    attributing = _Attributing(facts, saved, with_loop=base.script is not None and not facts.eager)
+    gate_at = rng.normal(SATURATED, SATURATED_SPREAD, DRAWS)
+    attributing = _Attributing(facts, saved, gate_at, with_loop=base.script is not None and not facts.eager)
     parts, drawn = attributing.parts(figures)
     wall = figures["wall_s"]
     said = classify_bottleneck(base, parts, drawn, wall)
@@ -124,6 +135,7 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
         wall_s=wall.value,
         parts={name: float(parts[name][0]) for name in PARTS},
         max_speedups=_max_speedups(parts, drawn, wall),
+        slower_beside_input=None if samples[1] else attributing.slower(figures, parts, drawn),
         facts=facts,
         given_mode=given_mode(records, facts),
         input_alone_s=_estimate(figures, "input_alone_s"),
@@ -190,11 +202,13 @@ class _Attributing:
     Attributes:
         facts: what is known of the step.
         saved: share of the step that one compiled graph saves; ``None`` where that was not measured or matters not.
+        saturated_from: a draw for each of the figures', see :class:`~xttsbench.analysis.attribution.Means`.
         with_loop: the step alone is that of a script, whose function leaves out what the loop does around it.
     """
 
     facts: StepFacts
     saved: Pooled | None
+    saturated_from: FloatArray
     with_loop: bool
 
     def parts(self, figures: Mapping[str, Pooled]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -213,7 +227,17 @@ class _Attributing:
             compiled_gain_s=None if self.saved is None else of(self.saved) * of(_given(figures)),
             input_alone_s=of(figures.get("input_alone_s")),
             input_cpu_s=of(figures.get("input_cpu_s")),
+            saturated_from=self.saturated_from if drawn else SATURATED,
         )
+
+    def slower(self, figures: Mapping[str, Pooled], parts: Mapping[str, Any], drawn: Mapping[str, Any]) -> Any:
+        """Share of the step by which it is slower beside its input, cause not known; ``None`` below the threshold."""
+        lost_s = unexplained(self.means(figures), parts)
+        lost_drawn = unexplained(self.means(figures, drawn=True), drawn)
+        if lost_s is None or lost_drawn is None:
+            return None
+        found = ratio(Pooled(float(lost_s[0]), lost_drawn), figures["wall_s"])
+        return found if found is not None and found.estimate >= THRESHOLD and found.low > 0 else None
 
     def alone(self, figures: Mapping[str, Pooled]) -> Pooled | None:
         """The step alone, with what a script's loop does around its function."""

@@ -97,7 +97,8 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
 
 _SENTENCES: Final = {
     "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
-    "compute": "The device's own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of it.",
+    "compute": "The device's own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of "
+    "it{detail}.",
     "compile": "The step spends {share} of its time tracing or compiling again after the first step{detail}.",
     "host": "Host work between steps takes {share} of the time{detail}.",
     "transfer": "Copying batches to the device takes {share} of the step.",
@@ -176,6 +177,8 @@ def _detail(evidence: Evidence, name: str) -> str:
         if graph is None:
             return "this is the least that launching its ops costs: the compiled step was not timed by itself"
         return "it could not be compiled as it stands, so this is the least that launching its ops costs"
+    if name == "compute" and (slower := evidence.slower_beside_input) is not None:
+        return f", but beside its input it is slower by {slower.estimate:.0%} of its time than alone, cause not known"
     if name == "compile" and evidence.steps:
         return f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)"
     line = heaviest_line(evidence, ("python", "io", "sync"))

@@ -229,6 +229,9 @@ class Evidence:
         steps: steady steps of the first of them, the series that oscillation and stragglers are found in.
         wall_s: mean step time, and with ``parts`` its attribution in seconds (the estimate).
         max_speedups: by part, the speed-up of the step if that part cost nothing, with its interval.
+        slower_beside_input: share of the step by which it is slower beside its input than alone on the same batches
+            for no reason that is known; see :func:`xttsbench.analysis.attribution.unexplained`. ``None`` where that is
+            less than the threshold.
         facts: what the attribution took as known of the step.
         length_has_the_period: the period of the steps is gone once the length of their batches is considered.
         given_mode: how the step runs as given, see :func:`xttsbench.evidence.given_mode`.
@@ -250,6 +253,7 @@ class Evidence:
     wall_s: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     max_speedups: Mapping[str, Estimate] = field(default_factory=dict)
+    slower_beside_input: Estimate | None = None
     facts: StepFacts = field(default_factory=lambda: StepFacts(has_step=False))
     given_mode: str = "none"
     input_alone_s: Estimate | None = None

@@ -1,4 +1,7 @@
-"""The rules on the processors that a step may use: `gpu-invisible`, `cpu-quota`, `core-contention`, `device-copies`."""
+"""Rules on the processors of a step.
+
+They are `gpu-invisible`, `cpu-quota`, `core-contention`, `slower-beside-input` and `device-copies`.
+"""
 
 from __future__ import annotations
 
@@ -121,6 +124,34 @@ def core_contention(evidence: Evidence) -> Findings:
         severity="warning",
         limiting=True,
         predicted_speedup=evidence.max_speedups.get("contention"),
+    )
+
+
+@rule(
+    "slower-beside-input",
+    evidence="share of the step by which it is slower beside its input than alone on the same batches, share of the "
+    "cores in use, and what both want over what there is",
+    threshold="10 % of the step that CPU contention does not explain, its interval above 0; never a bottleneck",
+    remedy="Hyper-threads that share a core, memory bandwidth and caches do that. See whether it stays with fewer "
+    "parallel calls of the input, with features computed once and cached, or with fewer threads of the step.",
+    false_alarms="clocks that fall when more cores are busy",
+)
+def slower_beside_input(evidence: Evidence) -> Findings:
+    """The step is slower beside its input than alone, though the processors are not full: cause not known."""
+    slower = evidence.slower_beside_input
+    if slower is None:
+        return
+    yield slower_beside_input.finding(
+        f"the step is slower beside its input by {slower.estimate:.0%} of its time, cause not known",
+        {
+            "share_of_step": slower.estimate,
+            "share_low": slower.low,
+            "share_high": slower.high,
+            "cores_busy": evidence.facts.cores_busy,
+            "cores_wanted_over_allowed": evidence.cores_wanted,
+            "allowed_cpus": allowed_cpus(evidence),
+        },
+        severity="warning",
     )
 
 

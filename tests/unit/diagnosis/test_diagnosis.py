@@ -197,6 +197,33 @@ def test_no_contention_on_idle_cores_or_beside_an_input_that_needs_no_processor(
     assert told(contending(build, cpu_s=0.058, input_cpu_s=0.001)).evidence.bottleneck == "compute"
 
 
+def test_a_machine_two_percent_larger_turns_no_sure_contention_into_sure_computing(build) -> None:
+    trials = contending(build, cpu_s=0.058)
+    sure = []
+    for cpus in np.arange(2.0, 3.001, 0.05):
+        found = told(trials, {"cpu": {"allowed_cpus": float(cpus)}})
+        sure.append(1 - found.probability if found.evidence.bottleneck == "compute" else found.probability)
+    assert sure[0] > 0.99
+    assert sure[-1] < 0.01
+    assert (np.diff(sure) < 0.02).all()
+    assert np.abs(np.diff(sure)).max() < 0.3
+
+
+def test_a_step_that_is_slower_beside_its_input_on_idle_cores_is_said_to_be(build) -> None:
+    found = told(contending(build, cpu_s=0.03))
+    assert found.evidence.bottleneck == "compute"
+    assert found.evidence.slower_beside_input.estimate == pytest.approx(0.5, abs=0.02)
+    assert "beside its input it is slower by 50% of its time than alone, cause not known" in verdict(found).summary
+    assert told(contending(build, cpu_s=0.058)).evidence.slower_beside_input is None
+    assert told([build.ladder(step=0.03, alone=0.028)]).evidence.slower_beside_input is None
+
+
+def test_a_step_that_is_slower_while_it_would_wait_for_its_input_anyway_loses_nothing(build) -> None:
+    ladder = build.ladder(step=0.03, alone=0.015, step_columns={"cpu_s": 0.03})
+    alone = build.trial("input", build.segment("input_only", wait_s=[0.0295] * 60, cpu_s=0.01), number=1)
+    assert told([ladder, alone]).evidence.slower_beside_input is None
+
+
 def test_only_the_threads_behind_the_input_compete_and_not_the_one_that_waits_for_it(build) -> None:
     ladder, alone = contending(build, cpu_s=0.058)
     segment = build.segment("input_only", wait_s=[0.012] * 60, cpu_s=0.03, main_cpu_s=0.026)

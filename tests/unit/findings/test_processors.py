@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.findings.made import only, silent
-from xttsbench.findings.processors import cpu_quota, gpu_invisible
+from xttsbench.findings.processors import cpu_quota, gpu_invisible, slower_beside_input
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import Devices
 
@@ -95,3 +95,12 @@ def test_a_quota_that_stopped_threads_and_one_that_did_not(evidence, build) -> N
     few = Devices(inter_op_threads=2, intra_op_threads=2)
     within = evidence("compute", ladder=stopped(build, 0.4), environment=cpu(2.0), devices=few)
     assert only(cpu_quota, within).severity == "warning", "Python's own threads count too"
+
+
+def test_a_step_that_is_slower_beside_its_input_for_no_known_reason(evidence, build) -> None:
+    found = only(slower_beside_input, evidence("compute", slower_beside_input=build.estimate(0.4)))
+    assert (found.severity, found.limiting) == ("warning", False)
+    assert found.title == "the step is slower beside its input by 40% of its time, cause not known"
+    assert found.evidence["share_of_step"] == 0.4
+    assert "memory bandwidth" in found.remedy
+    assert silent(slower_beside_input, evidence("compute"))
