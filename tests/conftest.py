@@ -1,4 +1,4 @@
-"""Hooks of all tests: a marker by folder, a second try where real processes or times are measured, skips without GPU."""
+"""Hooks of all tests: a marker by folder, a second try where processes or times are measured, skips without a GPU."""
 
 from __future__ import annotations
 

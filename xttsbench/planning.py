@@ -41,6 +41,7 @@ class Job:
         script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
         arguments: the script's.
         private: directory of the run, where what a script writes elsewhere is kept in memory.
+        stretch_s: for the target as it is once its verdict is final, in its first process.
         again: what is known of a script that has run; without it its next trial is the first one anew.
     """
 
@@ -50,6 +51,7 @@ class Job:
     steps: int
     window_s: float
     seed: int
+    stretch_s: float = 0.0
     profile_dir: str | None = None
     script: bool = False
     arguments: tuple[str, ...] = ()
@@ -73,6 +75,7 @@ class Job:
             emulated_ms=self.emulated_ms,
             steps=self.steps,
             window_s=self.window_s * share,
+            stretch_s=self.stretch_s if kind == "ladder" and block == 0 else 0.0,
             fix=fix,
             profile_dir=self.profile_dir if kind in MAIN_KINDS and block == 0 else None,
             seed=self.seed,

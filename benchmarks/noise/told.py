@@ -30,7 +30,7 @@ def diagnosed(report: Mapping[str, Any] | None, verdicts: Sequence[str], neighbo
         "verdict": verdict["bottleneck"],
         "summary": verdict["summary"].replace(f"{PROJECT}/", ""),  # so that no figure names a machine's folders
         "confidence": round(verdict["confidence"], 3),
-        "verdict_after_s": report.get("verdict_after_s"),
+        "verdict_final_s": report["verdict"].get("verdict_final_s"),
         "step_ms": [round(1e3 * step[end], 3) for end in ("estimate", "low", "high")] if step else None,
         "attribution_ms": _milliseconds(verdict["attribution_s"]),
         **disturbance(report, neighbour),
@@ -92,7 +92,7 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         skipped = [row["skipped"] for row in own if "skipped" in row]
         told = [row for row in own if row["kind"] == "diagnose" and "skipped" not in row]
         arms = [arm for row in own for arm in row.get("arms", {}).values()]
-        after = [row["verdict_after_s"] for row in told if row.get("verdict_after_s") is not None]
+        after = [row["verdict_final_s"] for row in told if isinstance(row.get("verdict_final_s"), float)]
         counts = {
             name: sum(row["outcome"] == name for row in told) for name in ("right", "undecided", "wrong", "failed")
         }
@@ -104,8 +104,8 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
             "met": None if share is None else share >= goal["right"] and not counts["wrong"],
             "named": sum(bool(row.get("named")) for row in told),
             "seconds_median": median(row["seconds"] for row in told) if told else None,
-            "verdict_after_s_median": median(after) if after else None,
-            "verdict_after_s_most": max(after, default=None),
+            "verdict_final_s_median": median(after) if after else None,
+            "verdict_final_s_most": max(after, default=None),
             "arms": {name: sum(arm["outcome"] == name for arm in arms) for name in ("right", "undecided", "wrong")},
             "skipped": skipped[0] if skipped else None,
         }
@@ -131,8 +131,8 @@ def table(rows: Sequence[Mapping[str, Any]], words: Mapping[str, str], machine: 
         told = sum(found[one] for one in ("right", "undecided", "wrong", "failed"))
         cells = [found[one] for one in ("right", "undecided", "wrong", "failed", "named")]
         cells += [
-            _seconds(found["verdict_after_s_median"]),
-            _seconds(found["verdict_after_s_most"]),
+            _seconds(found["verdict_final_s_median"]),
+            _seconds(found["verdict_final_s_most"]),
             *found["arms"].values(),
         ]
         lines.append(f"| {name} | {words[name]} | {told} | {' | '.join(map(str, cells))} |")

@@ -84,10 +84,13 @@ class Diagnosis:
         return (self.probability >= SURE or self.at_threshold) and not self.disturbed
 
 
-def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> Diagnosis:
+def build_diagnosis(
+    trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0, holds_gil: bool | None = None
+) -> Diagnosis:
     """Diagnoses one run from its trials.
 
-    The same trials, environment and seed give the same answer.
+    The same trials, environment and seed give the same answer. ``holds_gil`` supposes of the pipeline's Python that it
+    holds the interpreter lock, or does not, whatever the trials say.
     """
     rng = np.random.default_rng(seed)
     ladder = [trial for trial in trials if trial.spec.kind in MAIN_KINDS]
@@ -109,6 +112,8 @@ def build_diagnosis(trials: Sequence[TrialRecord], environment: Mapping[str, Any
     unclear = judged.widened or any(map(never_alone, records))
     figures = pooled(samples, rng, spread=DISTURBED_SPREAD if unclear else 1.0)
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
+    if holds_gil is not None:
+        facts = replace(facts, holds_gil=holds_gil)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
     gate_at = rng.normal(SATURATED, SATURATED_SPREAD, DRAWS)

@@ -183,7 +183,7 @@ def _expected_s(first: TrialRecord, kind: TrialKind, block: int, window_s: float
     setup, segment = first.setup_s or 0.0, first.segment("warm_up")
     warm_up = sum(segment.columns.get("wall_ns", ())) / 1e9 if segment else 0.0
     if kind == "ladder":
-        return first.duration_s + (IMPORT_S if block else 0.0)
+        return first.duration_s - first.stretch_s + (IMPORT_S if block else 0.0)
     if kind == "pipeline":
         return setup + window_s + 1.5
     if kind == "fix":

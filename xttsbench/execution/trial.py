@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -25,13 +25,15 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.limits import Limits
 from xttsbench.probes.procfs import memory_limit_bytes, parse_stat
 from xttsbench.records.readings import Readings
-from xttsbench.records.trial import RoundMark, TrialRecord, TrialSpec, Turn
+from xttsbench.records.trial import Look, RoundMark, TrialRecord, TrialSpec, Turn
 
 _MEMORY_SHARE: Final = 0.7
 """A process that is killed while it holds this share of the memory was most likely killed for it."""
 
 Progress = Callable[[str, int], None]
 """Called with the phase and the steps so far."""
+Verdict = Callable[[TrialRecord], Look]
+"""Judges a trial that goes on by its record so far."""
 
 
 def run_trial(
@@ -41,6 +43,7 @@ def run_trial(
     *,
     monitor: Callable[[int], Monitor] | None = None,
     progress: Progress | None = None,
+    verdict: Verdict | None = None,
 ) -> TrialRecord:
     """Run one trial to its end, whatever that is; everything that arrived is in the record.
 
@@ -51,7 +54,7 @@ def run_trial(
         HelperError: the helper is gone before the trial began.
     """
     with interruptible():
-        child = Child(spec, helper, monitor=monitor, progress=progress)
+        child = Child(spec, helper, monitor=monitor, progress=progress, verdict=verdict)
     try:
         with interruptible():
             child.follow(limits)
@@ -71,6 +74,7 @@ class Child(Follower):
         helper: forks it.
         monitor: called with the process id; gives the readings, which are taken while the child is followed.
         progress: told of phases and steps.
+        verdict: asked after each round of a trial that asks; without it no verdict is final.
 
     Raises:
         HelperError: the helper is gone.
@@ -83,12 +87,15 @@ class Child(Follower):
         *,
         monitor: Callable[[int], Monitor] | None = None,
         progress: Progress | None = None,
+        verdict: Verdict | None = None,
     ) -> None:
         self.spec = spec
         self.rounds: list[RoundMark] = []
         """The turns that it has had, where it takes turns."""
         self._helper = helper
         self._told = progress
+        self._verdict = verdict
+        self._looks: list[Look] = []
         self._started_utc = now_utc()
         self._began = time.monotonic()
         connection, theirs = socket.socketpair()
@@ -110,6 +117,15 @@ class Child(Follower):
         """Sockets of the trial's own pipe, and of the helper's."""
         return [self.connection] if self._helper.control is None else [self.connection, self._helper.control]
 
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message; one that asks for the verdict waits, and is answered from what has been measured."""
+        super().take(message)
+        if "asks" not in message:
+            return
+        if self._verdict is not None:
+            self._looks.append(self._verdict(self.so_far()))
+        self.tell(self._looks[-1].bottleneck if self._looks and self._looks[-1].final else "")
+
     def progress(self) -> None:
         """Tell of phase and steps."""
         if self._told is not None:
@@ -121,7 +137,9 @@ class Child(Follower):
         record = self.collected.record(
             started_utc=self._started_utc, duration_s=time.monotonic() - self._began, readings=readings
         )
-        return record.model_copy(update={"rounds": tuple(self.rounds)}) if self.rounds else record
+        if self.rounds:
+            record = record.model_copy(update={"rounds": tuple(self.rounds)})
+        return record.model_copy(update={"looks": tuple(self._looks)}) if self._looks else record
 
     def end(self) -> TrialRecord:
         """End what still runs of it and give its record; everything that arrived is there."""

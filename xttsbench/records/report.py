@@ -115,6 +115,8 @@ class Verdict(Record):
     """Probability of this verdict given what was measured, 0..1."""
     at_threshold: bool = False
     """Whether the largest avoidable loss is so near 10 % that it is worth nothing which of two words it gets."""
+    verdict_final_s: float | None = None
+    """Seconds from the start of the first trial until nothing that was still measured was to change the verdict."""
     step_time_s: Estimate | None
     """The mean: wall time over steps, warm-up left out."""
     step_time_median_s: Estimate | None
@@ -325,8 +327,6 @@ class Report(Reasoned):
     warm_up: WarmUp = WarmUp()
     overhead: dict[str, Any] = {}
     """Measurement overhead: seconds per step, and how that was found."""
-    verdict_after_s: float | None = None
-    """From the start of the run to the end of its last trial."""
     readings: dict[str, Any] = {}
     """Summary of the host and GPU readings during the steps as they are."""
     pipeline: dict[str, Any] | None = None

@@ -63,6 +63,9 @@ class TrialSpec(Record):
     emulated_ms: tuple[float, ...] = ()
     """Waits of the emulated accelerator in milliseconds, replayed in a circle; empty for the real device."""
     steps: int = Field(240, ge=1)  # Steps to measure at most in each segment
+    stretch_s: float = Field(0.0, ge=0.0)
+    """For the kind ``ladder``: seconds for which the target goes on as it is once its verdict is final, in one stretch:
+    it shows periods, stalls that are rare, and whether the steps are steady."""
     window_s: float = Field(6.0, gt=0)  # Seconds at most for the main segment; the others take a share of it
     min_steps: int = Field(3, ge=1)  # Steps to measure even where the window is over
     rounds: int = Field(3, ge=1)  # For the kind ``ladder``: rounds in which the conditions take turns
@@ -153,6 +156,16 @@ class RoundMark(Record):
     canary_after_ns: int | None = None
     input_idle: bool | None = None
     """Whether the input, its children included, was seen to stand still before the step alone; ``None`` without one."""
+
+
+class Look(Record):
+    """Verdict at the end of a round, from all that had been measured until then."""
+
+    after_s: float = Field(ge=0)  # Since the trial's start
+    bottleneck: str
+    probability: float
+    final: bool
+    """Whether nothing that was still to be measured was expected to change it: the trial went on to other things."""
 
 
 class Trace(Record):
@@ -293,6 +306,7 @@ class TrialRecord(Record):
     segments: tuple[Segment, ...] = ()
     rounds: tuple[RoundMark, ...] = ()
     """Turns of a trial that took turns with others or measured in several stretches; empty for one stretch."""
+    looks: tuple[Look, ...] = ()  # At the ends of its rounds, as far as there were any
     traces: tuple[Trace, ...] = ()
     anatomy: StepProfile | None = None
     batches: Batches | None = None
@@ -320,6 +334,13 @@ class TrialRecord(Record):
     """File of the user's whose saving ``interrupted`` the trial; else ``None``."""
     watched: WatchedRun | None = None
     """Totals of a run that was watched to its end, of which the rows are the newest part."""
+
+    @property
+    def stretch_s(self) -> float:
+        """Seconds for which the target went on as it is after its verdict was final."""
+        if not self.looks or not self.looks[-1].final or len(self.rounds) <= len(self.looks):
+            return 0.0
+        return (self.rounds[-1].end_ns - self.rounds[-1].start_ns) / 1e9
 
     def segment(self, name: str) -> Segment | None:
         """The segment of that name, or ``None``."""

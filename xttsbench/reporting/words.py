@@ -165,7 +165,7 @@ _MISSED: Final = {
     "disturbance": "what others did to the machine",
     "disturbance.throttled_share": "time that a processor quota took",
     "overhead": "measurement overhead",
-    "verdict_after_s": "how long the verdict took",
+    "verdict.verdict_final_s": "how long the verdict took",
     "pipeline": "the ops of the input pipeline",
     "pipeline.ops.*.cost_s": "the time of some ops",
     "findings.*.verified_speedup": "what mending a finding gives",

@@ -131,8 +131,9 @@ class Channel:
 
     Messages: ``{"phase": name}``, ``{"part": field, "value": ...}`` for a field of the trial record,
     ``{"note": text}``, ``{"waits": [start, end]}`` of a process that waits for its turn, with the ``perf_counter_ns``
-    of the turn that it had, ``{"error": ..., "status": ...}`` and, last, ``{"done": true}``. Lines after the first from
-    the parent are turns; an empty one says that there are no more.
+    of the turn that it had, ``{"asks": true}`` of one that waits to hear whether its rounds suffice, ``{"error": ...,
+    "status": ...}`` and, last, ``{"done": true}``. Lines after the first from the parent are turns, or words of a
+    final verdict; an empty one says that there is none, or none more.
 
     Args:
         connection: to the parent.
@@ -181,6 +182,11 @@ class Channel:
     def detach(self) -> None:
         """Send nothing from now on, where the process outlives its parent."""
 
+    def decided(self) -> bool:
+        """Whether the parent says that the rounds so far suffice; it looks while this process waits."""
+        self.send({"asks": True})
+        return bool(self._lines.readline().strip())
+
     def note(self, text: str) -> None:
         """Add a note to the trial record."""
         self.send({"note": text})
@@ -213,6 +219,10 @@ class DirectChannel(Channel):
     def __init__(self, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
         self.rows = rows
         self._take = take
+
+    def decided(self) -> bool:
+        """Nobody looks: whoever could runs the trial."""
+        return False
 
     def send(self, message: dict[str, Any]) -> None:
         """Hand one message over."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 from xttsbench import BUDGET_S
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import SURE
+from xttsbench.diagnosis.look import look
 from xttsbench.diagnosis.next_trial import MODES, PROCESSES, next_trial
 from xttsbench.diagnosis.verdict import summary
 from xttsbench.errors import UsageError
@@ -28,7 +29,7 @@ from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
-from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, interrupted
+from xttsbench.records.trial import Look, TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.measure.recorded import Recorded
@@ -48,6 +49,7 @@ _SCRIPT_SHARE: Final = 0.3
 _READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
 _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Kinds of trials that say which fixes are worth verifying."""
+_STRETCH: Final = 0.1  # Of the budget, for one stretch of the target as it is once its verdict is final
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
@@ -145,6 +147,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         steps=plan.steps,
         window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         seed=plan.seed,
+        stretch_s=0.0 if optimizing else _STRETCH * plan.budget_s,
         profile_dir=str(run.directory / PROFILE) if plan.profile else None,
         script=script,
         arguments=plan.arguments,
@@ -207,26 +210,35 @@ class Isolation:
         """The same with the time for the verdict that this target and this machine need."""
         most_s = max(self.due_s, self.budget_s - REPORT_S)
         # Steps of many seconds: no verdict by the usual time, so the whole budget serves to reach one.
-        slow = record.duration_s > 0.5 * self.due_s
+        slow = record.duration_s - record.stretch_s > 0.5 * self.due_s
         # TensorFlow read from a cold disk takes half a minute to start: that is not taken from the measuring.
-        late_s = max(import_s - IMPORT_S, 0.0)
+        late_s = max(import_s - IMPORT_S, 0.0) + record.stretch_s
         return replace(self, due_s=most_s if slow else min(self.due_s + late_s, most_s))
 
 
 def isolate(wanted: Isolation, session: Session, progress: Progress) -> Diagnosis | None:
     """Run trials until none is left or the time is over; what all say, ``None`` where the user ended the run."""
-    before = None
+    told: list[str | None] = [None]
+
+    def tell(sentence: str | None) -> None:
+        if sentence not in (None, told[-1]):
+            progress.status(sentence)
+            told.append(sentence)
+
+    def judged(record: TrialRecord) -> Look:
+        found, seen = look([*session.trials, record], wanted.environment, seed=wanted.job.seed)
+        tell(_provisional(found))
+        return seen
+
     while not interrupted(trials := session.trials):
         found = build_diagnosis(trials, wanted.environment, seed=wanted.job.seed) if trials else None
         spec, sentence = wanted.next(trials, found, session.spent_s)
-        if sentence is not None and sentence != before:
-            progress.status(sentence)
-        before = sentence or before
+        tell(sentence)
         if spec is None:
             return found
         first, script = not trials, wanted.job.script
         limits = trial_limits(wanted.budget_s, session.spent_s, wanted.due_s, first=first, script=script)
-        record = session.run(spec, limits)
+        record = session.run(spec, limits, verdict=judged)
         if first:
             wanted = wanted.after_the_first(record, session.import_s)
     return None

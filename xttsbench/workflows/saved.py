@@ -301,7 +301,7 @@ def report_of(optimized: Optimized, target: str) -> Report:
     )
     sections = {name: getattr(report, name) for name in ("verdict", "oscillation", "aa", "warm_up")}
     missing = {f"{name}.{key}": why for name, part in sections.items() for key, value in part if value is None}
-    missing |= dict.fromkeys(("pipeline", "verdict_after_s", "overhead"), why)
+    missing |= dict.fromkeys(("pipeline", "overhead"), why)
     return report.model_copy(update={"unmeasured": missing})
 
 

@@ -97,12 +97,13 @@ def report(bottleneck: str, sentence: str = "quiet") -> dict:
     verdict = {
         "bottleneck": bottleneck,
         "confidence": 0.98765,
+        "verdict_final_s": 9.0,
         "summary": "It waits.",
         "step_time_s": None,
         "attribution_s": None,
     }
     machine = {"sentence": sentence, "steal_share": 0.0, "foreign_share": 0.4, "throttled_share": None}
-    return {"verdict": verdict, "verdict_after_s": 9.0, "disturbance": machine, "arms": []}
+    return {"verdict": verdict, "disturbance": machine, "arms": []}
 
 
 @pytest.mark.parametrize(("said", "outcome"), [("input", "right"), ("inconclusive", "undecided"), ("host", "wrong")])

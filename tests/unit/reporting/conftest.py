@@ -110,6 +110,7 @@ def starving_run() -> Run:
             summary="The step waits 17.9 ms of 34.2 ms for data: a Python function that reads files runs one at a "
             "time and stalls every 16 steps.",
             confidence=0.998,
+            verdict_final_s=47.0,
             step_time_s=estimate(0.0342),
             step_time_median_s=estimate(0.0181, 0.01),
             step_time_p95_s=estimate(0.2672, 0.02),
@@ -225,7 +226,6 @@ def starving_run() -> Run:
             "share_of_step": 0.00034,
             "method": "watch toggled on and off in one process",
         },
-        verdict_after_s=47.0,
         readings={"cpu_share": 0.46, "rss_bytes": 612_000_000, "thread_group_cpu_s": {"tf_data": 3.1, "python": 2.2}},
         pipeline=Pipeline(
             ops=(

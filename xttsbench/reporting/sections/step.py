@@ -210,9 +210,9 @@ def _overhead(report: Report) -> str:
     cost = report.overhead.get("overhead_s_per_step")
     if not isinstance(cost, int | float):
         return missing(report, "overhead")
-    share, took = report.overhead.get("share_of_step"), report.verdict_after_s
+    share, took = report.overhead.get("share_of_step"), report.verdict.verdict_final_s
     said = f", {units.percent(share)} of the step" if isinstance(share, int | float) else ""
-    after = "" if took is None else f"the verdict took {units.duration(took)}"
+    after = "" if took is None else f"the verdict was final after {units.duration(took)}"
     return "; ".join(filter(None, (units.duration(cost) + said, str(report.overhead.get("method") or ""), after)))
 
 

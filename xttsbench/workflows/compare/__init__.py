@@ -35,7 +35,6 @@ from xttsbench.workflows.runs import DONE, GATE, INCONCLUSIVE, NOTHING
 _OWN: Final = "it stands in the report of each run"
 _SECTIONS: Final = (
     *("oscillation", "aa", "warm_up", "parity", "pipeline", "profile", "overhead", "readings", "ladder"),
-    "verdict_after_s",
 )
 
 

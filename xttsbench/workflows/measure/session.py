@@ -17,7 +17,7 @@ from xttsbench.execution.ending import interruptible
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.journal import ROUNDS, append_trial, keep_rounds, keep_trials
 from xttsbench.execution.limits import Limits, at_pace
-from xttsbench.execution.trial import Child, LiveTrial, run_trial
+from xttsbench.execution.trial import Child, LiveTrial, Verdict, run_trial
 from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
@@ -143,10 +143,19 @@ class Session:
             if self._goes_on and not interrupted(self.trials):  # some may have been measured again in another order
                 keep_trials(self._directory, [self._redaction.kept(record) for record in self.trials])
 
-    def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
+    def run(
+        self,
+        spec: TrialSpec,
+        limits: Limits,
+        label: str | None = None,
+        *,
+        note: str | None = None,
+        verdict: Verdict | None = None,
+    ) -> TrialRecord:
         """Run one trial to its end, whatever that is, and write it to the journal, with a note where one is given.
 
-        Limits follow the machine's pace. A trial that ended earlier is not run again.
+        Limits follow the machine's pace. A trial that ended earlier is not run again. One that asks after its rounds
+        whether they suffice hears the ``verdict``.
 
         Raises:
             HelperError: TensorFlow cannot be started here.
@@ -159,7 +168,7 @@ class Session:
             return self.trials[-1]
         for _ in range(2):  # a helper that was killed between two trials is replaced
             try:
-                record = self._attempt(spec, limits, label)
+                record = self._attempt(spec, limits, label, verdict)
                 break
             except HelperError as error:
                 if not self._works:
@@ -324,12 +333,12 @@ class Session:
         had, kept = self.had(spec), self.earlier.pop(spec.trial_id, None)
         return kept if had else None
 
-    def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None) -> TrialRecord:
+    def _attempt(self, spec: TrialSpec, limits: Limits, label: str | None, verdict: Verdict | None) -> TrialRecord:
         with interruptible():
             helper = self._helper_for(spec.block)
         self.announce(label or described(spec))
-        monitor = partial(Monitor, gpus=self._gpus)
-        return run_trial(spec, helper, self.at_pace(limits, ()), monitor=monitor, progress=self._progress.step)
+        monitor, paced = partial(Monitor, gpus=self._gpus), self.at_pace(limits, ())
+        return run_trial(spec, helper, paced, monitor=monitor, progress=self._progress.step, verdict=verdict)
 
     def _helper_for(self, block: int) -> Helper:
         if self._helper is not None and block == self._block and self._helper.exit_code() is None:

@@ -11,22 +11,21 @@ from xttsbench.analysis.steps import SteadyState, Steps
 from xttsbench.records.base import Estimate
 from xttsbench.records.plan import Accelerator, RunPlan
 from xttsbench.records.report import Disturbance, WarmUp
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 from xttsbench.workflows.measure.recorded import Recorded
 
 CERTIFIED_STEPS: Final = 240
 PASS_MARK: Final = 0.90
 
 
-def shared(run: Recorded, *, timed: Sequence[TrialRecord] | None = None) -> dict[str, Any]:
-    """Fields of every report that the run's files give as they are; ``timed`` are the trials before the verdict."""
+def shared(run: Recorded) -> dict[str, Any]:
+    """Fields of every report that the run's files give as they are."""
     plan = run.plan
     return {
         "kind": plan.kind,
         "command": plan.command,
         "created_utc": plan.created_utc,
         "environment": dict(run.environment),
-        "verdict_after_s": _verdict_after_s(plan, run.trials if timed is None else timed),
         "trials": _rows_of(run.trials),
     }
 
@@ -107,11 +106,23 @@ def unread(disturbance: Disturbance | None) -> dict[str, str]:
     return {}
 
 
-def _verdict_after_s(plan: RunPlan, trials: Sequence[TrialRecord]) -> float | None:
+_DECIDING: Final = (*MAIN_KINDS, "graph", "pipeline", "arm")
+"""Kinds of trials that a verdict may have waited for."""
+
+
+def verdict_final_s(trials: Sequence[TrialRecord], bottleneck: str | None = None) -> float | None:
+    """Seconds from the start of the first trial to the final verdict; ``None`` without trials.
+
+    That is the look which named the ``bottleneck`` for good, or the end of the last trial that a verdict waits for.
+    """
     if not trials:
         return None
-    began, last = datetime.fromisoformat(plan.created_utc), datetime.fromisoformat(trials[-1].started_utc)
-    return (last - began).total_seconds() + trials[-1].duration_s
+    deciding = [trial for trial in trials if trial.spec.kind in _DECIDING] or trials
+    looked = [trial for trial in deciding if trial.looks]
+    final = [one for one in looked[-1].looks if one.final and one.bottleneck == bottleneck] if looked else []
+    last, after_s = (looked[-1], final[0].after_s) if final else (deciding[-1], deciding[-1].duration_s)
+    began, then = datetime.fromisoformat(trials[0].started_utc), datetime.fromisoformat(last.started_utc)
+    return (then - began).total_seconds() + after_s
 
 
 def endings(trials: Sequence[TrialRecord]) -> list[str]:

@@ -39,6 +39,7 @@ from xttsbench.workflows.reports import (
     shared,
     target,
     unread,
+    verdict_final_s,
     warm_up,
 )
 from xttsbench.workflows.reports.modes import mode_arms, status_of
@@ -50,15 +51,15 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
     """Everything that the run's files say, as the report record. Pure."""
     plan, environment, trials = run.plan, run.environment, run.trials
     diagnosis = build_diagnosis(trials, environment, seed=plan.seed)
-    said = verdict(diagnosis)
+    isolating = [trial for trial in trials if trial.spec.group is None]
+    said = verdict(diagnosis).model_copy(update={"verdict_final_s": verdict_final_s(isolating, diagnosis.bottleneck)})
     arms = _arms(diagnosis)
     compared = _compared(plan, trials, len(arms))
     evidence = diagnosis.evidence
     modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
-    ladder = [trial for trial in trials if trial.spec.group is None]
     fixes, optimized = fix_section(run, diagnosis, patch)
     record = Report(
-        **shared(run, timed=ladder),
+        **shared(run),
         target=target(plan, trials),
         verdict=said,
         findings=with_fixes(find(diagnosis.evidence), fixes),
@@ -262,8 +263,6 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     if diagnosis.evidence.facts.has_step and not (diagnosis.evidence.devices and diagnosis.evidence.devices.gpus):
         found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
     found |= unread(record.disturbance)
-    if record.verdict_after_s is None:
-        found["verdict_after_s"] = "no trial was run"
     if not record.overhead:
         found["overhead"] = why
     found |= _of_fixes(record)

@@ -41,6 +41,7 @@ from xttsbench.workflows.reports import (
     shared,
     target,
     unread,
+    verdict_final_s,
     warm_up,
 )
 from xttsbench.workflows.saved import fingerprint_of
@@ -74,7 +75,7 @@ def assemble_compared(run: Recorded, comparison: Comparison, compared: ComparedV
     record = Report(
         **shared(run),
         target=target(plan, own) | {"scenario": comparison.name, "description": comparison.description},
-        verdict=told.verdict,
+        verdict=told.verdict.model_copy(update={"verdict_final_s": verdict_final_s(trials)}),
         oscillation=told.oscillation,
         arms=compared.arms,
         aa=compared.aa,
@@ -93,8 +94,8 @@ def _unmeasured(record: Report, compared: ComparedVariants, told: BaselineVerdic
     found = {**told.unmeasured, **compared.unmeasured}
     why = "there is no step to trace or compile" if told.trial is not None else record.verdict.summary
     found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",))) | unread(record.disturbance)
-    if record.verdict_after_s is None:
-        found["verdict_after_s"] = "no trial was run"
+    if record.verdict.verdict_final_s is None:
+        found["verdict.verdict_final_s"] = "no trial was run"
     return found | {"pipeline": _DIAGNOSED, "overhead": _DIAGNOSED, "profile": _DIAGNOSED}
 
 

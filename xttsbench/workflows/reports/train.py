@@ -23,6 +23,7 @@ from xttsbench.workflows.reports import (
     readings_beside,
     shared,
     target,
+    verdict_final_s,
 )
 
 ARM: Final = "train"
@@ -50,7 +51,7 @@ def assemble_train(run: Recorded, lines: Sequence[HistoryLine], setup: TrainSetu
     record = Report(
         **shared(run),
         target=target(plan, trials),
-        verdict=result.verdict,
+        verdict=result.verdict.model_copy(update={"verdict_final_s": verdict_final_s(trials)}),
         findings=_findings(result, setup),
         oscillation=result.oscillation,
         arms=compared.arms if result.steps is not None else (),
@@ -147,8 +148,8 @@ def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) 
     before = "tracing and compilation of all shapes come before the steps, and are reported as one time"
     why = record.verdict.summary if result.steps is None else before
     found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",)))
-    if record.verdict_after_s is None:
-        found["verdict_after_s"] = "no session ended"
+    if record.verdict.verdict_final_s is None:
+        found["verdict.verdict_final_s"] = "no session ended"
     if not record.overhead:
         found["overhead"] = "it is measured when a session ends by itself"
     return found | {"pipeline": _DIAGNOSED, "profile": _DIAGNOSED, "parity": "there is nothing to compare"}

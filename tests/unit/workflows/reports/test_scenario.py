@@ -148,7 +148,7 @@ def nulls(value: Any, path: str = "") -> set[str]:
 def test_every_null_has_its_reason(reports, kind) -> None:
     report = reports[kind]
     record = json.loads(report.model_dump_json())
-    parts = ("verdict", "oscillation", "arms", "aa", "warm_up", "verdict_after_s", "pipeline", "profile", "parity")
+    parts = ("verdict", "oscillation", "arms", "aa", "warm_up", "pipeline", "profile", "parity")
     missing = set().union(*(nulls(record[part], part) for part in parts)) - set(report.unmeasured)
     words = {"warm_up.reason"} | {f"arms.{n}.decision" for n, arm in enumerate(report.arms) if arm.role != "candidate"}
     assert missing - words - {"parity.difference"} == set()

@@ -1,0 +1,45 @@
+"""Looks at a run while a trial goes on: the verdict so far, and whether what is still to come could change it.
+
+A look after every round is paid for by what it asks: 99 % at the first one, and 95 % later, as at the end. What a step
+launches or does on the host is not known before its anatomy is read, and whether the pipeline's Python holds the
+interpreter lock not before the pipeline is: a verdict that either could turn is not final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from xttsbench.analysis.attribution import THRESHOLD
+from xttsbench.analysis.pooling import ratio
+from xttsbench.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.records.trial import Look, TrialRecord
+
+_FIRST: Final = 0.99
+"""Probability that makes a verdict final at the first look of a process."""
+
+
+def look(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> tuple[Diagnosis, Look]:
+    """The diagnosis of trials of which the last one goes on, and what is to be kept of it. Pure."""
+    now = trials[-1]
+    found = build_diagnosis(trials, environment, seed=seed)
+    final = _decides(found, bool(now.looks)) and _stays(found, trials, environment, seed)
+    seen = Look(after_s=now.duration_s, bottleneck=found.bottleneck, probability=found.probability, final=final)
+    return found, seen
+
+
+def _decides(found: Diagnosis, again: bool) -> bool:
+    return found.bottleneck != "inconclusive" and found.sure and (again or found.probability >= _FIRST)
+
+
+def _stays(found: Diagnosis, trials: Sequence[TrialRecord], environment: Mapping[str, Any], seed: int) -> bool:
+    """Whether the verdict is the same whatever the step's anatomy and the pipeline's Python turn out to be."""
+    evidence = found.evidence
+    if evidence.has_step and evidence.anatomy is None:
+        outside = ratio(found.figures.get("outside_s"), found.figures.get("wall_s"))
+        if outside is None or outside.high >= THRESHOLD:
+            return False
+    if evidence.pipeline is not None or found.bottleneck != "compute":
+        return True
+    with_lock = build_diagnosis(trials, environment, seed=seed, holds_gil=True)
+    return with_lock.bottleneck == found.bottleneck
