@@ -62,18 +62,21 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     warm_up(bench, step, batches)
     bench.channel.phase("hand-off")
     bench.channel.part("handoff_s", next_floor_s(batches[0]))
+    if spec.emulated_ms:
+        bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batches[0]))
     with closing(Keeping(loaded.dataset, facts.bytes / len(batches))) as source:
         rounds = Rounds(spec, loaded, step, bench, source)
         for number in range(spec.rounds):
             rounds.measure_round(number)
+            if bench.channel.decided():
+                rounds.measure_stretch(number + 1)
+                break
     if bench.marks and all(mark.input_idle is False for mark in bench.marks):
         bench.channel.note(
             "the input never stood still, so the step alone was measured beside it: it may be faster alone than shown"
         )
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
-    if spec.emulated_ms:
-        bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batches[0]))
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_step_profile(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))

@@ -98,8 +98,7 @@ class Rounds:
                 if self._alternating:
                     self._original(number, Limit(4, _START * spec.window_s, 1, fair_s=0.25))
                 bench.segments["as_is"].warmup(bench.segments["as_is"].count)
-            if self._keeps_up:
-                self._wait_until_idle()
+            self._as_in_training(number, stretch_s)
             self._source.forget()
             self._original(number, Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps))
             if self._step is not None:
@@ -108,6 +107,24 @@ class Rounds:
                 mark.update(self._step_alone(number, _ALONE * stretch_s, batches, indices))
             if self._alternating:
                 self._input_alone(number, _ALONE * stretch_s)
+
+    def measure_stretch(self, number: int) -> None:
+        """Let the target go on as it is, for as long as the trial allows, as a round that has no other condition."""
+        stretch_s = self._spec.stretch_s
+        if not stretch_s:
+            return
+        with self._bench.round(number):
+            self._bench.channel.phase("as_is")
+            self._as_in_training(number, stretch_s)
+            self._source.forget()
+            self._original(number, Limit(self._spec.steps, stretch_s, 1))
+
+    def _as_in_training(self, number: int, stretch_s: float) -> None:
+        """Have the buffers as they are in the middle of a training: a look at what was measured has filled them."""
+        if self._keeps_up:
+            self._wait_until_idle()
+        elif number and self._alternating:
+            self._use_up(number, stretch_s)
 
     def _original(self, number: int, limit: Limit, warmup: int = 0) -> None:
         """Run the target as it is, and see how long a step takes and whether its batches were ready."""
@@ -136,15 +153,22 @@ class Rounds:
         return {"input_idle": idle, "canary_before_ns": before_ns, "canary_after_ns": after_ns}
 
     def _input_alone(self, number: int, stretch_s: float) -> None:
-        bench, source = self._bench, self._source
+        bench = self._bench
         bench.channel.phase("input_only")
+        self._use_up(number, stretch_s)
+        with bench.without_accelerator():
+            limit = Limit(self._spec.steps, stretch_s, 2, fair_s=0.0)
+            bench.run("input_only", self._source, None, limit, round=number)
+
+    def _use_up(self, number: int, stretch_s: float) -> None:
+        """Take what stood ready, until a batch was not."""
+        bench, source = self._bench, self._source
         with bench.without_accelerator():
             began = time.perf_counter()
             bench.run(BETWEEN, source, None, Limit(1, _USED_UP * stretch_s, 1), round=number)
             until = began + 4 * _USED_UP * stretch_s
             while source.wait_s < _LATE * self._step_s and time.perf_counter() < until:
                 bench.run(BETWEEN, source, None, Limit.exactly(1), round=number)
-            bench.run("input_only", source, None, Limit(self._spec.steps, stretch_s, 2, fair_s=0.0), round=number)
 
     def _wait_until_idle(self) -> bool:
         """Wait until the buffers are full, as long as that may take; whether the input was seen to stand still."""

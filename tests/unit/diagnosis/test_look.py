@@ -1,0 +1,53 @@
+"""Looks while a trial goes on: what makes a verdict final, and what is still to come that could turn it."""
+
+from __future__ import annotations
+
+import pytest
+
+from xttsbench.diagnosis.look import look
+from xttsbench.records.trial import Look
+
+WAITING = {"wait": 0.03, "step": 0.03}
+NOT_FINAL = Look(after_s=1.0, bottleneck="input", probability=0.9, final=False)
+
+
+def under_way(build, **fields):
+    """A trial whose step's anatomy has not been read yet."""
+    return build.ladder(**fields).model_copy(update={"anatomy": None, "duration_s": 9.0})
+
+
+def test_a_wait_that_no_anatomy_could_turn_into_something_else_is_final_at_once(build):
+    found, seen = look([under_way(build, **WAITING)], {})
+    assert (seen.bottleneck, seen.final, seen.after_s) == ("input", True, 9.0)
+    assert found.bottleneck == "input"
+
+
+def test_time_outside_of_compiled_functions_is_not_final_before_the_anatomy_is_read(build):
+    in_python = {"step_columns": {"calls_s": [0.01] * 120}}
+    _, seen = look([under_way(build, **WAITING, **in_python)], {})
+    assert (seen.bottleneck, seen.final) == ("input", False)
+    _, with_anatomy = look([build.ladder(**WAITING, **in_python)], {})
+    assert with_anatomy.final
+
+
+def test_computing_is_not_final_where_the_lock_of_an_unread_pipeline_could_be_what_slows_the_step(build):
+    alike, slowed = under_way(build, step=0.03), under_way(build, step=0.03, alone=0.02)
+    assert look([alike], {})[1] == Look(after_s=9.0, bottleneck="compute", probability=1.0, final=True)
+    _, seen = look([slowed], {})
+    assert (seen.bottleneck, seen.final) == ("compute", False)
+
+
+@pytest.mark.parametrize(("before", "final"), [((), False), ((NOT_FINAL,), True)])
+def test_the_first_look_asks_for_more_than_the_later_ones(build, monkeypatch, before, final):
+    real = look.__globals__["build_diagnosis"]
+
+    def at_97_per_cent(*args, **kwargs):
+        return real(*args, **kwargs).__class__(**vars(real(*args, **kwargs)) | {"probability": 0.97})
+
+    monkeypatch.setitem(look.__globals__, "build_diagnosis", at_97_per_cent)
+    record = under_way(build, **WAITING).model_copy(update={"looks": before})
+    assert look([record], {})[1].final is final
+
+
+def test_without_a_step_that_ended_no_verdict_is_final(build):
+    assert look([build.trial("ladder")], {})[1].final is False
