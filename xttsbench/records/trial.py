@@ -165,7 +165,7 @@ class Look(Record):
     bottleneck: str
     probability: float
     final: bool
-    """Whether nothing that was still to be measured was expected to change it: the trial went on to other things."""
+    """True where what was still to be measured was not expected to change it."""
 
 
 class Trace(Record):

@@ -43,7 +43,7 @@ STEPS: Final = 400
 _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
 _COMPARE_S: Final = 60.0  # for the configurations that are compared after the verdict
-_COMPARE_ROUNDS: Final = 4
+_COMPARE_ROUNDS: Final = 8  # at most; a configuration that is decided before has no more
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
@@ -161,10 +161,10 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         if seen is not None and (said := said_writes(seen)) is not None:
             progress.status(said)
         if plan.comparison is not None:
+            _compare(plan.comparison, plan, session)
             due_s = min(session.spent_s + _MODES_S, plan.budget_s - REPORT_S)
             for mode in MODES:
                 found = isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
-            _compare(plan.comparison, plan, session)
         if not optimizing:
             found = isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
         if plan.verified and found is not None and not interrupted(session.trials):
