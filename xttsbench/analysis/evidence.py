@@ -1,19 +1,23 @@
 """From paired log ratios to evidence: how sure it is that one configuration is faster than another, at any time.
 
-Each round, one turn of both sides, gives one log ratio ``d = log(speed of one / speed of the other)``. Given its true
-mean ``theta`` and variance ``sigma^2`` a round is normal. The alternative is that ``theta | sigma^2 ~ N(0, 100
-sigma^2)``; of the variance both hypotheses know what the session has shown, ``sigma^2 ~ scaled inverse chi-square (3,
-s0^2)``. The ratio of the two marginal likelihoods is an e-value with a closed form: the normal mixture of Robbins 1970
-and Lai 1976 for Student's t (Perez-Ortiz, Lardy, de Heide & Grunwald 2024, "E-statistics, group invariance and
-anytime-valid testing"), with a proper prior in place of the right Haar prior, so that one round says something already.
+Each round, one turn of both sides, gives one log ratio ``d = log(speed of one / speed of the other)``. It varies with
+two components: pairs of processes differ (memory layout, the luck of their start), and so do the rounds of one pair.
+Rounds average out the second and never the first, so the pair is the unit: ``p`` pairs of ``n`` rounds know the mean
+with the variance ``(s0^2 + sigma^2 / n) / p``. Of ``s0``, what pairs differ by, the session knows something
+(:func:`noise_scale`); one pair shows nothing of it. Of ``sigma`` the rounds of each pair show their part.
+
+The evidence is Student's t as a normal mixture (Robbins 1970; Lai 1976; Perez-Ortiz, Lardy, de Heide & Grunwald 2024,
+"E-statistics, group invariance and anytime-valid testing") with informed variances, ``s0^2`` as scaled inverse
+chi-square (3), so that one round says something already; the alternative is that the true mean is normal with 100 times
+the variance of a round. Where a variance is made of two parts, its degrees of freedom are Satterthwaite's (1946).
 
 Where nothing differs, the chance that such a number ever reaches ``k`` is at most ``1 / k`` (Ville 1939; Grunwald, de
 Heide & Koolen 2024, "Safe testing"). So it may be looked at after every round, and measuring may stop whenever it is
-large enough. The values of ``theta`` whose own e-value stays below 20 are a 95 % confidence sequence (Howard, Ramdas,
-McAuliffe & Sekhon 2021). With ``m`` candidates ``20 m`` decides (Bonferroni).
+large enough. The values of the mean whose own e-value stays below 20 are a 95 % confidence sequence (Howard, Ramdas,
+McAuliffe & Sekhon 2021). With ``m`` candidates ``20 m`` decides, and intervals are those of 1 - 0.05 / m, so that they
+hold for the best of the ``m`` too (Bonferroni; Benjamini & Yekutieli 2005 on intervals of what was selected).
 
-The guarantee holds for the noise that ``s0`` describes; one that is four times too small gives 3 % false answers for
-each candidate. :func:`noise_scale` therefore takes the largest of what is known.
+What the priors do not assume is simulated (``benchmarks/sweeps``): pairs that differ by 1 to 8 %.
 """
 
 from __future__ import annotations
@@ -37,61 +41,98 @@ LIKELY: Final = 3.0
 LEAST_SCALE: Final = 0.03
 """The smallest ``s0``: paired rounds on a quiet machine differ by about as much."""
 _NU: Final = 3.0
+_NU_WATCHED: Final = 5.0
+"""The same for pairs that lived through several rounds: what remains of their luck has no burst of neighbours in it."""
 _SPREAD: Final = 100.0  # Variance of the true mean under the alternative, in units of that of a round
-PAIR_SPREAD: Final = 0.03
-"""Share by which pairs of processes differ beyond their rounds (memory layout, the luck of their start), however noisy
-the rounds are. On a quiet machine it is half of a round's variance, so that a pair weighs at most as much as two pairs
-of one round each, however long it lives; beside neighbours that make rounds differ it is a small part of it.
-"""
 _WIDER: Final = 1.25  # Factor on the noise where most rounds were disturbed and are kept all the same
 _FORESEEN: Final = 1000
 _ONE_SIDED: Final = 0.90  # Level of an interval whose upper end is passed in five cases of a hundred
+_LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """Mean log ratio with its error: Student's t.
+
+    Attributes:
+        mean: the mean.
+        variance: of the mean.
+        freedom: degrees of freedom of the variance.
+        wide: variance of the mean under the alternative, as a multiple of ``variance``.
+    """
+
+    mean: float
+    variance: float
+    freedom: float
+    wide: float
+
+    def log_e(self, null: float = 0.0) -> float:
+        """Logarithm of the e-value against a true mean of ``null``."""
+        excess = (self.mean - null) ** 2 / self.variance / self.freedom
+        gain = math.log1p(excess) - math.log1p(excess / self.wide)
+        return (self.freedom + 1) / 2 * gain - math.log(self.wide) / 2
+
+    def sequence(self, level: float) -> tuple[float, float]:
+        """Confidence sequence: the true means whose e-value is below ``1 / (1 - level)``."""
+        factor = (math.sqrt(self.wide) / (1 - level)) ** (2 / (self.freedom + 1))
+        if factor >= self.wide:
+            return -math.inf, math.inf
+        return self._around(self.freedom * (factor - 1) / (1 - factor / self.wide))
+
+    def single(self, level: float) -> tuple[float, float]:
+        """Student's interval, for one look."""
+        from scipy import special
+
+        return self._around(float(special.stdtrit(self.freedom, (1 + level) / 2)) ** 2)
+
+    def _around(self, squared: float) -> tuple[float, float]:
+        reach = math.sqrt(squared * self.variance)
+        return self.mean - reach, self.mean + reach
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Summary of log ratios: weighted mean, variance and sizes.
+    """Summary of log ratios: weighted mean, squared deviations and sizes.
 
     Attributes:
-        mean: their mean, every round and process with the weight that it deserves.
-        weight: how many independent rounds would be as informative: the variance of the mean is ``sigma^2 / weight``.
-        squares: sum of the squared deviations of the processes from the mean, in units of independent rounds.
+        mean: their mean, every pair of processes with the weight that it deserves.
+        weight: how many pairs would be as informative.
+        squares: sum of the squared deviations of the pairs from the mean, in units of a typical pair.
         freedom: that these squares have.
-        within: the same of the rounds of a process from their own mean.
-        within_freedom: that these have.
         rounds: that were measured.
         processes: pairs of processes that they were measured in.
+        within: sum of the squared deviations of rounds from the mean of their pair.
+        within_freedom: that these squares have.
+        each: rounds of a typical pair.
     """
 
     mean: float
     weight: float
     squares: float
-    freedom: int
+    freedom: float
     rounds: int
     processes: int
     within: float = 0.0
-    within_freedom: int = 0
+    within_freedom: float = 0.0
+    each: float = 1.0
 
-    @property
-    def size(self) -> int:
-        """Numbers that it is made of: one for the mean, the others for the squares."""
-        return 1 + self.freedom + self.within_freedom
-
-    def known(self, s0: float) -> float:
-        """Squares of prior and sample together.
-
-        Rounds of one process that agree show nothing of what processes differ by, so they never make the noise smaller
-        than ``s0``; fresh processes may.
-        """
-        return _NU * s0**2 + self.squares + max(self.within, self.within_freedom * s0**2)
-
-    def variance(self, s0: float) -> float:
-        """Posterior scale of a round's variance."""
-        return self.known(s0) / (_NU + self.size - 1)
+    def student(self, s0: float) -> Student:
+        """The mean with its error, where pairs of equal configurations differ by ``s0``."""
+        # Without rounds of a pair that could tell the two apart, s0 is both.
+        guessed, seen, known, freedom = s0**2, 0.0, _NU, _NU + self.within_freedom
+        if self.within_freedom:
+            guessed, known = guessed + _NU * LEAST_SCALE**2 / freedom / self.each, _NU_WATCHED
+            seen = self.within / freedom / self.each
+        pair = guessed + seen
+        known = pair**2 / (guessed**2 / known + seen**2 / freedom)
+        a_round = pair + (pair - s0**2) * (self.each - 1)
+        variance = (known * pair + self.squares) / (known + self.freedom) / self.weight
+        return Student(self.mean, variance, known + self.freedom, 1 + _SPREAD * self.weight * a_round / pair)
 
     def widened(self, s0: float, variance: float) -> Sample:
         """The same mean with a known variance besides, such as that between sessions."""
-        return replace(self, weight=1 / (1 / self.weight + variance / self.variance(s0)))
+        own = self.student(s0).variance
+        return replace(self, weight=self.weight * own / (own + variance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +141,16 @@ class Evidence:
 
     Attributes:
         word: what may be said.
-        ratio: its speed as a ratio, with a 95 % interval.
+        ratio: its speed as a ratio, with the confidence sequence at 1 - 0.05 / m for one of m candidates: it leaves 1
+            out where ``value`` decides, and may be read after every round, also of the best. Where that has no end
+            yet, the one at 95 %.
         value: the e-value.
         rounds: paired rounds that it rests on.
         processes: pairs of processes that these were measured in.
         more_rounds: further rounds that would decide if they are like these; ``None`` where it is decided, or where a
             thousand would not.
-        no_gain: whether a gain that matters is ruled out at 95 %, one-sided. That is no evidence for anything, only a
-            reason to measure something else.
+        no_gain: whether a gain that matters is ruled out by the confidence sequence, at 95 % one-sided.
+        futile: the same by a single look's interval: no evidence for anything, only a reason to measure something else.
     """
 
     word: Word
@@ -117,6 +160,7 @@ class Evidence:
     processes: int
     more_rounds: int | None = None
     no_gain: bool = False
+    futile: bool = False
 
     @property
     def decided(self) -> bool:
@@ -142,16 +186,16 @@ def paired(log_ratios: npt.ArrayLike, processes: Sequence[Hashable] | None = Non
     # Plain floats: of so few numbers each call of NumPy takes longer than the arithmetic.
     means = [math.fsum(own) / len(own) for own in groups.values()]
     count = len(means)
-    deviations = math.fsum((x - m) ** 2 for m, own in zip(means, groups.values(), strict=True) for x in own)
-    rounds_differ = (_NU * LEAST_SCALE**2 + deviations) / (_NU + ratios.size - count)
-    shared = PAIR_SPREAD**2 / (PAIR_SPREAD**2 + max(rounds_differ, PAIR_SPREAD**2))
-    # Within a pair the covariance is (1 - c) I + c J; its inverse, summed, is the weight of the pair's mean.
-    weights = [len(own) / (1 + shared * (len(own) - 1)) for own in groups.values()]
-    weight = math.fsum(weights)
-    mean = math.fsum(map(operator.mul, weights, means)) / weight
+    within = math.fsum((x - m) ** 2 for m, own in zip(means, groups.values(), strict=True) for x in own)
+    freedom = ratios.size - count
+    rounds_differ = (_NU * LEAST_SCALE**2 + within) / (_NU + freedom)
+    pairs = [LEAST_SCALE**2 + rounds_differ / len(own) for own in groups.values()]
+    typical = count / math.fsum(1 / pair for pair in pairs)
+    weights = [typical / pair for pair in pairs]
+    mean = math.fsum(map(operator.mul, weights, means)) / count
     squares = math.fsum(w * (m - mean) ** 2 for w, m in zip(weights, means, strict=True))
-    within = deviations / (1 - shared)
-    return Sample(mean, weight, squares, count - 1, ratios.size, count, within, ratios.size - count)
+    each = rounds_differ / (typical - LEAST_SCALE**2)
+    return Sample(mean, count, squares, count - 1, ratios.size, count, within, freedom, each)
 
 
 def unpaired(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Sample:
@@ -176,58 +220,53 @@ def e_value(log_ratios: Sample | npt.ArrayLike, s0: float, *, null: float = 0.0)
     n^2 mean(d)^2 / (n + 1/100)))^((3 + n)/2)``, where ``d`` is the log ratio less ``null``; one round gives 1015 at
     most.
     """
-    found = _sample(log_ratios)
-    known, excess = found.known(s0), found.weight * (found.mean - null) ** 2
-    wide = 1 + _SPREAD * found.weight
-    power = (_NU + found.size) / 2
-    return math.exp(min(power * math.log((known + excess) / (known + excess / wide)) - math.log(wide) / 2, 700.0))
+    return math.exp(min(_sample(log_ratios).student(s0).log_e(null), 700.0))
 
 
-def confidence_sequence(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = 0.95) -> tuple[float, float]:
-    """The true means whose e-value is below ``1 / (1 - level)``, as logarithms; endless where one round is too few."""
-    found = _sample(log_ratios)
-    wide = 1 + _SPREAD * found.weight
-    factor = (math.sqrt(wide) / (1 - level)) ** (2 / (_NU + found.size))
-    if factor >= wide:
-        return -math.inf, math.inf
-    reach = math.sqrt(found.known(s0) * (factor - 1) / (1 - factor / wide) / found.weight)
-    return found.mean - reach, found.mean + reach
+def confidence_sequence(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = _LEVEL) -> Estimate:
+    """The ratio with the values whose e-value is below ``1 / (1 - level)``, whenever it is looked at."""
+    found = _sample(log_ratios).student(s0)
+    return _ratio(found.mean, found.sequence(level))
 
 
-def interval(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = 0.95) -> Estimate:
-    """The ratio with its interval: Student's with the informed variance, so that one round has one, too.
+def interval(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = _LEVEL) -> Estimate:
+    """The ratio with Student's interval, for a figure that is looked at once; nothing is concluded from it.
 
-    The posterior of the mean under a flat prior: ``3 + n - 1`` degrees of freedom about the mean, with the scale
-    ``sqrt((3 s0^2 + sum (d - mean)^2) / (3 + n - 1) / n)``. Unlike the confidence sequence it is for one look.
+    The posterior of the mean under a flat prior, so that one round has one, too. By simulation it covers what it says
+    where pairs differ by up to 5 %, and from the third pair on by up to 8 %.
     """
-    from scipy import special
+    found = _sample(log_ratios).student(s0)
+    return _ratio(found.mean, found.single(level))
 
-    found = _sample(log_ratios)
-    freedom = _NU + found.size - 1
-    reach = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(found.variance(s0) / found.weight)
-    low, middle, high = (math.exp(min(max(found.mean + off, -700.0), 700.0)) for off in (-reach, 0.0, reach))
+
+def _ratio(mean: float, ends: tuple[float, float]) -> Estimate:
+    low, middle, high = (math.exp(min(max(value, -700.0), 700.0)) for value in (ends[0], mean, ends[1]))
     return Estimate(estimate=middle, low=low, high=high)
 
 
 def noise_scale(against_itself: Sample | None, others: Iterable[Sample] = (), *, mostly_invalid: bool = False) -> float:
-    """``s0``: what paired rounds of equal configurations differ by in this session, at least 3 %.
+    """``s0``: what pairs of processes of equal configurations differ by in this session, at least 3 %.
 
-    The larger of the baseline's own two runs about zero, and of all rounds about the means of their configurations,
-    each together with three rounds' worth of the 3 % that are expected: few rounds say little of how much they differ.
-    A quarter more where most rounds were disturbed and were kept for want of others.
+    The larger of the baseline's own two runs about zero, and of all pairs about the means of their configurations, each
+    together with three pairs' worth of the 3 % that are expected. A deviation between processes is one, however many
+    rounds they live through. A quarter more where most rounds were disturbed and were kept for want of others.
     """
-    found = [LEAST_SCALE]
-    own = list(others)
+    found, own = [LEAST_SCALE], list(others)
     if against_itself is not None:
-        about_zero = against_itself.squares + against_itself.within + against_itself.weight * against_itself.mean**2
-        found.append(_expected(about_zero, against_itself.size))
+        about_zero = against_itself.squares + against_itself.weight * against_itself.mean**2
+        found.append(_expected(about_zero, against_itself.freedom + 1))
         own.append(against_itself)
-    freedom = sum(sample.size - 1 for sample in own)
-    found.append(_expected(sum(sample.squares + sample.within for sample in own), freedom))
+    found.append(_expected(sum(sample.squares for sample in own), sum(sample.freedom for sample in own)))
     return max(found) * (_WIDER if mostly_invalid else 1.0)
 
 
-def _expected(squares: float, freedom: int) -> float:
+def round_scale(samples: Iterable[Sample]) -> float:
+    """Standard deviation between the rounds of one pair of processes, of all samples together."""
+    own = list(samples)
+    return _expected(sum(sample.within for sample in own), sum(sample.within_freedom for sample in own))
+
+
+def _expected(squares: float, freedom: float) -> float:
     return math.sqrt((_NU * LEAST_SCALE**2 + squares) / (_NU + freedom))
 
 
@@ -241,12 +280,13 @@ def decide(
     *clear* unless a process of each side was ``undisturbed``.
     """
     found = _sample(log_ratios)
-    value = e_value(found, s0)
-    sequence = confidence_sequence(found, s0)
-    word = _word(found, value, sequence, candidates, margin, undisturbed=undisturbed)
+    student, value = found.student(s0), e_value(found, s0)
+    word = _word(student, value, candidates, margin, undisturbed=undisturbed)
     more = None if word in DECIDED else rounds_to_decide(found, s0, candidates=candidates, margin=margin)
-    no_gain = interval(found, s0, level=_ONE_SIDED).high < 1 + margin
-    return Evidence(word, interval(found, s0), value, found.rounds, found.processes, more, no_gain)
+    ends = student.sequence(1 - (1 - _LEVEL) / candidates)
+    ratio = _ratio(student.mean, ends if math.isfinite(ends[1]) else student.sequence(_LEVEL))
+    no_gain, futile = (of(_ONE_SIDED)[1] < math.log1p(margin) for of in (student.sequence, student.single))
+    return Evidence(word, ratio, value, found.rounds, found.processes, more, no_gain, futile)
 
 
 def smallest_visible(log_ratios: Sample | npt.ArrayLike, s0: float, *, candidates: int = 1) -> float | None:
@@ -256,40 +296,42 @@ def smallest_visible(log_ratios: Sample | npt.ArrayLike, s0: float, *, candidate
     """
     from scipy import special
 
-    found = _sample(log_ratios)
-    low, high = confidence_sequence(found, s0, level=1 - 1 / (DECIDES * candidates))
-    beyond = float(special.ndtri(0.8)) * math.sqrt(found.variance(s0) / found.weight)
-    reach = (high - low) / 2 + beyond
+    found = _sample(log_ratios).student(s0)
+    low, high = found.sequence(1 - 1 / (DECIDES * candidates))
+    reach = (high - low) / 2 + float(special.ndtri(0.8)) * math.sqrt(found.variance)
     return math.expm1(reach) if reach < 700 else None
 
 
 def rounds_to_decide(found: Sample, s0: float, *, candidates: int, margin: float) -> int | None:
-    """Further rounds after which the word is final if they are like those so far; ``None`` beyond a thousand."""
-    each = found.variance(s0)
+    """Further rounds after which the word is final if they are like those so far; ``None`` beyond a thousand.
+
+    They are taken to come in further processes, as many in each as so far.
+    """
+    pair = found.student(s0).variance * found.weight
 
     def decides(more: int) -> bool:
+        grown = more / found.rounds
         later = Sample(  # not by `replace`, which takes as long as the rest
             found.mean,
-            found.weight * (found.size + more) / found.size,
-            found.squares + more * each,
-            found.freedom + more,
+            found.weight * (1 + grown),
+            found.squares + grown * found.processes * pair,
+            found.freedom + grown * found.processes,
             found.rounds,
             found.processes,
-            found.within,
-            found.within_freedom,
-        )
-        return e_value(later, s0) >= DECIDES * candidates or _within(confidence_sequence(later, s0), margin)
+            found.within * (1 + grown),
+            found.within_freedom * (1 + grown),
+            found.each,
+        ).student(s0)
+        return later.log_e() >= math.log(DECIDES * candidates) or _within(later, margin)
 
     if not decides(_FORESEEN):
         return None
     return 1 + bisect.bisect_left(range(1, _FORESEEN + 1), True, key=decides)
 
 
-def _word(
-    found: Sample, value: float, sequence: tuple[float, float], candidates: int, margin: float, *, undisturbed: bool
-) -> Word:
+def _word(found: Student, value: float, candidates: int, margin: float, *, undisturbed: bool) -> Word:
     faster = found.mean > 0
-    if _within(sequence, margin):
+    if _within(found, margin):
         return "no_difference"
     if value >= CLEARLY * candidates and undisturbed:
         return "clearly_faster" if faster else "clearly_slower"
@@ -300,8 +342,9 @@ def _word(
     return "undecided"
 
 
-def _within(sequence: tuple[float, float], margin: float) -> bool:
-    return -math.log1p(margin) <= sequence[0] and sequence[1] <= math.log1p(margin)
+def _within(found: Student, margin: float) -> bool:
+    low, high = found.sequence(_LEVEL)
+    return -math.log1p(margin) <= low and high <= math.log1p(margin)
 
 
 def _sample(log_ratios: Sample | npt.ArrayLike) -> Sample:

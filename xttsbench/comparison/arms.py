@@ -63,7 +63,7 @@ class ComparedVariants:
     failed: str | None
     unmeasured: Mapping[str, str]
     noise_scales: tuple[float, ...] = ()
-    """Noise of each group: standard deviation between rounds of equal configurations."""
+    """Noise of each group: standard deviation between pairs of equal configurations."""
 
     @property
     def refused(self) -> Mapping[str, str]:
@@ -199,8 +199,8 @@ def _remarks(weighed: Weighed, *, labelled: bool) -> list[str]:
         )
     if weighed.noisy:
         remarks.append(
-            f"{where}rounds of equal configurations differ by {100 * weighed.noise_scale:.0f} % in this session; the "
-            "intervals and the evidence allow for it"
+            f"{where}processes of equal configurations differ by {100 * weighed.noise_scale:.0f} % in this session; "
+            "the intervals and the evidence allow for it"
         )
     return remarks
 

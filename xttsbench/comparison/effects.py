@@ -31,10 +31,11 @@ from xttsbench.analysis.evidence import (
     LEAST_SCALE,
     Evidence,
     Sample,
+    confidence_sequence,
     decide,
-    interval,
     noise_scale,
     paired,
+    round_scale,
     smallest_visible,
     unpaired,
 )
@@ -64,7 +65,7 @@ class Effect:
 
     Attributes:
         sample: logarithms of the ratios; ``None`` where the two have nothing in common.
-        noise_scale: what rounds of equal configurations differ by, as a standard deviation.
+        noise_scale: what pairs of equal configurations differ by, as a standard deviation.
         found: what the sample is evidence for; ``None`` without one.
         word: what may be said.
         sure: whether the interval tells of processes to come, so that a gate may rest on it.
@@ -84,8 +85,8 @@ class Effect:
 
     @property
     def ratio(self) -> Estimate | None:
-        """The speed as a ratio, with the 95 % interval that is shown."""
-        return None if self.sample is None else self.interval(0.95)
+        """The speed as a ratio, with the interval that is shown."""
+        return None if self.found is None else self.found.ratio
 
     @property
     def evidence(self) -> float | None:
@@ -100,10 +101,10 @@ class Effect:
         return smallest_visible(self.sample, self.noise_scale, candidates=self.candidates)
 
     def interval(self, level: float) -> Estimate:
-        """The ratio with its interval at another level; only where there is a sample."""
+        """The ratio with its confidence sequence at another level; only where there is a sample."""
         if self.sample is None:
             raise ValueError("there is nothing to make an interval of")
-        return interval(self.sample, self.noise_scale, level=level)
+        return confidence_sequence(self.sample, self.noise_scale, level=level)
 
     def withheld(self, why: str) -> Effect:
         """The effect without its word, and no ground for a gate."""
@@ -183,7 +184,8 @@ class Weighed:
         group: the trials without the rounds that were left out.
         effects: candidate -> its effect, of all that were measured and did not end.
         again: the baseline against itself; ``None`` where it was not measured twice.
-        noise_scale: what rounds of equal configurations differ by in this session, as a standard deviation.
+        noise_scale: what pairs of equal configurations differ by in this session, as a standard deviation.
+        round_scale: what the rounds of one pair of processes differ by, likewise.
         smallest_visible_effect: what as many rounds as the candidates have would have decided, as a share.
         slope: power of the share of the processors that neighbours left, by which speeds were compared; 0 where they
             did not follow it.
@@ -195,6 +197,7 @@ class Weighed:
     effects: Mapping[str, Effect] = field(default_factory=dict)
     again: Evidence | None = None
     noise_scale: float = 0.0
+    round_scale: float = LEAST_SCALE
     smallest_visible_effect: float | None = None
     slope: float = 0.0
     why: str | None = None
@@ -241,6 +244,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         effects=found,
         again=decide(again, s0, margin=margin) if again is not None else None,
         noise_scale=s0,
+        round_scale=round_scale((*samples.values(), *([again] if again else []))),
         smallest_visible_effect=min((one for one in visible if one is not None), default=None),
         slope=pairs.taken.slope,
         why=why if again is None else None,

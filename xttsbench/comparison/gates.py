@@ -82,7 +82,8 @@ def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[
 
 
 def _regression(limit: float, pair: ComparedPair, effect: Effect, arms: int) -> Gate:
-    floor, value = 1 - limit, effect.ratio
+    # One of 95 % for each configuration alone, since each has to keep the limit.
+    floor, value = 1 - limit, effect.interval(0.95) if effect.sample else None
     outcome: Outcome
     if value is None or not effect.sure:
         # A value that tells nothing of the next process neither passes nor fails.

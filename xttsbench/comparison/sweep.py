@@ -17,13 +17,14 @@ from typing import Final
 from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import (
     DECIDES,
-    PAIR_SPREAD,
+    LEAST_SCALE,
     Evidence,
     Sample,
     decide,
     e_value,
     interval,
     noise_scale,
+    round_scale,
     smallest_visible,
 )
 from xttsbench.comparison.effects import MIN_PROCESSES, Paired
@@ -72,7 +73,8 @@ class State:
 
     Attributes:
         seen: what was measured.
-        noise_scale: what rounds of equal configurations differ by.
+        noise_scale: what pairs of processes of equal configurations differ by.
+        round_scale: what the rounds of one pair differ by.
         found: candidate -> evidence against the baseline, of those that are not gone.
         out: candidate -> why it is not measured further; those that are gone, too.
         open: candidates that may still win, in the order of the plan.
@@ -83,6 +85,7 @@ class State:
 
     seen: Seen
     noise_scale: float
+    round_scale: float
     found: Mapping[str, Evidence]
     out: Mapping[str, str]
     open: tuple[str, ...]
@@ -136,7 +139,7 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
 def state_of(comparison: Comparison, seen: Seen) -> State:
     """Judges the configurations by the measurements so far.
 
-    A configuration is out that is decided not to be faster, whose rounds leave no room for a gain that matters, or that
+    A configuration is out that is decided not to be faster, whose rounds make a gain that matters improbable, or that
     is worse than the best by the margin with an e-value of 20.
     """
     names = [arm.id for arm in comparison.arms if arm.role == "candidate"]
@@ -158,7 +161,7 @@ def state_of(comparison: Comparison, seen: Seen) -> State:
             out[name] = why
     open_ = tuple(name for name in names if name not in out)
     ahead = tuple(name for name in open_ if not winners or _may_beat(name, winners[0], seen, s0, comparison.margin))
-    return State(seen, s0, found, out, open_, tuple(winners), ahead)
+    return State(seen, s0, round_scale(samples.values()), found, out, open_, tuple(winners), ahead)
 
 
 def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Round | None:
@@ -179,18 +182,18 @@ def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Roun
     narrowed = comparison.model_copy(
         update={"arms": (*arms, again(comparison)) if twice else arms, "accelerators": comparison.accelerators[:1]}
     )
-    return Round(narrowed, seen.next_block, rounds_of_a_process(state.noise_scale))
+    return Round(narrowed, seen.next_block, rounds_of_a_process(state.round_scale))
 
 
-def rounds_of_a_process(noise_scale: float) -> int:
+def rounds_of_a_process(round_scale: float) -> int:
     """Rounds in each process that give the most evidence for the time.
 
     With processes that differ by ``sigma_p`` and their rounds by ``sigma`` it is ``sqrt(cost of a process / cost of a
     round) * sigma / sigma_p`` (two-stage sampling: Cochran 1977, "Sampling techniques", section 10.6). On a quiet
-    machine both are 3 %; beside neighbours rounds differ by more, and a process is worth living longer. What rounds of
-    equal configurations differ by is a standard deviation.
+    machine both are 3 %; beside neighbours rounds differ by more, and a process is worth living longer. What the rounds
+    of a pair differ by is a standard deviation.
     """
-    best = math.sqrt(_OPENING_TURNS) * noise_scale / PAIR_SPREAD
+    best = math.sqrt(_OPENING_TURNS) * round_scale / LEAST_SCALE
     return min(max(round(best), LEAST_ROUNDS), MOST_ROUNDS)
 
 
@@ -241,8 +244,8 @@ def tied(comparison: Comparison, state: State) -> list[str]:
 def _why_out(name: str, best: str | None, evidence: Evidence, seen: Seen, s0: float, margin: float) -> str | None:
     if evidence.word in (*SLOWER, "no_difference"):
         return evidence.word.replace("_", " ")
-    if evidence.no_gain:
-        return f"not faster by {margin:.0%}"
+    if evidence.futile:
+        return f"no gain of {margin:.0%} to be seen"
     if best is None or best == name or (behind := seen.versus(name, best)) is None:
         return None
     if behind.mean < -math.log1p(margin) and e_value(behind, s0) >= DECIDES:
@@ -345,8 +348,11 @@ def _none_won(comparison: Comparison, state: State) -> Choice:
         return _choice(comparison, state, why, decided=False)
     if not state.open:
         same = tuple(name for name, one in state.found.items() if one.word == "no_difference")
-        of = f"of {len(state.found)} configurations none is faster by {comparison.margin:.0%} or more"
-        return _choice(comparison, state, of, decided=True, tied_with=same)
+        sure = all(one.no_gain or one.word in SLOWER for one in state.found.values())
+        most = max(comparison.margin, *(one.ratio.high - 1 for one in state.found.values()))
+        of = f"of {len(state.found)} configurations none {'is' if sure else 'looks'} faster by {comparison.margin:.0%}"
+        why = f"{of} or more" if sure else f"{of}, and gains above {most:.0%} are ruled out"
+        return _choice(comparison, state, why, decided=sure, tied_with=same)
     best = max(state.open, key=lambda name: state.found[name].ratio.estimate if name in state.found else 0.0)
     found = state.found.get(best)
     said = f": {best} looks {_ratio(found.ratio)} as fast" if found else ""

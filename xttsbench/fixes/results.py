@@ -128,6 +128,8 @@ def _of_speed(measured: Measured, found: Evidence, behind: str | None, *, checke
         return ("accepted", said) if checked else ("not verified", f"{said}, and its data were not compared")
     if found.no_gain and measured.settled and found.word not in SLOWER:
         return "rejected", f"no faster by {MARGIN:.0%}: {said}"
+    if found.futile and measured.settled and not found.decided:
+        return "not verified", f"no gain of {MARGIN:.0%} to be seen: {said}"
     if found.decided and found.word not in FASTER:
         return "rejected", f"{word}: {said}"
     if behind is not None:

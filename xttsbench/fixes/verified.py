@@ -53,7 +53,7 @@ class Measured:
             return self.ended is not None
         enough = found.processes >= LEAST_BLOCKS
         clearly = found.word.startswith("clearly") and found.rounds >= _LEAST_ROUNDS
-        return clearly or (enough and (found.decided or found.no_gain))
+        return clearly or (enough and (found.decided or found.futile))
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Verified:
     """Configuration -> the faster one that it is decided to be slower than, by more than the margin."""
     parts: Mapping[str, int] = field(default_factory=dict)
     """Configuration -> elements of each source, where it was measured on a part of the data."""
-    noise_scale: float = LEAST_SCALE  # what rounds of equal configurations differ by in this session
+    round_scale: float = LEAST_SCALE  # what the rounds of one pair of processes differ by in this session
     noise_processes: int = 0  # processes of the original's second run
     identity: GraphIdentity | None = None  # of the original's graph
     unreadable: str | None = None  # why nothing can be compared, where the original itself could not be read
@@ -121,7 +121,7 @@ class Verified:
         One that is faster goes on, since it may be clearly so before another process has begun.
         """
         seen = {arm: one.evidence for arm, one in self.measured.items() if one.evidence is not None}
-        slow = {arm for arm, one in seen.items() if one.no_gain or one.word in (*SLOWER, "no_difference")}
+        slow = {arm for arm, one in seen.items() if one.futile or one.word in (*SLOWER, "no_difference")}
         return slow | {arm for arm in self.measured if self.settled(arm)}
 
     @property
@@ -206,7 +206,7 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
     if plan is None:
         return found
     weighed = weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
-    found = replace(found, measured=_measured(weighed), noise_scale=weighed.noise_scale)
+    found = replace(found, measured=_measured(weighed), round_scale=weighed.round_scale)
     again = weighed.group.again
     return replace(found, behind=_behind(weighed, found), noise_processes=len(again.steps) if again else 0)
 

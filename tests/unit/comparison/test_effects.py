@@ -36,10 +36,9 @@ def words(rng: np.random.Generator, *, repeats: int, n: int = 8, effect: float =
 def test_the_noise_of_sessions_is_added_as_known() -> None:
     rng = np.random.default_rng(0)
     a, b = np.exp(0.02 * rng.normal(size=(2, 400)))
-    naive, allowed = found(a, b), found(a, b, 0.02)
-    assert math.log(naive.ratio.high / naive.ratio.low) < 0.01  # of so many processes next to nothing is left
-    reach = 1.96 * math.sqrt(2) * math.log(1.02)
-    assert math.log(allowed.ratio.high / allowed.ratio.low) / 2 == pytest.approx(reach, rel=0.01)
+    naive, allowed = (found(a, b, noise).sample.student(LEAST_SCALE).variance for noise in (None, 0.02))
+    assert naive < 0.003**2  # of so many processes next to nothing is left
+    assert allowed - naive == pytest.approx(2 * math.log(1.02) ** 2)
 
 
 @given(RATES, RATES, st.sampled_from([0.0, 0.02]))

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from xttsbench.analysis.evidence import Sample, paired
-from xttsbench.comparison.effects import Effect
+from xttsbench.analysis.evidence import LEAST_SCALE, Sample, paired
+from xttsbench.comparison.effects import Effect, effect_of
 from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures
 
 
 def between(low: float, high: float) -> Effect:
-    """An effect whose 95 % interval is that, from very many processes."""
+    """An effect whose 95 % confidence sequence is that, from very many processes."""
     many = 1_000_000
-    error = (math.log(high) - math.log(low)) / (2 * 1.959963984540054)
+    error = (math.log(high) - math.log(low)) / (2 * math.sqrt(math.log(1 + 100 * many) + 2 * math.log(20)))
     sample = Sample((math.log(low) + math.log(high)) / 2, many, error**2 * many * many, many - 1, many, many)
-    return Effect(sample, sure=True)
+    return effect_of(sample, LEAST_SCALE, candidates=1, margin=0.02)
 
 
 def pair(effect: Effect | None = None, *, name: str = "x", method: Any = "separate sessions", **b: Any) -> ComparedPair:
@@ -37,9 +37,9 @@ def outcome(limits: Limits, one: ComparedPair, effect: Effect | None = None) -> 
     ("low", "high", "expected"),
     [
         (0.96, 1.02, "passed"),
-        (0.9501, 1.02, "passed"),
+        (0.9502, 1.02, "passed"),
         (0.94, 0.96, "undecided"),
-        (0.80, 0.9499, "failed"),
+        (0.80, 0.9498, "failed"),
         (1.5, 2.0, "passed"),
         (0.5, 2.0, "undecided"),
     ],

@@ -89,7 +89,7 @@ def test_arms_without_a_gain_that_matters_end_it(sweep) -> None:
     rounds, state = sweep({"a": 100, "b": 100.1, "c": 99})
     assert 2 < len(rounds) < Procedure().blocks
     assert (state.winners, state.open) == ((), ())
-    assert set(state.out.values()) == {"not faster by 2%"}
+    assert set(state.out.values()) == {"no gain of 2% to be seen"}
 
 
 def test_the_winner_is_measured_beside_what_may_beat_it(sweep) -> None:

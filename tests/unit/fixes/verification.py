@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xttsbench.analysis.evidence import PAIR_SPREAD, noise_scale, paired
+from xttsbench.analysis.evidence import LEAST_SCALE, noise_scale, paired, round_scale
 from xttsbench.comparison.effects import effect_of
 from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PATCHED
@@ -40,7 +40,7 @@ class Verification:
     worth: Mapping[str, float]
     seed: int
     noise: float = 0.03
-    spread: float = PAIR_SPREAD / 2**0.5
+    spread: float = LEAST_SCALE / 2**0.5
     burst: float = 0.0
     seen: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     """Variant -> process and log ratio of each round."""
@@ -62,7 +62,7 @@ class Verification:
             left = [name for name in worth if not (number and found.settled(name))]
             if not left:
                 break
-            self._process(worth, left, rounds_of_a_process(found.noise_scale), twice=found.noise_processes < 2)
+            self._process(worth, left, rounds_of_a_process(found.round_scale), twice=found.noise_processes < 2)
         return self._found()
 
     def _process(self, worth: Mapping[str, float], names: list[str], rounds: int, *, twice: bool) -> None:
@@ -92,7 +92,7 @@ class Verification:
         return Verified(
             semantics=dict.fromkeys(samples, SAME),
             measured={arm: Measured(effect, None, None) for arm, effect in effects.items()},
-            noise_scale=scale,
+            round_scale=round_scale(samples.values()),
             noise_processes=min(again.processes, LEAST_BLOCKS) if again else 0,
         )
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from xttsbench.errors import UsageError
 from xttsbench.pytest_plugin.gates import Demands, Saved, judged, limit, regression, too_severe
@@ -40,13 +39,14 @@ def test_a_regression_is_told_from_the_whole_interval(now: list[float], noise: f
     assert "0001_x.json" in gate.sentence
 
 
-def test_its_interval_is_student_s_with_what_is_known_of_the_noise() -> None:
+def test_its_interval_is_the_confidence_sequence_with_what_is_known_of_the_noise() -> None:
     """Between processes on either side, and 3 % of three degrees of freedom besides."""
     now = near(97, noise=0.03)
     gate = regression(now, BEFORE, most=0.05, source="s", session_noise=0.0)
     logs = np.log(BEFORE), np.log(now)
     variance = (2 * sum(6 * own.var() for own in logs) + 3 * 0.03**2) / (10 + 3)
-    reach = stats.t(13).ppf(0.975) * np.sqrt(variance / 6)
+    factor = (20 * np.sqrt(601)) ** (2 / 14)
+    reach = np.sqrt(13 * (factor - 1) / (1 - factor / 601) * variance / 6)
     middle = logs[1].mean() - logs[0].mean()
     assert gate.interval is not None
     assert (gate.interval.low, gate.interval.high) == pytest.approx((np.exp(middle - reach), np.exp(middle + reach)))

@@ -304,7 +304,7 @@ def _compare(
             ),
             session,
             first_block=max(trial.spec.block for trial in session.trials) + 1,
-            rounds=rounds_of_a_process(found.noise_scale),
+            rounds=rounds_of_a_process(found.round_scale),
             budget_s=due_s - session.spent_s,
             window_s=window_s,
             parity=False,
