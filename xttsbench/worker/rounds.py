@@ -24,8 +24,6 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step
 
-_FIRST: Final = 0.5
-"""Share of the window that the first round's stretch gets: one long stretch shows a period, several show the spread."""
 _ALONE: Final = 0.5  # Length of the other conditions' stretches, as a share of the stretch as it is
 _KEEPS_UP: Final = 0.10  # Share of a step that is spent waiting, below which the input keeps up with it
 _START: Final = 0.1
@@ -88,8 +86,7 @@ class Rounds:
             ExhaustedError: the dataset yields nothing when it is iterated a second time.
         """
         spec, bench = self._spec, self._bench
-        share = 1.0 if spec.rounds == 1 else _FIRST if not number else (1 - _FIRST) / (spec.rounds - 1)
-        stretch_s = spec.window_s * share
+        stretch_s = spec.window_s / spec.rounds
         with bench.round(number) as mark:
             bench.channel.phase("as_is")
             if not number:
@@ -100,7 +97,7 @@ class Rounds:
                 bench.segments["as_is"].warmup(bench.segments["as_is"].count)
             self._as_in_training(number, stretch_s)
             self._source.forget()
-            self._original(number, Limit(max(int(spec.steps * share), 1), stretch_s, 1 if number else spec.min_steps))
+            self._original(number, Limit(max(spec.steps // spec.rounds, 1), stretch_s, 1 if number else spec.min_steps))
             if self._step is not None:
                 # Copies, since the source goes on to keep the batches of the input alone.
                 batches, indices = [*self._source.batches], [*self._source.indices]

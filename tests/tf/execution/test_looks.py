@@ -1,4 +1,4 @@
-"""Looks after each round of a real trial: it waits for the answer, ends its rounds by it, and goes on in one stretch."""
+"""Looks after each round of a real trial: it waits for the answer, ends its rounds by it, and goes on as it is."""
 
 from __future__ import annotations
 
