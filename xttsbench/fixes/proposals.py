@@ -8,93 +8,33 @@ same input.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xttsbench.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.step import heaviest_line, place_of, whole_step
-from xttsbench.fixes.cache import CACHE, cache_places, first_pass_batches, over_a_training
+from xttsbench.fixes.cache import cache_places, first_pass_batches
 from xttsbench.fixes.model import (
-    Model,
     Modelled,
     combine,
     infer_cardinality,
     modelled,
-    period_with_faster_step_s,
     predict,
     step_alone_s,
     with_faster_step,
 )
+from xttsbench.fixes.proposal import Option, Proposal, ranked
 from xttsbench.fixes.registry import SPECS, candidates, said
-from xttsbench.fixes.rounds import WHOLE_S
 from xttsbench.fixes.spec import WORTH, Candidate, Setting, Spec
-from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA, retraced
-from xttsbench.records.base import Estimate, Location, name_and_place
+from xttsbench.fixes.step_proposals import of_step, step_ratio
+from xttsbench.records.base import Location
 from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, Prediction, place
 
 _UNRANKED: Final = 10  # rank of what is not tried where nothing is predicted
-_MOST: Final = 6  # fixes that are worth verifying at most
 _CALLING: Final = ("parallel-map", "parallel-interleave", "calls")  # fixes that call functions in parallel
 _LONGEST_PASS_S: Final = 30.0  # a first pass that takes longer leaves no time to see what a cache gives after it
 _READ_ONCE: Final = 0.75  # of a script's steps that were seen; in its sampling windows they are not counted
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A fix, or several together, that might be verified."""
-
-    name: str  # the fixes joined by ` + `, in the order in which they are applied
-    fixes: tuple[str, ...]  # each by its name
-    predicted_speedup: float | None  # of the whole; `None` where nothing is predicted
-    what: str  # for a person, in a few words
-    places: tuple[Location, ...]  # the user's lines that it changes
-    worth: bool  # whether it is worth verifying
-    why_not: str | None = None  # why it is not, or cannot be
-    first_pass_s: float | None = None  # seconds until a cache is full, which a trial of it has to wait for
-
-    @property
-    def fills_long(self) -> bool:
-        """Whether the proposal fills a cache for longer than a trial can wait, or for an unknown time."""
-        return CACHE.name in FixSet.of(self.fixes) and (self.first_pass_s or math.inf) > WHOLE_S
-
-
-@dataclass(frozen=True)
-class Option:
-    """A proposal with what it is ranked by: a speed-up, expected or guessed, and how simple it is."""
-
-    proposal: Proposal
-    score: float
-    to_prove: bool = False
-    held_bytes: float = 0.0
-
-
-def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
-    """Proposals sorted by worth; nearly equal ones by the need of a proof, their number of fixes, and memory."""
-
-    def key(option: Option) -> tuple[float, bool, int, float]:
-        score = round(math.log(max(_over_a_training(option, options), 1e-6)) / math.log(WORTH))
-        return (-score, option.to_prove, len(option.proposal.fixes), option.held_bytes)
-
-    worth = sorted((one for one in options if one.proposal.worth), key=key)
-    others = sorted((one for one in options if not one.proposal.worth), key=key)
-    late = [
-        replace(one.proposal, worth=False, why_not=f"{_MOST} others are expected to give more") for one in worth[_MOST:]
-    ]
-    return (*(one.proposal for one in worth[:_MOST]), *late, *(one.proposal for one in others))
-
-
-def _over_a_training(option: Option, options: Sequence[Option]) -> float:
-    """The score of an option, in which a first pass counts that is too long to be waited for."""
-    proposal = option.proposal
-    if not proposal.fills_long:
-        return option.score
-    others = FixSet.of(proposal.fixes).without(CACHE.name)
-    # Its other fixes are at work while the cache is filled.
-    first = [one.score for one in options if one.proposal.worth and FixSet.of(one.proposal.fixes) <= others]
-    return over_a_training(max(first, default=1.0), max(option.score, 1e-6))
 
 
 def _places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
@@ -310,9 +250,6 @@ def first_pass_s(evidence: Evidence, fixes: Sequence[Candidate]) -> float | None
 
 
 _WAITS: Final = 0.05  # share of the step in which it waits for data, from which its input is worth changing
-_LOST: Final = 0.10
-"""Share of the step that launching its ops one by one has to take for one graph to be tried unmeasured."""
-_COMPUTES: Final = 0.5  # share that computing has to take for XLA to be tried unmeasured
 
 
 def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Proposal, ...]:
@@ -326,7 +263,7 @@ def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Propo
     believed = said_of.model if said_of is not None and said_of.off is None else None
     idle = _does_not_wait(evidence)
     options = [*of_input(evidence, said_of, idle, asked=asked), *without_room(evidence)]
-    steps = list(_of_step(evidence, believed))
+    steps = list(of_step(evidence, believed))
     both = _of_both(evidence, said_of, options, steps, asked=asked)
     return ranked([*options, *steps, *both])
 
@@ -354,7 +291,7 @@ def _of_both(
 
     A faster step alone gives nothing where the input sets the pace, and shows once the input is mended too.
     """
-    ratios = {one.proposal.name: _step_ratio(evidence, one.proposal.name) for one in steps}
+    ratios = {one.proposal.name: step_ratio(evidence, one.proposal.name) for one in steps}
     faster_steps = [one for one in steps if one.proposal.worth or (ratios[one.proposal.name] or 0.0) >= WORTH]
     step = max(faster_steps, key=lambda one: (one.score, ratios[one.proposal.name] or 0.0), default=None)
     if step is None:
@@ -395,11 +332,6 @@ def _joined_best(
     return _joined(option(evidence, fixes, row), step, both, both)
 
 
-def _step_ratio(evidence: Evidence, name: str) -> float | None:
-    mode = evidence.modes.get(name.removeprefix("step:"))
-    return mode.speedup.estimate if mode is not None and mode.speedup is not None else None
-
-
 def _joined(one: Option, step: Option, speedup: float | None, score: float) -> Option:
     first, second = one.proposal, step.proposal
     fixes = (*first.fixes, *second.fixes)
@@ -414,65 +346,3 @@ def _joined(one: Option, step: Option, speedup: float | None, score: float) -> O
         why_not=None,
     )
     return Option(both, score, one.to_prove, one.held_bytes)
-
-
-def _of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
-    """The fixes that apply to the step as it runs now: what each gives the whole, as far as that is known.
-
-    Args:
-        evidence: with the modes that were measured.
-        model: of the pipeline and the step, where there is one that can be believed.
-    """
-    if not evidence.has_step:
-        return
-    script, steps = evidence.script, evidence.steps
-    own = script is not None and "fit" not in script.iterations  # a step whose source is the script's
-    launched = place_of(heaviest_line(evidence, ("tensorflow", "function", "python")))
-    for mode in {"eager": ("graph", "xla"), "graph": ("xla",)}.get(evidence.given_mode, ()):
-        part, least = ("dispatch", _LOST) if mode == "graph" else ("compute", _COMPUTES)
-        tried, speedup, why_not = evidence.modes.get(mode), None, None
-        if own and script is not None and script.step_function is None and evidence.given_mode != "eager":
-            why_not = f"put the step into a function of its own first: {script.why_no_step or 'it has none'}"
-        elif tried is None:
-            if evidence.bottleneck != part and evidence.share(part) < least:
-                why_not = f"{part} takes {evidence.share(part):.0%} of the step"
-        elif tried.speedup is None:
-            why_not = tried.cause or f"the step did not run that way: {tried.status}"
-        else:
-            speedup = _whole(evidence, model, tried.speedup.estimate)
-        yield _step_option(evidence, (STEP_GRAPH if mode == "graph" else STEP_XLA).name, speedup, launched, why_not)
-    again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
-    varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
-    varied |= any(trace.reason == "shape" for trace in evidence.traces)
-    traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None
-    if again and (traced is not None or (not own and varied)):
-        ceiling = evidence.max_speedups.get("compile")
-        left = ceiling.estimate if ceiling is not None and evidence.share("compile") > 0 else None
-        why_not = None if left is not None else "compiling again takes no time that was seen"
-        name = (STEP_TRACED_ONCE if traced is not None else STEP_BUCKETS).name
-        where = place_of(heaviest_line(evidence, ("function", "tensorflow")))
-        yield _step_option(evidence, name, left, where, why_not)
-
-
-def _step_option(evidence: Evidence, name: str, speedup: float | None, place: Location, why_not: str | None) -> Option:
-    if why_not is None and speedup is not None and speedup < WORTH:
-        why_not = f"estimated {speedup:.2f} times as fast: less than 5 %"
-    ceiling = evidence.max_speedups.get("dispatch")
-    where = (place,) if place.file else ()
-    return Option(
-        Proposal(name, (name,), speedup, said((Fix.parse(name),)), where, why_not is None, why_not),
-        speedup or (ceiling.estimate if ceiling is not None else WORTH),
-    )
-
-
-def _whole(evidence: Evidence, model: Model | None, ratio: float) -> float | None:
-    """The speed-up of the whole where only the step gets faster: of the model, and at most what the input allows."""
-    whole = whole_step(evidence, Estimate(estimate=ratio, low=ratio, high=ratio))
-    if whole is None:
-        return None
-    found = whole.estimate
-    if model is not None:
-        found = min(found, model.period_s / period_with_faster_step_s(model, ratio))
-    if evidence.input_alone_s is not None and evidence.wall_s:
-        found = min(found, evidence.wall_s / min(evidence.input_alone_s.estimate, evidence.wall_s))
-    return found

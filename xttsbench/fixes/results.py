@@ -7,7 +7,7 @@ from typing import Final
 
 from xttsbench.analysis.evidence import Evidence
 from xttsbench.fixes.cache import CACHE, TRAINING_EPOCHS
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED
 from xttsbench.fixes.verified import Measured, Verified

@@ -25,6 +25,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 from xttsbench.pipeline import source
+from xttsbench.pipeline.definitions import before_autograph
 from xttsbench.pipeline.nodes import dataset_inputs, results
 from xttsbench.records.pipeline import CallSite, kind_of_op
 
@@ -231,7 +232,7 @@ def user_place(place: Place | None) -> Place | None:
     """A noted place in the user's own file; ``None`` where it was in AutoGraph's and cannot be led back."""
     if place is None:
         return None
-    file, line = source.before_autograph(*place)
+    file, line = before_autograph(*place)
     return None if file is None or line is None else (file, line)
 
 

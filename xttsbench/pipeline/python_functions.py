@@ -17,10 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.pipeline.clocks import measure_shares
+from xttsbench.pipeline.definitions import place
 from xttsbench.pipeline.python.opened import compiled
 from xttsbench.pipeline.python.split import CannotOpenError
 from xttsbench.pipeline.python.state import state_effects
-from xttsbench.pipeline.source import Registered, generator_start_token, lookup, place, recording
+from xttsbench.pipeline.source import Registered, generator_start_token, lookup, recording
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
 
 _KEPT_BYTES: Final = 256 * 2**20  # copies of arguments kept per function

@@ -9,7 +9,7 @@ import pytest
 
 from xttsbench.cli.output import Lines
 from xttsbench.records.trial import TrialKind, TrialSpec
-from xttsbench.workflows.measure.session import described
+from xttsbench.workflows.measure.described import described
 
 
 def run(lines: Lines) -> None:

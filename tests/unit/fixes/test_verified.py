@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, ROUNDS, TOGETHER
 from xttsbench.fixes.verified import Verified, verified

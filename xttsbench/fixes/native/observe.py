@@ -21,7 +21,8 @@ import tensorflow as tf
 
 from xttsbench.fixes.native.hooks import CALLED, IN_PLACE, SAW, TEST, compiled, numbers, parsed
 from xttsbench.fixes.native.names import COMPUTING, OUTSIDE, OUTSIDE_NAMES
-from xttsbench.pipeline.source import call_of, definition, is_made, is_users, place
+from xttsbench.pipeline.definitions import definition, is_made, place
+from xttsbench.pipeline.source import call_of, is_users
 
 _PLAIN: Final = (int, float, str, bool, type(None))
 _MOST_FORCED: Final = 32

@@ -24,10 +24,11 @@ from xttsbench.fixes.graph.functions import state
 from xttsbench.fixes.native.flow import Flow, flows
 from xttsbench.fixes.native.observe import Observer, RefusedError, Watched, users_function
 from xttsbench.fixes.native.rebind import CHECKED, Rebound, loaded
+from xttsbench.pipeline.definitions import is_made
 from xttsbench.pipeline.functions import is_random
 from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.python.state import called
-from xttsbench.pipeline.source import cells, is_made, locate
+from xttsbench.pipeline.source import cells, locate
 
 _MOST_OPS: Final = 5_000  # of a traced function; more are a loop written out
 _unchecked: Final = tf.autograph.experimental.do_not_convert

@@ -26,13 +26,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.pipeline.definitions import definition, made_from, place
 from xttsbench.pipeline.python.libraries import called_name, may_write
 from xttsbench.pipeline.python.names import parameters
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.split import ITERATE, SHARE, CannotOpenError, Split, split
 from xttsbench.pipeline.python.state import changed_elsewhere, python_state
 from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value, attribute, immutable
-from xttsbench.pipeline.source import definition, is_users, made_from, place
+from xttsbench.pipeline.source import is_users
 
 _SEEN: Final = 1000  # parts of a container that are looked at
 _KEEPERS: Final = np.random.Generator | np.random.RandomState | random.Random | io.IOBase

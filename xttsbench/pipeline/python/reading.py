@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from xttsbench.pipeline import source
+from xttsbench.pipeline.definitions import definition, parameter_names, place, within
 from xttsbench.pipeline.python import values
 from xttsbench.pipeline.python.libraries import clock, draws, seeds, writes_into
 from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value
@@ -77,7 +78,7 @@ class Reader:
         if len(self._known) >= _MOST_FUNCTIONS or self._depth >= _DEEPEST:
             return LOCAL
         self._known[key] = LOCAL
-        node = source.definition(function.__code__)
+        node = definition(function.__code__)
         if node is None:
             self.effects.extend(from_bytecode(function))
             return LOCAL
@@ -107,7 +108,7 @@ class Reader:
         if isinstance(node, ast.Lambda):
             scope.returned = self._result(self.value(node.body, scope), node, scope)
             return
-        for inner in source.within(node):
+        for inner in within(node):
             if isinstance(inner, ast.Global | ast.Nonlocal):
                 scope.declared.update(inner.names)
         self._block(node.body, scope)
@@ -115,7 +116,7 @@ class Reader:
     def _written_here(self, node: Any, scope: Scope) -> None:
         """A function that is written inside: read as if it were called here, with arguments of its own."""
         inner = scope.inner()
-        inner.names.update(dict.fromkeys(source.parameter_names(node), LOCAL))
+        inner.names.update(dict.fromkeys(parameter_names(node), LOCAL))
         self._body(node, inner)
 
     def _result(self, value: Value, node: Any, scope: Scope) -> Value:
@@ -426,7 +427,7 @@ def from_bytecode(function: Any) -> list[Effect]:
     """Effects of a function without source, from its bytecode: stores into captured variables."""
     function = getattr(function, "__func__", function)
     code, found, before = function.__code__, list[Effect](), list[dis.Instruction]()
-    where = f"{code.co_name}() at {_file(function)}:{source.place(code)[1]}"
+    where = f"{code.co_name}() at {_file(function)}:{place(code)[1]}"
     known = source.cells(function) | {name: function.__globals__.get(name) for name in code.co_names}
     for one in dis.get_instructions(code):
         name = str(one.argval)
@@ -446,4 +447,4 @@ def from_bytecode(function: Any) -> list[Effect]:
 
 
 def _file(function: Any) -> str:
-    return os.path.basename(source.place(function.__code__)[0])
+    return os.path.basename(place(function.__code__)[0])

@@ -23,6 +23,16 @@ from types import CodeType
 from typing import Any, Final
 
 from xttsbench.pipeline import source
+from xttsbench.pipeline.definitions import (
+    Definition,
+    definition,
+    definitions,
+    first_line,
+    parameter_names,
+    place,
+    tree_of,
+    within,
+)
 from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader, from_bytecode
 from xttsbench.pipeline.python.values import MUTATORS, Scope, Value
@@ -51,8 +61,8 @@ def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> s
 
     Code of the function, and of all that it runs itself.
     """
-    file, _ = source.place(code)
-    reader = source.definition(code)
+    file, _ = place(code)
+    reader = definition(code)
     return None if reader is None else _foreign(file, name, _owner(reader, name, file), own, "changes")
 
 
@@ -65,8 +75,8 @@ def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, with
     """
     of_keras = any(one.__name__ == "PyDataset" and one.__module__.startswith("keras.") for one in kind.__mro__)
     for one in kind.__mro__:
-        file = next((source.place(method.__code__)[0] for method in vars(one).values() if source.is_users(method)), "")
-        for node in ast.walk(source.tree_of(file)) if file else ():
+        file = next((place(method.__code__)[0] for method in vars(one).values() if source.is_users(method)), "")
+        for node in ast.walk(tree_of(file)) if file else ():
             if isinstance(node, ast.ClassDef) and node.name == one.__name__:
                 between = _called_by(node, _BETWEEN_EPOCHS)
                 quiet = _called_by(node, _SETS_UP) - between
@@ -81,7 +91,7 @@ def _foreign(
 ) -> str | None:
     """The first change by code that the function does not run itself; none where its own code does it, too."""
     found = [change for change in _changes(file) if change.name == name and change.owner is owner]
-    places = {source.place(code) for code in own}
+    places = {place(code) for code in own}
     if any((file, change.first_line) in places for change in found):
         return None  # state of its own, which is reported as such
     others = (one for one in found if one.function not in leave_out)
@@ -96,15 +106,15 @@ def _above(node: Any) -> Iterator[Any]:
 def _owner(node: Any, name: str, file: str) -> Any:
     """Scope that binds a name for a function that does not bind it itself: a function around it, or the file."""
     return next(
-        (one for one in _above(node) if isinstance(one, source.Definition) and name in _bound(one)),
-        source.tree_of(file),
+        (one for one in _above(node) if isinstance(one, Definition) and name in _bound(one)),
+        tree_of(file),
     )
 
 
 @functools.lru_cache(maxsize=512)
 def _bound(node: Any) -> frozenset[str]:
-    names, declared = set(source.parameter_names(node)), set[str]()
-    for one in source.within(node):
+    names, declared = set(parameter_names(node)), set[str]()
+    for one in within(node):
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
             names.add(one.id)
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -117,20 +127,20 @@ def _bound(node: Any) -> frozenset[str]:
 @functools.lru_cache(maxsize=64)
 def _changes(file: str) -> tuple[_Change, ...]:
     found = []
-    for node in source.definitions(file):
-        around = next((one for one in _above(node) if isinstance(one, source.Definition | ast.ClassDef)), None)
+    for node in definitions(file):
+        around = next((one for one in _above(node) if isinstance(one, Definition | ast.ClassDef)), None)
         me = node.args.args[0].arg if isinstance(around, ast.ClassDef) and node.args.args else None
         for line, base, attribute in _changed(node):
             of_object = attribute is not None and base == me
             if of_object or base not in _bound(node):
                 name, owner = (attribute or "", around) if of_object else (base, _owner(node, base, file))
-                found.append(_Change(name, owner, getattr(node, "name", "<lambda>"), source.first_line(node), line))
+                found.append(_Change(name, owner, getattr(node, "name", "<lambda>"), first_line(node), line))
     return tuple(found)
 
 
 def _changed(node: Any) -> Iterator[tuple[int, str, str | None]]:
     """Line, name, and attribute right after the name, of each change in a function."""
-    for one in source.within(node):
+    for one in within(node):
         target: ast.expr | None = None
         attribute = None
         if isinstance(one, ast.Name | ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store | ast.Del):

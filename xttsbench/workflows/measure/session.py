@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,14 @@ from xttsbench.execution.helper import Helper
 from xttsbench.execution.journal import ROUNDS, append_trial, keep_rounds, keep_trials
 from xttsbench.execution.limits import Limits, at_pace
 from xttsbench.execution.trial import Child, LiveTrial, Verdict, run_trial
-from xttsbench.fixes.registry import said
 from xttsbench.planning import IMPORT_S
 from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.monitor import Monitor, processors_in_use
 from xttsbench.probes.nvml import open_gpus
 from xttsbench.probes.procfs import cpu_allowance, obtainable_bytes
-from xttsbench.records.fix import FixSet
 from xttsbench.records.redaction import Redaction
-from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec, TrialStatus, interrupted
+from xttsbench.records.trial import TrialRecord, TrialSpec, TrialStatus, interrupted
+from xttsbench.workflows.measure.described import described
 from xttsbench.workflows.measure.sources import Sources
 from xttsbench.workflows.measure.sources import said as said_changed
 
@@ -374,28 +373,3 @@ def _never_begun(spec: TrialSpec, status: TrialStatus, cause: str) -> TrialRecor
         started_utc=now_utc(),
         duration_s=0.0,
     )
-
-
-def described(spec: TrialSpec) -> str:
-    """Phrase for a trial and its purpose: ``the input pipeline op by op, to see what each op costs``."""
-    fixes = said(FixSet.parse(spec.fix)) if spec.fix else ""
-    if spec.kind in ("fix", "arm", "elements"):
-        what = "the patched source" if spec.patched and not fixes else fixes or (spec.arm or "the original")
-        why = "to see whether the data stay the same" if spec.kind == "elements" else "to see what it gives"
-        return f"{what}, {why}"
-    again = "; once more in a fresh process" if spec.block and spec.kind == "ladder" else ""
-    return f"{_WHAT[spec.kind]}{again}"
-
-
-_WHAT: Final[Mapping[TrialKind, str]] = {
-    "ladder": "the target as it is, its input alone, its step alone, to see where the time goes",
-    "input": "the input alone, to see how long a batch takes",
-    "pipeline": "the input pipeline op by op, to see what each op costs",
-    "eager": "the step op by op from Python, to see what launching the ops costs",
-    "graph": "the step as one graph, to see what launching the ops costs",
-    "xla": "the step through XLA, to see whether it is faster",
-    "precision": "the step in other precisions, to see whether it is faster",
-    "batch": "the step on halves of the batches, to see what does not grow with them",
-    "script": "the script, unchanged and watched, to see where the time goes",
-    "parity": "the batches of each configuration, to see whether they are the same",
-}

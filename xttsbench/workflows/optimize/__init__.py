@@ -19,7 +19,8 @@ from xttsbench.evidence import Evidence
 from xttsbench.execution.run_directory import read_record, write_json
 from xttsbench.files import atomic_write, owner
 from xttsbench.fixes.model import predict_speedup
-from xttsbench.fixes.proposals import Proposal, proposals
+from xttsbench.fixes.proposal import Proposal
+from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import PATCHED
 from xttsbench.fixes.step import STEP_GRAPH, STEP_TRACED_ONCE, retraced

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from xttsbench.evidence import Evidence
 from xttsbench.execution.limits import Limits
 from xttsbench.fixes.cache import CACHE
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size
 from xttsbench.fixes.same_data import data_of
 from xttsbench.fixes.verified import Verified, verified

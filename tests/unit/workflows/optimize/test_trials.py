@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from xttsbench.evidence import Evidence
-from xttsbench.fixes.proposals import Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, TOGETHER
 from xttsbench.fixes.verified import verified
