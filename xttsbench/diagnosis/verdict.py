@@ -95,6 +95,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
 }
 """Every verdict by its name in the report; ``inconclusive`` is shown as "undecided"."""
 
+_ITS_OWN: Final = 0.5  # Share of a computing step from which the emulated accelerator, and not the target, is its limit
 _SENTENCES: Final = {
     "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
     "compute": "The device's own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of "
@@ -145,10 +146,18 @@ def summary(diagnosis: Diagnosis) -> str:
     if name == "input":
         return _input(evidence)
     if name == "compute" and evidence.emulated:
-        return f"The emulated accelerator is the limit ({evidence.share('compute'):.0%} of the step); it hardly waits."
+        used = diagnosis.accelerator_utilization
+        return _emulated(evidence.share("compute"), used.estimate if used is not None else 1.0)
     return _SENTENCES[name].format(
         share=f"{evidence.share(name):.0%}", compute=f"{evidence.share('compute'):.0%}", detail=_detail(evidence, name)
     )
+
+
+def _emulated(computes: float, waits: float) -> str:
+    """Sentence on a step that computes for a share of its time, of which the wait may be a small part."""
+    if waits < _ITS_OWN * computes:
+        return f"The target's own step is the limit ({computes:.0%} of the time); the emulated accelerator takes {waits:.0%}."
+    return f"The emulated accelerator is the limit ({computes:.0%} of the step); it hardly waits."
 
 
 def _why(diagnosis: Diagnosis) -> str:

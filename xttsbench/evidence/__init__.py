@@ -65,8 +65,11 @@ def step_facts(
 def profile_facts(anatomy: StepProfile | None, *, has_step: bool, compiling: float) -> StepFacts:
     """Facts of the step from the profile of the step alone.
 
-    The share ``compiling`` is of the steps that trace or compile.
+    The share ``compiling`` is of the steps that trace or compile. What a loop does beside an emulated accelerator that
+    stands for its step is the host's.
     """
+    if not has_step:
+        return StepFacts(has_step=False, host_share=float(anatomy is not None))
     return StepFacts(
         has_step=has_step,
         eager=is_eager(anatomy),

@@ -115,7 +115,7 @@ def _uninstall(watcher: object) -> None:
 def _remembering(original: Callable[..., None]) -> Callable[..., None]:
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if _watchers and (calls := _user_calls(sys._getframe(1))):
+        if _watchers and (calls := user_calls(sys._getframe(1))):
             place = calls[0].file, calls[0].line
             self.__dict__[_PLACE], self.__dict__[_CALLS] = place, calls
             variant = self.__dict__.get("_variant_tensor_attr")
@@ -139,7 +139,7 @@ def _keeping_source(original: Callable[..., Any]) -> Callable[..., Any]:
 _WRAPPED: Final = ((dataset_ops.DatasetV2, "__init__", _remembering), (dataset_ops, _COPYING, _keeping_source))
 
 
-def _user_calls(frame: FrameType | None) -> Calls:
+def user_calls(frame: FrameType | None) -> Calls:
     """The calls of the user's own code that run in a frame and around it, innermost first; else one of a library's."""
     found: list[CallSite] = []
     fallback: Calls = ()

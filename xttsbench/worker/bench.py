@@ -297,6 +297,19 @@ def step_of(loaded: Loaded) -> Step | None:
     return keras_step(loaded.model) if loaded.model is not None else loaded.step
 
 
+def real_step(loaded: Loaded, batch: Any) -> None:
+    """Step a Keras model for which an emulated accelerator will stand once, unrecorded: does it take the batch?
+
+    Raises:
+        StepRaisedError: it does not.
+    """
+    if loaded.model is not None:
+        try:
+            keras_step(loaded.model)(batch)
+        except Exception as error:
+            raise StepRaisedError("warm_up", 0, "step(batch)") from error
+
+
 _PAIRS: Final = 20
 STEPS: Final = 50
 _LEAST_STEPS: Final = 10  # Where each makes many calls

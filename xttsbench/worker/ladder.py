@@ -42,7 +42,7 @@ from xttsbench.worker.batches import (
     size_bytes,
     take_batches,
 )
-from xttsbench.worker.bench import Bench, Limit, Step, measure_overhead
+from xttsbench.worker.bench import Bench, Limit, Step, measure_overhead, real_step
 from xttsbench.worker.contents import ContentLook
 from xttsbench.worker.profiled import profile_window
 from xttsbench.worker.rounds import Keeping, Rounds
@@ -59,6 +59,8 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     batches = first_batches(loaded)
     facts = describe(batches, loaded.dataset)
     bench.channel.part("batches", facts)
+    if step is None:
+        real_step(loaded, batches[0])
     warm_up(bench, step, batches)
     bench.channel.phase("hand-off")
     bench.channel.part("handoff_s", next_floor_s(batches[0]))

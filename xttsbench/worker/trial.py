@@ -110,7 +110,12 @@ def _collecting(variables: list[Any]) -> Callable[..., Any]:
 
 
 def run_kind(spec: TrialSpec, loaded: Loaded, step: Step | None, channel: Channel, kind: Run | None = None) -> None:
-    """Run a trial of its kind, or what is given in its place, on a target that is there, watched."""
+    """Run a trial of its kind, or what is given in its place, on a target that is there, watched.
+
+    An emulated accelerator stands for the step of a Keras model; any other step it follows.
+    """
+    if spec.emulated_ms and loaded.model is not None:
+        step = None
     channel.part("target_kind", loaded.kind)
     channel.part("devices", devices_seen())
     with Watch() as watch:

@@ -35,6 +35,8 @@ _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0
 _STEP_S: Final = 2.0
 _OPS_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 0.05
+_HANDED_OVER: Final = 15  # Batches that are ready, by which what handing one over costs is told
 _SETTLES: Final = 10  # Steps after which what is done once is done
 _VARIABLES_BYTES: Final = 2 * 2**30  # Variables larger than this in all are not copied, and so the step is not run
 
@@ -89,6 +91,12 @@ def _measure(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
         run_pipeline(spec.model_copy(update={"window_s": _PIPELINE_S}), loaded, None, bench)
     with _noted(bench, "its input alone was not measured"):
         _measure_input(spec, loaded, bench)
+    if spec.emulated_ms:
+        with _noted(bench, "what handing over a batch takes was not measured"):
+            batch = first_batches(loaded)[0]
+            pause_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
+            bench.channel.part("handoff_s", next_floor_s(batch))
+            bench.channel.part("handoff_after_pause_s", next_floor_s(batch, pause_s, _HANDED_OVER))
     if handles.step is None:
         bench.channel.note(f"the script's step alone was not measured: {handles.why_no_step or 'it was not found'}")
         return
@@ -164,6 +172,8 @@ def _handles_of(watched: Watched) -> ScriptHandles:
     if main is None:
         return ScriptHandles(why_no_step="no loop was seen")
     dataset = original(main.dataset)
+    if watched.recorder.replaced is not None and main.trains:
+        return ScriptHandles(dataset, None, "the emulated accelerator stands for it")
     if main is watched.fit.loop:
         return _of_fit(watched.fit.model, main.dataset, dataset)
     if main in watched.graph:

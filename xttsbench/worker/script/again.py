@@ -92,8 +92,8 @@ class AgainProcess(Process):
         failure = self._trial.failure(error) if self._trial is not None else None
         if failure is not None and error is not None:
             failure = failure | self._of_memory(error)
-        if self._refused is not None:
-            failure = {"status": "raised", "cause": self._refused}
+        if (refused := self._refused or self.refused) is not None:
+            failure = {"status": "raised", "cause": refused}
         if failure is None and self._trial is None:
             failure = {"status": "empty", "cause": "the script ended before it imported TensorFlow"}
         if failure is not None:

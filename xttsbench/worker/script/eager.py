@@ -216,6 +216,21 @@ class EagerLoops:
         self._current = step
 
     @property
+    def batch(self) -> Any:
+        """The batch of the open step; ``None`` where there is none, or it has not come yet."""
+        return self._current.batch if self._current is not None else None
+
+    @property
+    def trains(self) -> bool:
+        """Whether gradients are known to be taken in the loop of the open step."""
+        return self._current is not None and self._current.loop.trains
+
+    def takes_gradients(self) -> None:
+        """Gradients were taken in the open step."""
+        if self._current is not None:
+            self._current.loop.trains = True
+
+    @property
     def looks(self) -> bool:
         """Whether the step function is looked for among the calls of the open step."""
         return self._current is not None and self._current.loop.steps < _LOOKED_AT
@@ -315,7 +330,8 @@ class EagerLoops:
             end_ns = time.perf_counter_ns() if bench.synchronise or emulated_ns else now
         recorder.watch.step_ended()
         self._closed = closed = moment or recorder.closing()
-        is_timed = not recorder.in_window(loop)
+        real = recorder.replaced is not None and recorder.replaced.step_ended()
+        is_timed = not recorder.in_window(loop) and (loop.warming or not real)
         if is_timed:
             row = step_row(
                 current.start_ns,

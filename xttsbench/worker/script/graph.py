@@ -174,8 +174,6 @@ class GraphLoops:
             how = "for in a tf.function" if site.kind == "body" else "next() in a tf.function"
             loop = self._recorder.results.loops.get(("graph", getattr(graph, "name", ""), site.kind), how)
             self._loops[site.group] = loop
-            if self._recorder.results.bench.accelerator is not None:
-                self._recorder.results.unmeasured["emulated accelerator"] = "no wait can be put inside a tf.function"
             self.traced.append(loop)
         self._sites.setdefault(site.group, {})[site] = []
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.data.ops import dataset_autograph, dataset_ops, iterator_ops, optional_ops
-from tensorflow.python.distribute import input_lib
+from tensorflow.python.distribute import distribute_lib, input_lib
 from tensorflow.python.eager import backprop, context
 from tensorflow.python.framework import ops
 
@@ -126,6 +126,8 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
     def around_tape(original: Callable[..., Any]) -> Callable[..., Any]:
         def enter(tape: Any) -> Any:
             watched.recorder.tapes += 1
+            if watched.recorder.replaced is not None:
+                watched.recorder.replaced.tape()
             return original(tape)
 
         return enter
@@ -146,7 +148,25 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
     patches.put(input_lib.DistributedIteratorBase, "get_next_as_optional", around_distributed)
     patches.put(backprop.GradientTape, "__enter__", around_tape)
     patches.put(optional_ops.Optional, "from_value", around_from_value)
+    if watched.recorder.replaced is not None:
+        patches.put(distribute_lib.StrategyBase, "run", around_training(watched))
     _patch_loops_over_datasets(watched, patches)
+
+
+def around_training(watched: Watched) -> Around:
+    """Makes a decorator for methods that train, with what trains as their first argument or, without one, themselves."""
+    replaced = watched.recorder.replaced
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def train(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            def call() -> Any:
+                return original(owner, *args, **kwargs)
+
+            return call() if replaced is None else replaced.around(args[0] if callable(args[0]) else owner, call)
+
+        return train
+
+    return around
 
 
 def _patch_loops_over_datasets(watched: Watched, patches: Patches) -> None:
@@ -206,7 +226,7 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
         return fit
 
     lists = callback_list.CallbackList
-    patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks)), None))
+    patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks), callbacks.callbacks), None))
     patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
     if watched.recorder.stops:
         patches.put(lists, "on_train_batch_begin", told(lambda _: watched.recorder.check_stop(), None))
@@ -215,6 +235,8 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
     patches.put(lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))
     patches.put(trainer.TFEpochIterator, "__init__", around_epochs)
     patches.put(trainer.TensorFlowTrainer, "fit", around_fit)
+    if watched.recorder.replaced is not None:
+        patches.put(trainer.TensorFlowTrainer, "train_on_batch", around_training(watched))
 
 
 def _model_of(callbacks: Any) -> Any:

@@ -27,6 +27,7 @@ from typing import Any, Final
 from xttsbench.files import loaded_files, owner
 from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialError, TrialSpec
+from xttsbench.targets.source.left_out import Guard, code_of, guarding
 from xttsbench.worker.channel import (
     AUTOGRAPH,
     LockedChannel,
@@ -60,12 +61,14 @@ class Process:
         self._effects: Effects | None = None
         self._overlays: Overlays | None = None
         self._environment = dict(os.environ)
+        self._guard = Guard()
 
     def start(self) -> None:
         """Run the script to its end, measure what is left to measure, and leave. Does not return."""
         self._cover()
         hooks = self._begin()
-        ended, code, error = self._run_script()
+        with guarding(self._guard) if self.report.spec.emulated_ms else contextlib.nullcontext():
+            ended, code, error = self._run_script()
         hooks.uninstall()
         flush()
         if os.getpid() != self._pid:  # a process that the script forked, and that came back here
@@ -75,7 +78,7 @@ class Process:
         self._over = True
         with self._limited(_AFTERWARDS_S, code):
             self._told(ended, code, error)
-            if self.watched is not None and error is None:
+            if self.watched is not None and error is None and self.refused is None:
                 self._noted("what is measured afterwards", self._measure_afterwards)
         self.channel.send({"done": True})
         with self._limited(_ATEXIT_S, code):
@@ -163,6 +166,14 @@ class Process:
         self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
         if error is not None:
             self.channel.send(_failure(error, self.report.spec.target) | self._of_memory(error))
+        elif self.refused is not None:
+            self.channel.send({"status": "raised", "cause": self.refused})
+
+    @property
+    def refused(self) -> str | None:
+        """Why the step of the script cannot be replaced by an emulated accelerator; ``None`` where it can, or need not."""
+        replaced = self.watched.recorder.replaced if self.watched is not None else None
+        return None if replaced is None else replaced.refused
 
     def _of_memory(self, error: BaseException | None) -> dict[str, str]:
         """The cause in other words, where the script raised since what it writes is kept in memory."""
@@ -200,7 +211,7 @@ class Process:
             if self._effects is not None:
                 patch_writers(self._effects, self._patches)
             watched.begin()
-            self.watched = watched
+            self.watched, self._guard.deciding = watched, watched.recorder.replaced
             if self._keras:
                 self._watch_keras()
 
@@ -276,7 +287,7 @@ def _run_as_main(path: str) -> None:
     }
     vars(main).update(given)
     sys.modules["__main__"] = main
-    exec(compile(loader.get_data(path), path, "exec", dont_inherit=True), vars(main))
+    exec(code_of(loader.get_data(path), path), vars(main))
 
 
 def report_over(connection: socket.socket, rows: int, *, outlives_parent: bool = False) -> ScriptReport:

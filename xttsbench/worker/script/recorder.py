@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tensorflow as tf
 
@@ -25,6 +25,9 @@ from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.profiled import ProfiledSteps
 from xttsbench.worker.script.loop import Loop, Loops
 from xttsbench.worker.step_profile import OpCounter, summarise
+
+if TYPE_CHECKING:
+    from xttsbench.worker.script.replaced import ReplacedStep
 
 _FIRST_STEPS: Final = 8
 _SECOND_AFTER: Final = 60
@@ -247,6 +250,8 @@ class Recorder:
         self.windows = SamplingWindows(self.watch)
         self.tapes = 0
         self.stopping_since: float | None = None
+        self.replaced: ReplacedStep | None = None
+        """Where an emulated accelerator stands for the step."""
         self.profiled = ProfiledSteps(os.path.abspath(directory)) if (directory := report.spec.profile_dir) else None
         self._profiled_loop: Loop | None = None
 

@@ -12,11 +12,12 @@ import tensorflow as tf
 
 from xttsbench.pipeline import places
 from xttsbench.worker.channel import ScriptReport
-from xttsbench.worker.script.eager import EagerLoops, place_of
+from xttsbench.worker.script.eager import EagerLoops, call_site, place_of
 from xttsbench.worker.script.graph import FitSteps, GraphLoops
 from xttsbench.worker.script.graph_clock import GraphClock, GraphTimestamp, Site
 from xttsbench.worker.script.loop import Datasets, Loop, original
 from xttsbench.worker.script.recorder import Recorder
+from xttsbench.worker.script.replaced import ReplacedStep
 
 _ALIKE: Final = 20  # Calls of tf.functions, and none of them traced, after which nothing is asked about the next ones
 _FEW_STEPS: Final = 4  # Steps within one call of a tf.function, on average, up to which a loop is held up between calls
@@ -57,6 +58,9 @@ class Watched:
         self._over = threading.Event()
         self._alike = self._calls_before = 0
         self.recorder.watch.tell(self)
+        if report.spec.emulated_ms:
+            self.recorder.replaced = ReplacedStep(self)
+            self.recorder.watch.instead = self.recorder.replaced.instead
 
     @property
     def stopping(self) -> bool:
@@ -145,6 +149,8 @@ class Watched:
             return
         self.graph.traced.clear()
         self.eager.called(function, args, kwargs, trains=id(function) in self._training)
+        if self.recorder.replaced is not None:
+            self.recorder.replaced.ran(function, result)
         if self.graph:
             self.graph.calls.append((began_ns, time.perf_counter_ns()))
             if self.recorder.between_calls:
@@ -167,8 +173,10 @@ class Watched:
                 loop.trains = True
         return bool(self.graph.traced)
 
-    def fit_begins(self, model: Any) -> None:
+    def fit_begins(self, model: Any, callbacks: Any) -> None:
         """``fit`` has made its data ready."""
+        if self.recorder.replaced is not None:
+            self.recorder.replaced.fit_begins(callbacks, call_site())
         self.eager.open = None
         self.fitting = True
         self.fit.begin(model, self.fit_dataset)
@@ -185,6 +193,8 @@ class Watched:
         if self.fitting:
             self.fit.ended()
             self.recorder.check_stop()
+            if self.recorder.replaced is not None:
+                self.recorder.replaced.batch_ended(self.fit.model, logs)
 
     def validation_begins(self) -> None:
         """``evaluate``, or the validation of an epoch of ``fit``, which is no part of a step."""
@@ -243,6 +253,8 @@ class Watched:
                     recorder.profiled.reason = "the loop is inside a tf.function: a profile cannot tell its steps"
                 steps = sum(segment.count for segment in main.segments.values())
                 calls = recorder.watch.counts[0] - self._calls_before
+                if recorder.replaced is not None:
+                    recorder.replaced.cannot(f"the loop runs inside a tf.function ({main.how})")
                 recorder.report.tell(in_one_call=steps > _FEW_STEPS * max(calls, 1))
             results.end()
         results.batches(main.dataset if main is not None else None)

@@ -1,0 +1,221 @@
+"""Statements of a training step that run op by op, put behind a condition, so that a step can be left out.
+
+The step of a loop in Python has no call that could be answered in its place: its gradient tapes, gradients and updates
+stand in the user's own functions or in the loop itself. In the code that Python runs each of them is put behind
+``if``: where it does not run, the names that it sets get the values that they had when it last did. Lines stay what
+they are, and so does the text that ``inspect`` and AutoGraph read.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from importlib.machinery import SourceFileLoader
+from typing import Any, Final, NamedTuple, Protocol
+
+from xttsbench.files import owner
+
+_NAME: Final = "__xttsbench_step__"
+_MARKS: Final = (b"GradientTape", b"apply_gradients", b"minimize")
+_RESULT: Final = "__xttsbench_result__"
+_UPDATES: Final = frozenset({"apply_gradients", "minimize"})
+_OWN_LOOP: Final = (ast.For, ast.While)
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class Guarded(NamedTuple):
+    """Statements behind one condition: their file, their first and last line, and the names that they set."""
+
+    file: str
+    first: int
+    last: int
+    names: tuple[str, ...]
+
+
+GUARDED: Final[list[Guarded]] = []
+"""All of this process; the code names them by their index."""
+
+
+class Deciding(Protocol):
+    """Decides over statements by their index in :data:`GUARDED`, and keeps the values of their names."""
+
+    def runs(self, number: int) -> bool:
+        """Whether they are to run."""
+
+    def wrote(self, number: int, *places: dict[str, Any]) -> None:
+        """They have run; the places hold the names, the first one before the others."""
+
+    def values(self, number: int) -> dict[str, Any]:
+        """The names that were set when they last ran, with their values then."""
+
+
+class Guard:
+    """What the code asks; everything runs as long as there is nobody who decides."""
+
+    def __init__(self) -> None:
+        self.deciding: Deciding | None = None
+
+    def runs(self, number: int) -> bool:
+        """Whether statements are to run."""
+        return self.deciding is None or self.deciding.runs(number)
+
+    def ran(self, number: int, *places: dict[str, Any]) -> None:
+        """They have run."""
+        if self.deciding is not None:
+            self.deciding.wrote(number, *places)
+
+    def values(self, number: int) -> dict[str, Any]:
+        """The names that they set, with their values."""
+        return {} if self.deciding is None else self.deciding.values(number)
+
+
+def code_of(data: bytes, path: str) -> Any:
+    """The code of a file of the user's, with its steps behind conditions where :func:`guarding` has a guard for them.
+
+    Raises:
+        SyntaxError, ValueError: it is no Python.
+    """
+    guarded = hasattr(builtins, _NAME) and any(mark in data for mark in _MARKS)
+    return compile(_guarded(data, path) if guarded else data, path, "exec", dont_inherit=True)
+
+
+@contextlib.contextmanager
+def guarding(guard: Guard) -> Iterator[None]:
+    """Have ``guard`` decide over the steps of the user's files that are loaded inside the context.
+
+    It has to stay open as long as their code runs.
+    """
+    loader: Any = SourceFileLoader
+    get_code = loader.get_code
+
+    def new_get_code(self: Any, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        data = self.get_data(path) if owner(path) == "user" else b""
+        return code_of(data, path) if any(mark in data for mark in _MARKS) else get_code(self, fullname)
+
+    setattr(builtins, _NAME, guard)
+    loader.get_code = new_get_code
+    try:
+        yield
+    finally:
+        loader.get_code = get_code
+        delattr(builtins, _NAME)
+
+
+def _guarded(data: bytes, path: str) -> ast.Module:
+    tree = ast.parse(data, path)
+    _Guarding(path, frozenset(_tapes(tree))).visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+def _tapes(tree: ast.AST) -> Iterator[str]:
+    """Names of gradient tapes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            yield from (_dotted(one.optional_vars) for one in node.items if _is_tape(one) and one.optional_vars)
+
+
+def _is_tape(item: ast.withitem) -> bool:
+    called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
+    return called is not None and _dotted(called).rpartition(".")[2] == "GradientTape"
+
+
+def _dotted(node: ast.AST) -> str:
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+
+
+class _Guarding(ast.NodeTransformer):
+    """Puts the statements of steps behind conditions, those of a block in a row behind one.
+
+    A statement belongs to the step where it opens a tape, takes gradients of one, updates variables, or reads what was
+    made of gradients in the same block. What only reads losses goes on, and so does what leaves a loop or a function.
+    """
+
+    def __init__(self, file: str, tapes: frozenset[str]) -> None:
+        self._file = file
+        self._tapes = tapes
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)  # inner blocks first: what is put behind a condition is not looked at again
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if isinstance(block, list) and not isinstance(node, ast.ClassDef):
+                setattr(node, field, self._block(block))
+        return node
+
+    def _block(self, block: Sequence[ast.stmt]) -> list[ast.stmt]:
+        gradients: set[str] = set()
+        found: list[ast.stmt] = []
+        every = itertools.chain.from_iterable(map(self._returned, block))
+        for own, some in itertools.groupby(every, lambda one: self._belongs(one, gradients)):
+            found += [self._condition(list(some))] if own else some
+        return found
+
+    def _returned(self, node: ast.stmt) -> list[ast.stmt]:
+        """A statement; of one that returns gradients as it takes them two, so that the first can be left out."""
+        if not isinstance(node, ast.Return) or node.value is None or not self._takes_in(node):
+            return [node]
+        kept = ast.copy_location(ast.Assign([ast.Name(_RESULT, ast.Store())], node.value), node)
+        return [kept, ast.copy_location(ast.Return(ast.Name(_RESULT, ast.Load())), node)]
+
+    def _belongs(self, node: ast.stmt, gradients: set[str]) -> bool:
+        simple = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr)
+        tape = isinstance(node, ast.With) and any(map(_is_tape, node.items))
+        if not (simple or tape or isinstance(node, ast.For)) or _leaves(node):
+            return False
+        # A loop belongs to the step where it goes over gradients; one that takes them is a loop of steps.
+        read = ast.walk(node.iter if isinstance(node, ast.For) else node)
+        made = any(isinstance(one, ast.Name) and one.id in gradients for one in read) or (
+            simple and self._takes_in(node)
+        )
+        if made and not tape:
+            gradients |= set(_set_by(node))
+        return tape or made
+
+    def _takes_in(self, node: ast.stmt) -> bool:
+        calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+        methods = [one for one in calls if isinstance(one, ast.Attribute)]
+        return any(one.attr in _UPDATES or _dotted(one.value) in self._tapes for one in methods)
+
+    def _condition(self, own: list[ast.stmt]) -> ast.stmt:
+        """The statements behind a condition, on the line of the first of them."""
+        number, names = len(GUARDED), tuple(dict.fromkeys(name for one in own for name in _set_by(one)))
+        GUARDED.append(Guarded(self._file, own[0].lineno, max(one.end_lineno or 0 for one in own), names))
+        lines = [f"if {_NAME}.runs({number}):", f" {_NAME}.ran({number}, locals(), globals())", "else:", " pass"]
+        lines += [f" if {name!r} in {_NAME}.values({number}): {name} = {_NAME}.values({number})[{name!r}]" for name in names]
+        (made,) = ast.parse("\n".join(lines)).body
+        for one in ast.walk(made):
+            ast.copy_location(one, own[0])
+        assert isinstance(made, ast.If)
+        made.body[:0] = own
+        return made
+
+
+def _leaves(node: ast.stmt) -> bool:
+    """Whether a statement may leave a loop or a function around it, or waits for somebody."""
+    waiting: list[tuple[ast.AST, bool]] = [(node, False)]
+    while waiting:
+        one, inside = waiting.pop()
+        if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom | ast.Await):
+            return True
+        if isinstance(one, ast.Break | ast.Continue) and not inside:
+            return True
+        if not isinstance(one, _SCOPES):
+            waiting += [(child, inside or isinstance(one, _OWN_LOOP)) for child in ast.iter_child_nodes(one)]
+    return False
+
+
+def _set_by(node: ast.AST) -> Iterator[str]:
+    """Names that a statement sets in its own scope."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            yield one.id
+        if isinstance(one, ast.FunctionDef | ast.ClassDef):
+            yield one.name
+        if not isinstance(one, (*_SCOPES, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            waiting += ast.iter_child_nodes(one)
