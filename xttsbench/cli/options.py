@@ -38,7 +38,11 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A keyword argument of the target; repeatable.")
 ]
 Accelerator = Annotated[
-    str, typer.Option(help="real, emulated:MS (milliseconds a step) or emulated:FILE (recorded step times).")
+    str,
+    typer.Option(
+        help="real, emulated:MS or emulated:FILE: the training step of a script or a Keras model is replaced by a wait "
+        "of MS milliseconds, or of recorded step times. After a step beside a dataset the wait follows."
+    ),
 ]
 Steps = Annotated[int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).")]
 TrialSteps = Annotated[

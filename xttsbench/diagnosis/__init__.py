@@ -180,7 +180,11 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
     def first(name: str) -> Any:
         return next((value for trial in trials if (value := getattr(trial, name)) is not None), None)
 
-    kind, script, emulated = first("target_kind") or "unknown", first("script"), any(one.spec.emulated_ms for one in ladder)
+    kind, script, emulated = (
+        first("target_kind") or "unknown",
+        first("script"),
+        any(one.spec.emulated_ms for one in ladder),
+    )
     # Behind an emulated accelerator a script that trains runs its step once, and what was measured has none.
     replaced = emulated and script is not None and script.trains
     pipeline = first("pipeline")

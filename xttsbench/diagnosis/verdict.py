@@ -156,7 +156,7 @@ def summary(diagnosis: Diagnosis) -> str:
 def _emulated(computes: float, waits: float) -> str:
     """Sentence on a step that computes for a share of its time, of which the wait may be a small part."""
     if waits < _ITS_OWN * computes:
-        return f"The target's own step is the limit ({computes:.0%} of the time); the emulated accelerator takes {waits:.0%}."
+        return f"The target's own step is the limit ({computes:.0%}); the emulated accelerator waits for {waits:.0%}."
     return f"The emulated accelerator is the limit ({computes:.0%} of the step); it hardly waits."
 
 

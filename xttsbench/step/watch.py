@@ -58,8 +58,8 @@ class Watch:
         self.counts = [0] * len(COUNTERS)
         self.calling = False  # whether a call of the main thread is under way
         self.hears: Calls | None = None  # who is told of each call
-        self.instead: Callable[[Any], tuple[Any, ...] | None] = lambda function: None
-        """What a function's call gives in place of its result, alone in a tuple; ``None`` has it called."""
+        self.instead: Callable[[Any], tuple[Any, ...] | None] | None = None
+        """Asked for what a function's call gives in place of its result, first in a tuple; ``None`` has it called."""
         self.log: Callable[[tuple[int, int]], None] | None = None  # gets begin and end of calls that nobody is told of
         self._calls: Calls | None = None
         self._counting = False
@@ -139,7 +139,7 @@ class Watch:
                 return original(function, *args, **kwargs)
             if me() != main:
                 return elsewhere(function, args, kwargs)
-            if (given := self.instead(function)) is not None:
+            if self.instead is not None and (given := self.instead(function)) is not None:
                 return given[0]
             if self.hears is not None:
                 args, kwargs = self.hears.before_call(args, kwargs)

@@ -8,6 +8,7 @@ from xttsbench.analysis.steps import measured
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, why_undecided
 from xttsbench.diagnosis.verdict import verdict
+from xttsbench.records.code import ScriptRun
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import RoundMark
@@ -42,6 +43,24 @@ def test_input(build) -> None:
     assert found.throughput_per_s.estimate == pytest.approx(8 / 0.03, rel=0.02)
     assert found.evidence.max_speedups["input"].estimate == pytest.approx(3, rel=0.05)
     assert found.accelerator_utilization is None
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_behind_an_emulated_accelerator_a_script_that_trains_has_no_step_of_its_own(build, trains: bool) -> None:
+    rng = np.random.default_rng(1)
+    trial = build.trial(
+        "script",
+        build.segment("warm_up", step_s=[0.5]),
+        build.segment(wait_s=build.noisy(0.001, 160, rng), step_s=build.noisy(0.040, 160, rng), emulated_s=0.030),
+        anatomy=build.eager(),
+        target_kind="script",
+        script=ScriptRun(trains=trains, ended="stopped"),
+    )
+    spec = trial.spec.model_copy(update={"emulated_ms": (30.0,)})
+    found = told([trial.model_copy(update={"spec": spec})])
+    assert found.evidence.has_step is not trains
+    assert found.evidence.facts.eager is not trains
+    assert not trains or shares(found)["host"] == pytest.approx(10 / 41, abs=0.02)
 
 
 def test_stalls_that_the_median_does_not_show_are_input_too(build) -> None:

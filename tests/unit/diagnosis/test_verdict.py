@@ -14,7 +14,7 @@ from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.training import Starvation, explain
 from xttsbench.diagnosis.verdict import summary, verdict
 from xttsbench.evidence import Compared
-from xttsbench.records.base import Location
+from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.report import Bottleneck
 from xttsbench.records.trial import StackLine
@@ -58,6 +58,14 @@ def test_a_bare_dataset_gives_its_rate(evidence) -> None:
 
 def test_a_dataset_with_an_emulated_accelerator_waits(evidence) -> None:
     assert "waits 50%" in summary(gathered(evidence("input", has_step=False, emulated=True)))
+
+
+def test_the_limit_is_the_emulated_accelerator_only_where_its_wait_is_most_of_the_step(evidence) -> None:
+    computes = evidence("compute", emulated=True)
+    waits = gathered(computes, accelerator_utilization=Estimate(estimate=0.97, low=0.96, high=0.98))
+    assert summary(waits) == "The emulated accelerator is the limit (100% of the step); it hardly waits."
+    works = gathered(computes, accelerator_utilization=Estimate(estimate=0.05, low=0.04, high=0.06))
+    assert summary(works) == "The target's own step is the limit (100%); the emulated accelerator waits for 5%."
 
 
 def test_dispatch_says_what_compiling_gives_or_why_that_is_not_known(evidence, build) -> None:

@@ -146,6 +146,7 @@ _MOST_OPTIONS: Final = 3
 _MOST_ARMS: Final = 8  # Rows of the tables of compared configurations, all groups together
 _OPTIONS: Final = ("what to change", "gain", "same data", "basis")
 _COMMAND: Final = 64  # Characters of the command line that are shown
+_KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
 _PAGE: Final = "report.html"
 
 
@@ -309,7 +310,8 @@ def _without_cause(report: Report) -> Iterator[doc.Fact]:
         return
     if name == "compute" and (line := costliest_line(report)):
         yield doc.Fact("costliest line", line, 1)
-    yield doc.Fact("what to do", MEANINGS[name].remedy, 2)
+    emulated = name == "compute" and report.step is None and report.accelerator.get("kind") == "emulated"
+    yield doc.Fact("what to do", _KEPT_BUSY if emulated else MEANINGS[name].remedy, 2)
 
 
 def training_facts(report: Report) -> Iterator[doc.Fact]:

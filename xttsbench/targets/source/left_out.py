@@ -22,6 +22,8 @@ _NAME: Final = "__xttsbench_step__"
 _MARKS: Final = (b"GradientTape", b"apply_gradients", b"minimize")
 _RESULT: Final = "__xttsbench_result__"
 _UPDATES: Final = frozenset({"apply_gradients", "minimize"})
+_ASSIGNS: Final = frozenset({"apply", "assign", "assign_add", "assign_sub", "update_step"})
+"""Methods that change variables by gradients that were made before."""
 _OWN_LOOP: Final = (ast.For, ast.While)
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -43,27 +45,27 @@ class Deciding(Protocol):
     """Decides over statements by their index in :data:`GUARDED`, and keeps the values of their names."""
 
     def runs(self, number: int) -> bool:
-        """Whether they are to run."""
+        """Decide whether statements are to run."""
 
     def wrote(self, number: int, *places: dict[str, Any]) -> None:
-        """They have run; the places hold the names, the first one before the others."""
+        """Take the names that statements have set, from the first of these places that has them."""
 
     def values(self, number: int) -> dict[str, Any]:
         """The names that were set when they last ran, with their values then."""
 
 
 class Guard:
-    """What the code asks; everything runs as long as there is nobody who decides."""
+    """Conditions of the code: everything runs as long as there is nobody who decides."""
 
     def __init__(self) -> None:
         self.deciding: Deciding | None = None
 
     def runs(self, number: int) -> bool:
-        """Whether statements are to run."""
+        """Ask whether statements are to run."""
         return self.deciding is None or self.deciding.runs(number)
 
     def ran(self, number: int, *places: dict[str, Any]) -> None:
-        """They have run."""
+        """Say that statements have run."""
         if self.deciding is not None:
             self.deciding.wrote(number, *places)
 
@@ -127,11 +129,17 @@ def _dotted(node: ast.AST) -> str:
     return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
 
 
+def _methods(node: ast.AST) -> list[ast.Attribute]:
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    return [one for one in calls if isinstance(one, ast.Attribute)]
+
+
 class _Guarding(ast.NodeTransformer):
     """Puts the statements of steps behind conditions, those of a block in a row behind one.
 
-    A statement belongs to the step where it opens a tape, takes gradients of one, updates variables, or reads what was
-    made of gradients in the same block. What only reads losses goes on, and so does what leaves a loop or a function.
+    A statement belongs to the step where it opens a tape, takes gradients of one, updates variables, or makes something
+    of gradients in the same block. What reads losses or says what gradients are goes on, and so does what leaves a loop
+    or a function.
     """
 
     def __init__(self, file: str, tapes: frozenset[str]) -> None:
@@ -151,7 +159,8 @@ class _Guarding(ast.NodeTransformer):
         found: list[ast.stmt] = []
         every = itertools.chain.from_iterable(map(self._returned, block))
         for own, some in itertools.groupby(every, lambda one: self._belongs(one, gradients)):
-            found += [self._condition(list(some))] if own else some
+            together = list(some)
+            found += [self._condition(together)] if own else together
         return found
 
     def _returned(self, node: ast.stmt) -> list[ast.stmt]:
@@ -168,24 +177,25 @@ class _Guarding(ast.NodeTransformer):
             return False
         # A loop belongs to the step where it goes over gradients; one that takes them is a loop of steps.
         read = ast.walk(node.iter if isinstance(node, ast.For) else node)
-        made = any(isinstance(one, ast.Name) and one.id in gradients for one in read) or (
-            simple and self._takes_in(node)
-        )
+        reads = any(isinstance(one, ast.Name) and one.id in gradients for one in read)
+        if isinstance(node, ast.For | ast.Expr):  # else it says what they are
+            reads = reads and any(one.attr in _ASSIGNS for one in _methods(node))
+        made = reads or (simple and self._takes_in(node))
         if made and not tape:
             gradients |= set(_set_by(node))
         return tape or made
 
     def _takes_in(self, node: ast.stmt) -> bool:
-        calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-        methods = [one for one in calls if isinstance(one, ast.Attribute)]
-        return any(one.attr in _UPDATES or _dotted(one.value) in self._tapes for one in methods)
+        return any(one.attr in _UPDATES or _dotted(one.value) in self._tapes for one in _methods(node))
 
     def _condition(self, own: list[ast.stmt]) -> ast.stmt:
         """The statements behind a condition, on the line of the first of them."""
         number, names = len(GUARDED), tuple(dict.fromkeys(name for one in own for name in _set_by(one)))
         GUARDED.append(Guarded(self._file, own[0].lineno, max(one.end_lineno or 0 for one in own), names))
         lines = [f"if {_NAME}.runs({number}):", f" {_NAME}.ran({number}, locals(), globals())", "else:", " pass"]
-        lines += [f" if {name!r} in {_NAME}.values({number}): {name} = {_NAME}.values({number})[{name!r}]" for name in names]
+        lines += [
+            f" if {name!r} in {_NAME}.values({number}): {name} = {_NAME}.values({number})[{name!r}]" for name in names
+        ]
         (made,) = ast.parse("\n".join(lines)).body
         for one in ast.walk(made):
             ast.copy_location(one, own[0])

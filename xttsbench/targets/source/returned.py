@@ -28,7 +28,7 @@ _HOLD: Final = frozenset({"append", "appendleft", "extend", "insert", "add", "up
 """Methods after which an object holds what they were given."""
 
 
-def test_of_step(calls: Sequence[CallSite], lines: tuple[int, int] | None = None) -> str | None:
+def branch_on_step(calls: Sequence[CallSite], lines: tuple[int, int] | None = None) -> str | None:
     """The test that depends on a step's result, as ``file:line: text``; ``None`` where there is none.
 
     Args:
@@ -58,7 +58,7 @@ def test_of_step(calls: Sequence[CallSite], lines: tuple[int, int] | None = None
     return None
 
 
-def test_of_argument(file: str, line: int, name: str) -> str | None:
+def branch_on_argument(file: str, line: int, name: str) -> str | None:
     """The same of an argument of the function that is defined at a line."""
     module = read_module(file, "".join(linecache.getlines(file)))
     functions = [one for one in module.of(cst.FunctionDef) if module.line(one) == line]
@@ -84,7 +84,7 @@ def _last(module: Module, node: cst.CSTNode) -> int:
 
 
 class _Followed:
-    """Where values go within one function.
+    """Ways that values take within one function.
 
     Attributes:
         test: the first test that depends on them.
@@ -139,10 +139,12 @@ class _Followed:
         return bool(self._waiting)
 
     def _held_by(self, holder: cst.BaseExpression) -> None:
-        for target in self._flow.reaching.get(holder, ()):
-            self.read(self._flow.readers.get(target, ()))
+        """An object has such a value in it, from now on to its last use."""
         if isinstance(holder, cst.Attribute):
             self._attributes.add(holder.attr.value)
+        elif isinstance(holder, cst.Name):
+            alike = (one for one in self._module.inside(self._within, cst.Name) if one.value == holder.value)
+            self.read(one for one in alike if self._module.reads(one))
 
     def _follow(self, child: cst.CSTNode) -> None:
         """Go from an expression to what it is a part of, as far as that has its value."""
@@ -154,16 +156,15 @@ class _Followed:
                     self._held_by(parent.func.value)
                 if called in _SAME:
                     return
-            elif isinstance(parent, cst.Attribute) and parent.attr.value in _ABOUT:
+            elif _is_same(parent, child):
                 return
-            elif isinstance(parent, cst.Comparison) and _is_same(parent, child):
-                return
-            elif isinstance(parent, cst.If | cst.While) and child is parent.test:
-                if not (isinstance(child, cst.Name) and self._module.parameter(child) is not None):
-                    self.test = self.test or child
-                return
-            elif isinstance(parent, cst.Match) and child is parent.subject:
-                self.test = self.test or child
+            elif isinstance(parent, cst.BooleanOperation) and child is parent.left and self._is_argument(child):
+                if isinstance(parent.operator, cst.And):
+                    return
+            elif (isinstance(parent, cst.If | cst.While) and child is parent.test) or (
+                isinstance(parent, cst.Match) and child is parent.subject
+            ):
+                self.test = self.test or (None if self._is_argument(child) else child)
                 return
             elif isinstance(parent, cst.Assign | cst.AnnAssign | cst.AugAssign | cst.NamedExpr):
                 targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
@@ -177,10 +178,16 @@ class _Followed:
                 return
             child = parent
 
+    def _is_argument(self, node: cst.CSTNode) -> bool:
+        """Whether a node is an argument as it came, logs say, which are there each time."""
+        return isinstance(node, cst.Name) and self._module.parameter(node) is not None
 
-def _is_same(comparison: cst.Comparison, child: cst.CSTNode) -> bool:
-    """Whether a comparison asks what a value is, or whether it has a key."""
-    operators = [one.operator for one in comparison.comparisons]
+
+def _is_same(parent: cst.CSTNode, child: cst.CSTNode) -> bool:
+    """Whether an expression asks of what shape a value is, whether it is there, or whether it has a key."""
+    if not isinstance(parent, cst.Comparison):
+        return isinstance(parent, cst.Attribute) and parent.attr.value in _ABOUT
+    operators = [one.operator for one in parent.comparisons]
     if all(isinstance(one, cst.Is | cst.IsNot) for one in operators):
         return True
-    return child is not comparison.left and all(isinstance(one, cst.In | cst.NotIn) for one in operators)
+    return child is not parent.left and all(isinstance(one, cst.In | cst.NotIn) for one in operators)

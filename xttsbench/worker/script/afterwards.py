@@ -47,7 +47,7 @@ class ScriptHandles(NamedTuple):
     Attributes:
         dataset: the dataset that gave most of the batches; ``None`` where none is known or it died.
         step: the function of the script that takes a whole batch, as ``step(batch)``; ``None`` where there is none.
-        why_no_step: why not.
+        why_no_step: why not; ``None`` where an emulated accelerator stands for it.
         mode: how the step runs as the script has it.
     """
 
@@ -98,7 +98,8 @@ def _measure(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
             bench.channel.part("handoff_s", next_floor_s(batch))
             bench.channel.part("handoff_after_pause_s", next_floor_s(batch, pause_s, _HANDED_OVER))
     if handles.step is None:
-        bench.channel.note(f"the script's step alone was not measured: {handles.why_no_step or 'it was not found'}")
+        if handles.why_no_step is not None:
+            bench.channel.note(f"the script's step alone was not measured: {handles.why_no_step}")
         return
     with _noted(bench, "its step alone was not measured"), _variables_kept():
         _measure_step(spec, loaded, handles.step, "graph" if handles.mode == "eager" else "xla", bench)
@@ -173,7 +174,7 @@ def _handles_of(watched: Watched) -> ScriptHandles:
         return ScriptHandles(why_no_step="no loop was seen")
     dataset = original(main.dataset)
     if watched.recorder.replaced is not None and main.trains:
-        return ScriptHandles(dataset, None, "the emulated accelerator stands for it")
+        return ScriptHandles(dataset)
     if main is watched.fit.loop:
         return _of_fit(watched.fit.model, main.dataset, dataset)
     if main in watched.graph:

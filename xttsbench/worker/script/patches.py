@@ -154,7 +154,7 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
 
 
 def around_training(watched: Watched) -> Around:
-    """Makes a decorator for methods that train, with what trains as their first argument or, without one, themselves."""
+    """Makes a decorator for methods that train: by a function, their first argument, or by themselves."""
     replaced = watched.recorder.replaced
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +162,9 @@ def around_training(watched: Watched) -> Around:
             def call() -> Any:
                 return original(owner, *args, **kwargs)
 
-            return call() if replaced is None else replaced.around(args[0] if callable(args[0]) else owner, call)
+            return (
+                call() if replaced is None else replaced.around(args[0] if args and callable(args[0]) else owner, call)
+            )
 
         return train
 
@@ -226,7 +228,11 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
         return fit
 
     lists = callback_list.CallbackList
-    patches.put(lists, "on_train_begin", told(lambda callbacks: watched.fit_begins(_model_of(callbacks), callbacks.callbacks), None))
+    patches.put(
+        lists,
+        "on_train_begin",
+        told(lambda callbacks: watched.fit_begins(_model_of(callbacks), callbacks.callbacks), None),
+    )
     patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
     if watched.recorder.stops:
         patches.put(lists, "on_train_batch_begin", told(lambda _: watched.recorder.check_stop(), None))

@@ -171,7 +171,7 @@ class Process:
 
     @property
     def refused(self) -> str | None:
-        """Why the step of the script cannot be replaced by an emulated accelerator; ``None`` where it can, or need not."""
+        """Why no emulated accelerator can replace the script's step; ``None`` where one can, or need not."""
         replaced = self.watched.recorder.replaced if self.watched is not None else None
         return None if replaced is None else replaced.refused
 

@@ -251,7 +251,7 @@ class Recorder:
         self.tapes = 0
         self.stopping_since: float | None = None
         self.replaced: ReplacedStep | None = None
-        """Where an emulated accelerator stands for the step."""
+        """Stand-in for the training step, behind an emulated accelerator."""
         self.profiled = ProfiledSteps(os.path.abspath(directory)) if (directory := report.spec.profile_dir) else None
         self._profiled_loop: Loop | None = None
 

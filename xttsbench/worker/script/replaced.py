@@ -1,9 +1,9 @@
 """The training step of a script, replaced by the wait of an emulated accelerator.
 
-The first step of each shape is real. From then on what it called is not called, and what it was written out is left
-out (:mod:`xttsbench.targets.source.left_out`): the script gets the values of that step again, and the wait between two
-steps stands for the device's work. A script whose course depends on these values is refused with the line, and so is a
-step that cannot be replaced.
+The first step of each shape is real. From then on the functions that it called are not called, and the statements
+that it runs op by op are left out (:mod:`xttsbench.targets.source.left_out`): the script gets the values of that step
+again, and the wait between two steps stands for the device's work. A script whose course depends on these values is
+refused with the line, and so is a step that cannot be replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 6  # real steps of one function: of more shapes, or made anew each time, the first one's values do
 _REMEDY: Final = "name a function that makes the dataset (FILE.py:FUNCTION) to measure the input beside the wait alone"
-_STOPS: Final = ("EarlyStopping",)
+_STOPS: Final = "EarlyStopping"
 _HOOKS: Final = ("on_train_batch_begin", "on_train_batch_end", "on_batch_end", "on_epoch_begin", "on_epoch_end")
 
 
@@ -51,7 +51,7 @@ class ReplacedStep:
     # Functions that are called
 
     def instead(self, function: Any) -> tuple[Any, ...] | None:
-        """What a call gives in place of its result, alone in a tuple; ``None`` where it is to run."""
+        """Earlier result of a function, first in a tuple, in place of a call's; ``None`` where it is to be called."""
         shape = self._shape()
         if shape is None or not self._watched.eager.trains:
             return None
@@ -90,7 +90,7 @@ class ReplacedStep:
         return False
 
     def wrote(self, number: int, *places: dict[str, Any]) -> None:
-        """They have run, and the names that they set are in these places."""
+        """Keep the names that statements have set, which are in these places."""
         shape = self._shape()
         if shape is None:
             return
@@ -124,13 +124,12 @@ class ReplacedStep:
     def fit_begins(self, callbacks: Any, where: tuple[str, int]) -> None:
         """Refuse callbacks whose course depends on the logs; ``fit`` is called there."""
         for callback in callbacks:
-            name = type(callback).__name__
-            if name in _STOPS:
-                self._refuse_test(f"{where[0]}:{where[1]}: {name}")
+            if any(kind.__name__ == _STOPS for kind in type(callback).__mro__):
+                self._refuse_test(f"{where[0]}:{where[1]}: {_STOPS}")
             for hook in _HOOKS:
                 code = getattr(getattr(type(callback), hook, None), "__code__", None)
                 if code is not None and owner(code.co_filename) == "user":
-                    self._look(lambda known: known.test_of_argument(code.co_filename, code.co_firstlineno, "logs"))
+                    self._look("branch_on_argument", code.co_filename, code.co_firstlineno, "logs")
 
     def batch_ended(self, model: Any, logs: Any) -> None:
         """A batch of ``fit`` is over; the first one of a model was real, and the others give its logs."""
@@ -176,13 +175,13 @@ class ReplacedStep:
         raise StoppedByUs(text)
 
     def _check(self, calls: tuple[CallSite, ...], lines: tuple[int, int] | None = None) -> None:
-        self._look(lambda known: known.test_of_step(calls, lines))
+        self._look("branch_on_step", calls, lines)
 
-    def _look(self, look: Callable[[Any], str | None]) -> None:
+    def _look(self, how: str, *where: Any) -> None:
         from xttsbench.targets.source import returned  # LibCST, not before a step is replaced
 
         try:
-            test = look(returned)
+            test = getattr(returned, how)(*where)
         except (SyntaxError, ValueError, RecursionError, OSError) as error:
             self._watched.recorder.report.channel.note(f"the script's tests were not read: {error}")
             return
