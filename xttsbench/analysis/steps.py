@@ -2,19 +2,20 @@
 
 The cut is MSER-5 (White 1997, "An effective truncation heuristic for bias reduction in simulation output"), on medians
 of five of the log step time, so that a stall in the warm-up does not decide where it ends. The check that follows asks
-the plain question: do the two halves of what is left run at the same speed?
+whether what is left still becomes slower or faster, beyond what the lengths of its batches and chance explain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.variation import drift, explain
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 
@@ -114,16 +115,25 @@ def never_alone(trial: TrialRecord) -> bool:
 
 
 def steady(steps: Steps) -> tuple[Steps, SteadyState]:
-    """The steps of the steady state, and how it was found.
+    """The steps of the steady state, and how it was found: in the first of the longest rounds, which is one stretch.
 
-    Compilation that recurs is part of what is measured, so the cut is made on the step time without it.
+    Compilation that recurs is part of what is measured, so the cut is made on the step time without it. Where no round
+    has enough steps all of them together are looked at.
     """
-    found = steady_state(np.maximum(steps.wall_s - steps.compile_s, 1e-9))
-    return steps[slice(found.cut, None)], found
+    rounds, counts = np.unique(steps.round, return_counts=True)
+    longest = max(counts, default=0) >= MIN_STEPS
+    stretch = steps.round == rounds[counts.argmax()] if longest else np.full(len(steps), fill_value=True)
+    own_s = np.maximum(steps.wall_s - steps.compile_s, _TICK_S)
+    found = steady_state(own_s[stretch], steps.batch_elements[stretch])
+    if not stretch[: found.cut].all():  # what lies before the stretch was measured long after the warm-up
+        found = replace(found, cut=0)
+    return steps[found.cut :], found
 
 
 MIN_STEPS: Final = 20
 """Fewer steps than this cannot show a steady state."""
+_CUT_STEPS: Final = 100
+"""Steps from which a cut is made: of fewer MSER-5 cuts a quarter, by chance, off series that are steady."""
 _DRIFT_LIMIT: Final = 0.03
 _TICK_S: Final = 1e-9  # Of `perf_counter_ns`: the floor under a step time before its logarithm is taken
 
@@ -160,20 +170,22 @@ def mser(values: npt.ArrayLike, batch: int = 5) -> int:
     return int(np.argmin(squared_error[: count // 2 + 1])) * batch
 
 
-def steady_state(step_s: npt.ArrayLike) -> SteadyState:
-    """Cut the warm-up off and say whether the rest is steady: medians of its halves lie 3 % apart at most."""
-    steps = np.maximum(np.asarray(step_s, dtype=np.float64), _TICK_S)
+def steady_state(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> SteadyState:
+    """Cut the warm-up off and say whether the rest is steady, of one contiguous stretch of steps.
+
+    It is not where the steps that are left become slower or faster, by 3 % in as many steps as there were, by a trend
+    that the lengths of the batches do not explain, nor chance at 1 % (:func:`xttsbench.analysis.variation.drift`).
+    Where there are too few steps for a cut by value to be better than a throw of dice none is made.
+    """
+    steps, elements = np.asarray(step_s, dtype=np.float64), np.asarray(batch_elements, dtype=np.float64)
     if steps.size < MIN_STEPS:
         return SteadyState(0, False, f"only {steps.size} steps, {MIN_STEPS} are needed to see a steady state")
-    cut = mser(np.log(steps))
-    rest = steps[cut:]
-    middle = rest.size // 2
-    ratio = float(np.median(rest[middle:]) / np.median(rest[:middle]))
-    if max(ratio, 1 / ratio) <= 1 + _DRIFT_LIMIT:
+    cut = 0
+    if steps.size >= _CUT_STEPS:
+        cut = mser(np.log(np.maximum(explain(steps, elements).adjusted_s, _TICK_S)))
+    found = drift(steps[cut:], elements[cut:])
+    # A cut takes its share out of a drift, which is as steep as before.
+    if found is None or abs(found[1]) * steps.size < _DRIFT_LIMIT * (steps.size - cut):
         return SteadyState(cut, True, None)
-    direction = "slower" if ratio > 1 else "faster"
-    reason = (
-        f"the second half of the steps is {abs(ratio - 1):.1%} {direction} than the first "
-        f"(median, after a cut of {cut} steps; {_DRIFT_LIMIT:.0%} is the limit)"
-    )
-    return SteadyState(cut, False, reason)
+    said = f"became {abs(found[1]):.0%} {'slower' if found[1] > 0 else 'faster'} over {steps.size - cut} steps"
+    return SteadyState(cut, False, f"the step {said}, the length of batches considered (p = {found[0].p_value:.1g})")

@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.rhythm import LEVEL, autocorrelation, effective_size, find_period, ljung_box, varies
 from xttsbench.analysis.rhythm import MIN_STEPS as MIN_PERIOD_STEPS
-from xttsbench.analysis.rhythm import autocorrelation, effective_size, find_period, ljung_box, varies
 from xttsbench.records.report import Oscillation
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,8 +63,10 @@ class Explanation:
 
     length: LengthVariance | None
     """``None`` where all batches are equal or there are too few."""
+    adjusted_s: FloatArray
+    """Step times corrected to the median batch length, in seconds."""
     stragglers: Stragglers
-    """Stragglers among the step times corrected to the median batch length."""
+    """Stragglers among those."""
 
 
 def length_variance(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> LengthVariance | None:
@@ -132,17 +134,16 @@ def stragglers(step_s: npt.ArrayLike, *, factor: float = 1.5) -> Stragglers:
 def explain(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> Explanation:
     """Tell length from stragglers: the length effect first, then the outlying steps of what it leaves.
 
-    The adjusted steps are in seconds too, at the median batch length, so the excess stays comparable. Length is taken
-    out only where the step time is known to rise with it (p below 1 %).
+    Length is taken out only where the step time is known to rise with it (p below 1 %).
 
     Raises:
         ValueError: the two differ in length, or there are no steps.
     """
     steps, elements = _columns(step_s, batch_elements)
     length = length_variance(steps, elements)
-    if length is None or length.p_value >= 0.01:
-        return Explanation(length, stragglers(steps))
-    return Explanation(length, stragglers(steps - length.slope_s_per_element * (elements - np.median(elements))))
+    if length is not None and length.p_value < LEVEL:
+        steps = steps - length.slope_s_per_element * (elements - np.median(elements))
+    return Explanation(length, steps, stragglers(steps))
 
 
 def _columns(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -328,6 +329,21 @@ def trend(values: npt.ArrayLike, at: npt.ArrayLike | None = None) -> Trend | Non
     z = (abs(score) - 1) / np.sqrt(variance * n / effective)
     p_value = min(1.0, float(2 * special.stdtr(max(effective - 2, 1.0), -z)))
     return Trend(slope, tau, p_value, effective)
+
+
+def drift(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> tuple[Trend, float] | None:
+    """The trend of step times that the lengths of the batches do not explain, and the change from first to last.
+
+    The change is a share of the median step. ``None`` where chance explains it (p from 1 % on) or there are too few.
+
+    Raises:
+        ValueError: the two differ in length, or there are no steps.
+    """
+    steps = explain(step_s, batch_elements).adjusted_s
+    found, median = trend(steps), float(np.median(steps))
+    if found is None or median <= 0 or found.p_value >= LEVEL:
+        return None
+    return found, found.slope * (steps.size - 1) / median
 
 
 def _effective_points(residuals: FloatArray) -> float:

@@ -275,11 +275,9 @@ def _estimate(figures: Mapping[str, Pooled], name: str) -> Estimate | None:
 
 def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
     """Whether the steps, as they would be if all batches had one length, have no period any more."""
-    length = explanation.length
-    if length is None or length.p_value >= 0.01:
+    if explanation.length is None or explanation.length.p_value >= 0.01:
         return False
-    elements = steps.batch_elements - np.median(steps.batch_elements)
-    adjusted = steps.wall_s - length.slope_s_per_element * elements
+    adjusted = explanation.adjusted_s + steps.compile_s
     left, _ = oscillation(adjusted)
     periodic_share = left.variance_share or 0.0 if left.period_steps is not None else 0.0
     # What is still periodic, as a share of the variance that there was

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.steps import Steps, measured, steady
-from xttsbench.analysis.variation import Trend, explain, trend
+from xttsbench.analysis.variation import Trend, trend
+from xttsbench.analysis.variation import drift as drift_of
 from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
@@ -307,7 +308,6 @@ def length_variance(evidence: Evidence) -> Findings:
 
 _DRIFT_SHARE: Final = 0.05
 _DRIFT_STEPS: Final = 40
-_DRIFT_LEVEL: Final = 0.01
 
 
 @rule(
@@ -350,17 +350,8 @@ def drift(evidence: Evidence) -> Findings:
 
 
 def _drift(steps: Steps) -> tuple[Trend, float] | None:
-    if len(steps) < _DRIFT_STEPS:
-        return None
-    own = steps.wall_s - steps.compile_s
-    length = explain(own, steps.batch_elements).length
-    if length is not None and length.p_value < 0.01:
-        own = own - length.slope_s_per_element * (steps.batch_elements - np.median(steps.batch_elements))
-    found, median = trend(own), float(np.median(own))
-    if found is None or median <= 0 or found.p_value >= _DRIFT_LEVEL:
-        return None
-    change = found.slope * (len(steps) - 1) / median
-    return (found, change) if abs(change) >= _DRIFT_SHARE else None
+    own = drift_of(steps.wall_s - steps.compile_s, steps.batch_elements) if len(steps) >= _DRIFT_STEPS else None
+    return own if own is not None and abs(own[1]) >= _DRIFT_SHARE else None
 
 
 def _drifting_side(evidence: Evidence, steps: Steps, found: Trend) -> str:

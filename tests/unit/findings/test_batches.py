@@ -47,7 +47,7 @@ def test_what_padding_costs_where_steps_grow_with_it(evidence, build) -> None:
         return evidence(
             batches=batches(padding_share=0.5, padding_component="mel"),
             steps=build.steps(step_s=[0.1] * 10),  # of 800 elements each
-            explanation=Explanation(length=length, stragglers=none),
+            explanation=Explanation(length, build.steps(step_s=[0.1] * 10).step_s, none),
         )
 
     assert only(padding_waste, told(1e-4, 1e-6)).evidence["step_s_that_goes_to_padding"] == pytest.approx(0.04)
