@@ -7,6 +7,7 @@ Every output takes the gain, the fix and the next command from here, so that non
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator
@@ -158,9 +159,21 @@ def _hopeful(option: Option) -> bool:
 
 
 def after(now: Estimate, gain: Estimate) -> str:
-    """The time of a step with a gain, in words, from what it is now; with an interval where the gain has one."""
-    found = Estimate(estimate=now.estimate / gain.estimate, low=now.estimate / gain.high, high=now.estimate / gain.low)
-    return units.duration_interval(found) if gain.low < gain.high else units.duration(found.estimate)
+    """The time of a step with a gain, in words, from what it is now; with an interval where the gain has one.
+
+    It is as uncertain as both are: relative errors of a quotient add up in squares.
+    """
+    estimate = now.estimate / gain.estimate
+    if not gain.low < gain.high:
+        return units.duration(estimate)
+    below = math.hypot(_log_ratio(now.estimate, now.low), _log_ratio(gain.high, gain.estimate))
+    above = math.hypot(_log_ratio(now.high, now.estimate), _log_ratio(gain.estimate, gain.low))
+    low, high = estimate * math.exp(-below), estimate * math.exp(above)
+    return units.duration_interval(Estimate(estimate=estimate, low=low, high=high))
+
+
+def _log_ratio(above: float, below: float) -> float:
+    return math.log(above / below) if below > 0 else math.inf
 
 
 def options(report: Report) -> tuple[Option, ...]:

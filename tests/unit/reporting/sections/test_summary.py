@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
-from xttsbench.records.base import Location
+from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
 from xttsbench.reporting import console, markdown
@@ -281,11 +281,18 @@ def test_the_gain_is_that_of_the_patch_though_another_fix_is_faster_once_its_cac
     assert [one.gain.estimate for one in answer.options(both)[:2] if one.gain] == [1.94, 9.0]
 
 
+def test_the_time_after_a_fix_is_as_uncertain_as_the_time_now_and_the_gain_together() -> None:
+    now = Estimate(estimate=0.1, low=0.09, high=0.1 / 0.9)
+    assert answer.after(now, Estimate(estimate=2.0, low=1.999, high=2.001)) == "50.0 ms (45.0 to 55.6)"
+    assert answer.after(now, Estimate(estimate=2.0, low=1.8, high=2 / 0.9)) == "50.0 ms (43.1 to 58.0)"
+    assert answer.after(now, Estimate(estimate=2.0, low=2.0, high=2.0)) == "50.0 ms"  # what a model says
+
+
 def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
     text = flat(screen(optimized()))
     for said in (
         "a step now 34.2 ms (33.2 to 35.2)",
-        "after the fix 17.6 ms (17.3 to 18.0), 1.940x (1.901 to 1.979) as fast, measured",
+        "after the fix 17.6 ms (17.0 to 18.3), 1.940x (1.901 to 1.979) as fast, measured",
         "your line my_project/data.py:42",
         "maps in parallel (2 calls) after map 1.940x (1.901 to 1.979) yes, bit for bit measured",
         "a cache in memory 2.11x not checked estimated",
