@@ -148,7 +148,7 @@ def build_diagnosis(
         cores_wanted=float(wanted[0]) if wanted is not None else None,
         traces=records[0].traces,
         modes=modes(trials, records, facts, rng),
-        fixes=fixes(trials, wall, rng),
+        fixes=fixes(trials, records, wall, rng),
         oscillation=vector,
         explanation=explanation,
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),

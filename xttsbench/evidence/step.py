@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.attribution import ShapeCost, StepFacts, shape_costs
-from xttsbench.analysis.pooling import STRETCH_SPREAD, Columns, Pooled, Sample, mean_of, pool, pool_together, ratio
+from xttsbench.analysis.pooling import (
+    STRETCH_SPREAD,
+    Columns,
+    Pooled,
+    Sample,
+    interval_of,
+    mean_of,
+    pool,
+    pool_together,
+    ratio,
+)
 from xttsbench.analysis.steps import Steps, measured, steady, steps_of
+from xttsbench.analysis.variation import length_variance
 from xttsbench.evidence import Compared, Evidence
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.trial import KIND_OF, NOT_APPLICABLE, StackLine, TrialRecord, reason_of
@@ -62,13 +74,9 @@ def costliest_shape(evidence: Evidence) -> ShapeCost | None:
 FloatArray = npt.NDArray[np.float64]
 MODES: Final = ("eager", "graph", "xla")
 _TRACING: Final = ("graph", "xla")  # Modes that trace the step, and so leave out what its Python does on the side
+_COMMON: Final = 0.5  # Share of a fix's steps whose batches the original has to have had
+_OTHER_BATCHES: Final = "not comparable: it ran on batches of lengths that the target as it is did not have"
 _FETCHES_REMOVED: Final = "host reads removed"  # Begins the note of a step that was traced with its fetches answered
-
-
-def _step_times(trial: TrialRecord, segment_name: str, facts: StepFacts) -> Columns | None:
-    """Step times of a segment on cached batches, without compilation; ``None`` if there are none."""
-    steps = measured(trial, segment_name)
-    return None if steps is None else {"wall_s": steps.working_s}
 
 
 def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> Pooled | None:
@@ -79,19 +87,33 @@ def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> P
     more than on a quiet machine, and four rounds may agree by luck: what they differ by is what both sides are taken
     to.
     """
-    found = {}
-    for trial in tried(trials, "graph", "graph"):
-        given, changed = measured(trial, "step_only"), measured(trial, "graph")
-        if given is not None and changed is not None:
-            found[trial.spec.trial_id] = _in_pairs(given, changed)
-    if not found:
+    found = _in_turns(tried(trials, "graph", "graph"), "graph", lambda given: given.step_s)
+    ratio_of = _beside(found, rng, max(STRETCH_SPREAD, _turns_differ(found.values())))
+    return ratio_of and Pooled(1 - ratio_of.value, 1 - ratio_of.resamples)
+
+
+def _beside(turns: Mapping[str, Sample], rng: np.random.Generator, spread: float = STRETCH_SPREAD) -> Pooled | None:
+    """Time of the changed step over that of the step as given, of the same draws; ``None`` where either is unknown."""
+    if not turns:
         return None
-    (figures,) = pool_together([found], rng, stretch_spread=max(STRETCH_SPREAD, _turns_differ(found.values())))
-    given_s, graph_s = figures["given_s"], figures["graph_s"]
-    return Pooled(1 - graph_s.value / given_s.value, 1 - graph_s.resamples / given_s.resamples)
+    (figures,) = pool_together([turns], rng, stretch_spread=spread)
+    given_s, changed_s = figures["given_s"], figures["changed_s"]
+    if not given_s.value:  # all of it was the host's
+        return None
+    return Pooled(changed_s.value / given_s.value, changed_s.resamples / given_s.resamples)
 
 
-def _in_pairs(given: Steps, changed: Steps) -> Sample:
+def _in_turns(trials: Sequence[TrialRecord], name: str, work: Callable[[Steps], FloatArray]) -> dict[str, Sample]:
+    """Trial -> the step as given, as far as ``work`` has it, and the changed one, of trials that measured both."""
+    found = {}
+    for trial in trials:
+        given, changed = measured(trial, "step_only"), measured(trial, name)
+        if given is not None and changed is not None:
+            found[trial.spec.trial_id] = _in_pairs(given, changed, work(given))
+    return found
+
+
+def _in_pairs(given: Steps, changed: Steps, given_s: FloatArray) -> Sample:
     """Both sides as one sample whose stretches are their rounds, or equal parts of both where there is one round."""
     rounds = [number for number in np.unique(given.round) if number in changed.round]
     if len(rounds) > 1:
@@ -100,10 +122,10 @@ def _in_pairs(given: Steps, changed: Steps) -> Sample:
         count = min(len(given), len(changed), 8)
         parts = list(zip(*(np.array_split(np.arange(len(side)), count) for side in (given, changed)), strict=True))
     return Sample(
-        values={"given_s": float(given.step_s.mean()), "graph_s": float(changed.working_s.mean())},
+        values={"given_s": float(given_s.mean()), "changed_s": float(changed.working_s.mean())},
         stretches={
-            "given_s": np.array([given.step_s[rows].mean() for rows, _ in parts]),
-            "graph_s": np.array([changed.working_s[rows].mean() for _, rows in parts]),
+            "given_s": np.array([given_s[rows].mean() for rows, _ in parts]),
+            "changed_s": np.array([changed.working_s[rows].mean() for _, rows in parts]),
         },
         weight=float(min(len(given), len(changed))),
     )
@@ -134,11 +156,13 @@ def modes(
     """Each mode, precision and size of the batch that was tried, with its speed-up over the step as given.
 
     Tracing a step leaves out what its Python does on the side (saving, logging), so the host's own work is left out of
-    the step as given too: a checkpoint that is not written is not a gain of XLA. The ratio is of one process and the
-    same batches; the time of a mode is that of the step as given in the main trials over it, so that the two agree.
+    the step as given too: a checkpoint that is not written is not a gain of XLA. The ratio is of the turns of one
+    process, which had the same batches; the time of a mode is that of the step as given in the main trials over it, so
+    that the two agree.
     """
     found = {}
-    main = _mean([c for trial in ladder if (c := _step_times(trial, "step_only", facts)) is not None], rng)
+    alone = [{"wall_s": steps.working_s} for one in ladder if (steps := measured(one, "step_only")) is not None]
+    main = _mean(alone, rng)
     for mode, kind in KIND_OF.items():
         own = tried(trials, kind, mode)
         if mode not in MODES:  # one kind measures several of them, as far as they apply
@@ -146,24 +170,17 @@ def modes(
         if not own:
             continue
         # Where nothing is traced anew the host's work is in both; nothing else tells it apart there.
-        work = _own_work if mode in _TRACING else _step_times
-        given = [c for trial in own if (c := work(trial, "step_only", facts)) is not None]
-        given = given or [c for trial in ladder if (c := work(trial, "step_only", facts)) is not None]
-        changed = [c for trial in own if (c := _step_times(trial, mode, facts)) is not None]
-        before, after = _mean(given, rng), _mean(changed, rng)
+        host_share = facts.host_share if mode in _TRACING else 0.0
+        share = _beside(_in_turns(own, mode, partial(_own_work_s, host_share=host_share, eager=facts.eager)), rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
-        speedup, as_given = ratio(before, after), main or before
-        time_s = after.estimate() if after else None
-        if as_given and speedup:
-            low, middle, high = (as_given.value / by for by in (speedup.high, speedup.estimate, speedup.low))
-            time_s = Estimate(estimate=middle, low=low, high=high)
+        time_s = Pooled(main.value * share.value, main.resamples * share.resamples) if main and share else None
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,
             cause=inapplicable or last.cause,
-            time_s=time_s,
-            speedup=speedup,
+            time_s=time_s.estimate() if time_s else None,
+            speedup=interval_of(1 / share.value, 1 / share.resamples) if share else None,
             processes=len(own),
             compile_s=steps_of(warm_up).step_s.sum().item() if warm_up else None,
             fetches_removed=any(note.startswith(_FETCHES_REMOVED) for trial in own for note in trial.notes),
@@ -171,35 +188,68 @@ def modes(
     return found
 
 
-def _own_work(trial: TrialRecord, segment_name: str, facts: StepFacts) -> Columns | None:
-    """Step times of a segment without compilation, and without the host's own work."""
-    steps = measured(trial, segment_name)
-    if steps is None:
-        return None
-    base = steps.working_s - steps.emulated_s if facts.eager else np.minimum(steps.outside_s, steps.working_s)
-    return {"wall_s": steps.working_s - facts.host_share * base}
+def _own_work_s(steps: Steps, *, host_share: float, eager: bool) -> FloatArray:
+    """Step times without compilation, and without that share of what is not the device's for the host's own work."""
+    base = steps.working_s - steps.emulated_s if eager else np.minimum(steps.outside_s, steps.working_s)
+    return np.asarray(steps.working_s - host_share * base)
 
 
 def _mean(processes: Sequence[Columns], rng: np.random.Generator) -> Pooled | None:
     return pool(processes, {"mean": mean_of("wall_s")}, rng)["mean"] if processes else None
 
 
-def fixes(trials: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator) -> dict[str, Compared]:
-    """Each fix that was tried, with its speed-up over the target as it is."""
+def fixes(
+    trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
+) -> dict[str, Compared]:
+    """Each fix that was tried, with its speed-up over the target as it is (its mean step) on the same batches.
+
+    A fix that ran on other batches, longer or shorter than any of the target's, is not compared.
+    """
+    whole = [steps for one in ladder if (steps := measured(one, "as_is")) is not None]
     by_name: dict[str, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         if trial.spec.kind == "fix" and trial.spec.fix:
             by_name[trial.spec.fix].append(trial)
     found = {}
     for name, own in by_name.items():
-        walls = [{"wall_s": steady(rows)[0].wall_s} for trial in own if (rows := measured(trial, "as_is")) is not None]
-        changed = _mean(walls, rng)
+        every = [steady(rows)[0] for trial in own if (rows := measured(trial, "as_is")) is not None]
+        pairs = [pair for steps in every if (pair := _on_the_same(whole, steps, as_is.value)) is not None]
+        changed = _mean([{"wall_s": wall_s} for wall_s, _ in pairs], rng)
+        times = float(np.mean([of for _, of in pairs])) if pairs else 1.0  # longer than the original's mean batch
+        as_long = Pooled(changed.value / times, changed.resamples / times) if changed else None
         found[name] = Compared(
             name=name,
             status=own[-1].status,
-            cause=own[-1].cause,
-            time_s=changed.estimate() if changed else None,
-            speedup=ratio(as_is, changed),
-            processes=len(walls),
+            cause=own[-1].cause or (_OTHER_BATCHES if every and not pairs else None),
+            time_s=as_long.estimate() if as_long else None,
+            speedup=ratio(as_is, as_long),
+            processes=len(pairs),
         )
     return found
+
+
+def _on_the_same(original: Sequence[Steps], fixed: Steps, mean_s: float) -> tuple[FloatArray, float] | None:
+    """Wall times with a fix on batches that the original had too, and how many of its means it took for these.
+
+    By the index of the batch where that is the same batch in both: it has the same length. Then the steps before the
+    steady state count, too, since a series that rises with the length of its batches has none. Where data come in
+    another order, the original's steady mean is taken to the length of these batches, if that is one that it had.
+    """
+    batch, length, wall_s = _columns(original, "batch", "batch_elements", "wall_s")
+    common = {key: batch == key for key in {*batch.tolist()} & {*fixed.batch.tolist()} if key >= 0}
+    alike = all(np.ptp([*length[own], *fixed.batch_elements[fixed.batch == key]]) == 0 for key, own in common.items())
+    rows = np.isin(fixed.batch, [*common])
+    if np.ptp(length) and alike and rows.sum() >= _COMMON * len(fixed):
+        took = {key: float(wall_s[own].mean()) for key, own in common.items()}
+        return fixed.wall_s[rows], float(np.mean([took[key] for key in fixed.batch[rows].tolist()])) / mean_s
+    asked = float(fixed.batch_elements.mean())
+    if not length.min() <= asked <= length.max():
+        return None
+    length, wall_s = _columns([steady(steps)[0] for steps in original], "batch_elements", "wall_s")
+    explained = length_variance(wall_s, length)
+    slope = explained.slope_s_per_element if explained is not None and explained.p_value < 0.01 else 0.0
+    return fixed.wall_s, max(1 + slope * (asked - float(length.mean())) / mean_s, 0.0)
+
+
+def _columns(series: Sequence[Steps], *names: str) -> list[npt.NDArray[Any]]:
+    return [np.concatenate([getattr(steps, name) for steps in series]) for name in names]

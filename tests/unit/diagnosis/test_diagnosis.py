@@ -500,6 +500,40 @@ def test_a_fix_is_compared_with_the_target_as_it_is(build) -> None:
     assert failed.evidence.fixes["prefetch"].cause == "x"
 
 
+def sorted_by_length(build, kind: str, steps: int, faster: float = 1.0, first: int = 0, **fields):
+    """An input whose batches become longer and longer: a short trial has the short ones."""
+    rng = np.random.default_rng(steps)
+    numbers = np.arange(first, first + steps)
+    elements = 400 + 10 * numbers
+    wait = build.noisy(1.0, steps, rng) * elements / 20_000 / faster
+    segment = build.segment(wait_s=wait, batch_elements=elements, batch=numbers)
+    return build.trial(kind, segment, target_kind="dataset", **fields)
+
+
+@pytest.mark.parametrize("worth", [1.0, 1.5])
+def test_a_fix_is_compared_on_the_batches_that_it_ran_on(build, worth: float) -> None:
+    """Data sorted by length make whatever runs for a shorter time look faster (E9)."""
+    trials = [
+        sorted_by_length(build, "ladder", 200),
+        sorted_by_length(build, "fix", 80, worth, number=1, fix="parallel-map"),
+    ]
+    fix = told(trials).evidence.fixes["parallel-map"]
+    assert fix.speedup.estimate == pytest.approx(worth, rel=0.02)
+
+
+def test_a_fix_on_other_batches_is_compared_at_their_length_or_not_at_all(build) -> None:
+    def fixed(first: int):
+        trials = [
+            sorted_by_length(build, "ladder", 200),
+            sorted_by_length(build, "fix", 80, first=first, number=1, fix="parallel-map"),
+        ]
+        return told(trials).evidence.fixes["parallel-map"]
+
+    assert fixed(140).speedup.estimate == pytest.approx(1.0, rel=0.05)  # most of its lengths are known
+    assert fixed(1000).speedup is None
+    assert fixed(1000).cause.startswith("not comparable: it ran on batches of lengths that")
+
+
 def test_host_work_that_a_trace_leaves_out_is_no_gain_of_the_mode(build) -> None:
     # 50 ms as given, of which 30 are spent saving; through XLA the rest takes 20 as well.
     anatomy = build.compiled(kinds={"function": 0.4, "io": 0.6})
@@ -521,3 +555,19 @@ def test_missing_oscillation_has_reasons(build) -> None:
     missing = [name for name, value in found.evidence.oscillation if value is None]
     assert missing
     assert {f"oscillation.{name}" for name in missing} <= set(found.unmeasured)
+
+
+def test_a_mode_is_compared_turn_by_turn(build) -> None:
+    """Neighbours come and go between the rounds, and slow both sides of one alike: 1.2 times stays visible (E8)."""
+    rng = np.random.default_rng(0)
+    slow = np.repeat(rng.uniform(1.0, 2.0, 8), 4)
+    rounds = np.repeat(range(8), 4)
+    given = build.segment(
+        "step_only", step_s=(step_s := build.noisy(0.06, 32, rng) * slow), calls_s=step_s, round=rounds
+    )
+    xla = build.segment("xla", step_s=build.noisy(0.05, 32, rng) * slow, round=rounds)
+    found = told([build.ladder(step=0.06), build.trial("xla", given, xla, number=1)]).evidence.modes["xla"]
+    assert found.speedup.estimate == pytest.approx(1.2, rel=0.03)
+    assert 1.1 < found.speedup.low < found.speedup.high < 1.3
+    # What it would take then is as uncertain as what it takes now, and the gain besides (E10).
+    assert found.time_s.high / found.time_s.low > found.speedup.high / found.speedup.low
