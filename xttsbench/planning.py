@@ -41,7 +41,7 @@ class Job:
         script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
         arguments: the script's.
         private: directory of the run, where what a script writes elsewhere is kept in memory.
-        stretch_s: for the target as it is once its verdict is final, in its first process.
+        stretch_s: for the target as it is after its rounds, in its first process.
         again: what is known of a script that has run; without it its next trial is the first one anew.
     """
 

@@ -111,7 +111,16 @@ def measured(trial: TrialRecord, name: str) -> Steps | None:
 
 def never_alone(trial: TrialRecord) -> bool:
     """Whether the input was at work beside the step alone in every round."""
-    return bool(trial.rounds) and all(mark.input_idle is False for mark in trial.rounds)
+    seen = [mark.input_idle for mark in trial.rounds if mark.input_idle is not None]
+    return bool(seen) and not any(seen)
+
+
+def in_one_stretch(steps: Steps) -> npt.NDArray[np.bool_]:
+    """Which steps are of the first of the longest rounds; all, where no round can show a steady state."""
+    rounds, counts = np.unique(steps.round, return_counts=True)
+    if max(counts, default=0) < MIN_STEPS:
+        return np.full(len(steps), fill_value=True)
+    return np.asarray(steps.round == rounds[counts.argmax()])
 
 
 def steady(steps: Steps) -> tuple[Steps, SteadyState]:
@@ -120,9 +129,7 @@ def steady(steps: Steps) -> tuple[Steps, SteadyState]:
     Compilation that recurs is part of what is measured, so the cut is made on the step time without it. Where no round
     has enough steps all of them together are looked at.
     """
-    rounds, counts = np.unique(steps.round, return_counts=True)
-    longest = max(counts, default=0) >= MIN_STEPS
-    stretch = steps.round == rounds[counts.argmax()] if longest else np.full(len(steps), fill_value=True)
+    stretch = in_one_stretch(steps)
     own_s = np.maximum(steps.wall_s - steps.compile_s, _TICK_S)
     found = steady_state(own_s[stretch], steps.batch_elements[stretch])
     if not stretch[: found.cut].all():  # what lies before the stretch was measured long after the warm-up

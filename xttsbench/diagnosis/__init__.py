@@ -22,7 +22,7 @@ from xttsbench.analysis.attribution import (
 from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.pooling import DRAWS, Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
-from xttsbench.analysis.steps import FloatArray, Steps, measured, never_alone, steady
+from xttsbench.analysis.steps import FloatArray, Steps, in_one_stretch, measured, never_alone, steady
 from xttsbench.analysis.variation import Explanation, explain, oscillation
 from xttsbench.diagnosis.bottleneck import (
     DISTURBED_SPREAD,
@@ -129,7 +129,8 @@ def build_diagnosis(
         means, wanted, facts, said
     )
 
-    vector, unmeasured = oscillation(series[0].wall_s)
+    stretch = series[0][in_one_stretch(series[0])]
+    vector, unmeasured = oscillation(stretch.wall_s)
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
     evidence = replace(
         base,
@@ -151,7 +152,7 @@ def build_diagnosis(
         fixes=fixes(trials, records, wall, rng),
         oscillation=vector,
         explanation=explanation,
-        length_has_the_period=vector.period_steps is not None and _period_is_of_length(series[0], explanation),
+        length_has_the_period=vector.period_steps is not None and _period_is_of_length(stretch, explanation),
     )
     # Compilation that recurs is the step's, whatever the input costs.
     step = attributing.alone(figures)

@@ -64,8 +64,8 @@ class TrialSpec(Record):
     """Waits of the emulated accelerator in milliseconds, replayed in a circle; empty for the real device."""
     steps: int = Field(240, ge=1)  # Steps to measure at most in each segment
     stretch_s: float = Field(0.0, ge=0.0)
-    """For the kind ``ladder``: seconds for which the target goes on as it is once its verdict is final, in one stretch:
-    it shows periods, stalls that are rare, and whether the steps are steady."""
+    """For the kind ``ladder``: seconds for which the target goes on as it is after its rounds, in one stretch: it shows
+    periods, stalls that are rare, and whether the steps are steady."""
     window_s: float = Field(6.0, gt=0)  # Seconds at most for the main segment; the others take a share of it
     min_steps: int = Field(3, ge=1)  # Steps to measure even where the window is over
     rounds: int = Field(4, ge=1)  # For the kind ``ladder``: rounds in which the conditions take turns
@@ -337,8 +337,8 @@ class TrialRecord(Record):
 
     @property
     def stretch_s(self) -> float:
-        """Seconds for which the target went on as it is after its verdict was final."""
-        if not self.looks or not self.looks[-1].final or len(self.rounds) <= len(self.looks):
+        """Seconds for which the target went on as it is after the last look at its rounds."""
+        if not self.looks or len(self.rounds) <= len(self.looks):
             return 0.0
         return (self.rounds[-1].end_ns - self.rounds[-1].start_ns) / 1e9
 

@@ -71,9 +71,9 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
         for number in range(spec.rounds):
             rounds.measure_round(number)
             if bench.channel.decided():
-                rounds.measure_stretch(number + 1)
                 break
-    if bench.marks and all(mark.input_idle is False for mark in bench.marks):
+        rounds.measure_stretch(number + 1)
+    if (seen_idle := [mark.input_idle for mark in bench.marks if mark.input_idle is not None]) and not any(seen_idle):
         bench.channel.note(
             "the input never stood still, so the step alone was measured beside it: it may be faster alone than shown"
         )

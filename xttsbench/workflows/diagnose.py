@@ -49,7 +49,8 @@ _SCRIPT_SHARE: Final = 0.3
 _READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
 _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Kinds of trials that say which fixes are worth verifying."""
-_STRETCH: Final = 0.1  # Of the budget, for one stretch of the target as it is once its verdict is final
+_STRETCH: Final = 0.1  # Of the budget, for one stretch of the target as it is after its rounds
+_FIXES_STRETCH: Final = 0.02  # The same where the time is for fixes: a stall of some seconds' rhythm shows
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
@@ -147,7 +148,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         steps=plan.steps,
         window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         seed=plan.seed,
-        stretch_s=0.0 if optimizing else _STRETCH * plan.budget_s,
+        stretch_s=(_FIXES_STRETCH if optimizing else _STRETCH) * plan.budget_s,
         profile_dir=str(run.directory / PROFILE) if plan.profile else None,
         script=script,
         arguments=plan.arguments,
