@@ -102,6 +102,7 @@ class StepFacts:
         return max(self.handoff_s, self.handoff_after_pause_s)
 
 
+_MOSTLY_HANDING_OVER = 1.5  # Times what handing over takes, up to which that is what an input does for a batch
 _NOTICEABLE = 0.03  # A step must be this much slower beside the input than alone before it is called contention
 
 
@@ -114,7 +115,8 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
         return parts | {"input": means.wait_s}
 
     floor = np.minimum(means.wait_s, facts.handed_over_s)
-    launched = np.minimum(floor, facts.handoff_s)  # the rest is waking up, as the emulated accelerator has it
+    handed = np.minimum(floor, facts.handoff_s)  # the rest is waking up, as the emulated accelerator has it
+    launched = _launched(means, facts, handed)
     late = _late_for_others(means, facts, means.wait_s - floor)
     waited, worked = means.wait_s - floor - late, np.maximum(means.step_s - _compile(means, facts), 0.0)
     host = _host(means, facts, worked)
@@ -124,14 +126,22 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     dispatch = np.clip(_dispatch(means, facts, host), 0.0, np.maximum(left - means.emulated_s, 0.0))
     transfer = np.clip(facts.transfer_s, 0.0, np.maximum(left - dispatch - means.emulated_s, 0.0))
     return parts | {
-        "input": waited - delayed + paced,
+        "input": waited - delayed + paced + handed - launched,
         "dispatch": dispatch + launched,
-        "compute": left - dispatch - transfer + floor - launched + late,
+        "compute": left - dispatch - transfer + floor - handed + late,
         "compile": means.step_s - worked,
         "host": host,
         "transfer": transfer,
         "contention": inflated + delayed - paced,
     }
+
+
+def _launched(means: Means, facts: StepFacts, handed: FloatArray) -> FloatArray:
+    """The part of handing over batches that is lost: where the input's own work sets the pace, it lies within that."""
+    if means.input_alone_s is None:
+        return handed
+    lost = np.clip(means.wall_s - means.input_alone_s, 0.0, handed)
+    return np.where(means.input_alone_s > _MOSTLY_HANDING_OVER * facts.handoff_s, lost, handed)
 
 
 def _late_for_others(means: Means, facts: StepFacts, waited: FloatArray) -> FloatArray:

@@ -190,6 +190,9 @@ MIN_CYCLES: Final = 4
 _PADDING: Final = 8
 _CLIP: Final = 10.0
 """Robust standard deviations at which an outlier is cut, so that one long stall does not hide the rest."""
+_FEW_STALLS: Final = 16
+_LARGE: Final = 0.3  # Share of the largest excess from which a stall is of its kind
+_PLACES: Final = 10_000  # Draws of random places
 _SURROGATES: Final = 200
 _BATCH: Final = 20
 """Surrogates made at once: few, to keep the memory small and to stop early where they score as high as the steps."""
@@ -273,6 +276,30 @@ def find_period(x: npt.ArrayLike) -> Period | None:
         return None  # the flank of something slower
     share = _confirmed_share(row[0], period)
     return None if share is None else Period(period, share, p_value)
+
+
+def regular_stalls(x: npt.ArrayLike, stalls: npt.ArrayLike) -> Period | None:
+    """Period of a few stalls that come as regularly as stalls at random places hardly ever do (level 1 %).
+
+    Three may be enough, where a spectrum takes :data:`MIN_CYCLES` cycles: a checkpoint every hundred steps shows in
+    300. ``stalls`` are indices of the series, ascending. The large ones count, and of several in a row the first.
+    Chance is how often as many random places have gaps that are alike to as many steps.
+    """
+    series, places = np.asarray(x, dtype=np.float64), np.asarray(stalls, dtype=np.int64)
+    excess = series[places] - np.median(series)
+    places = places[excess >= _LARGE * max(excess, default=0.0)]
+    first = places[np.diff(places, prepend=-2) > 1]
+    gaps = np.diff(first)
+    if series.size < MIN_STEPS or not 2 <= gaps.size <= _FEW_STALLS:
+        return None
+    rng = np.random.default_rng(_SEED)
+    random = np.diff(np.sort(rng.integers(0, series.size, (_PLACES, first.size)), axis=1), axis=1)
+    p_value = (1 + np.count_nonzero(np.ptp(random, axis=1) <= np.ptp(gaps))) / (1 + _PLACES)
+    if p_value > LEVEL:
+        return None
+    between = np.delete(series, places)
+    share = 1 - float(((between - between.mean()) ** 2).sum()) / float(((series - series.mean()) ** 2).sum())
+    return Period(float(gaps.mean()), share, p_value)
 
 
 def _clipped(series: FloatArray) -> FloatArray:

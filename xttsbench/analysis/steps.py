@@ -7,6 +7,7 @@ whether what is left still becomes slower or faster, beyond what the lengths of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 
 FloatArray = npt.NDArray[np.float64]
+_DRAWN: Final = ("as_is", "between", "input_only")  # Segments whose batches are drawn from the dataset
 
 
 class Steps:
@@ -109,6 +111,20 @@ def measured(trial: TrialRecord, name: str) -> Steps | None:
     return alone if len(alone) else steps
 
 
+def batches_per_epoch(trial: TrialRecord) -> float:
+    """Batches of the dataset until it ends, as far as they were seen; infinite where it did not end.
+
+    From the numbers of the batches in their pass, over all that was drawn from the dataset; where those are not known,
+    from the rows of an epoch. Both are the least that there can be.
+    """
+    drawn = [one.columns for one in trial.segments if one.name in _DRAWN and one.steps]
+    epochs = [columns.get("epoch") or (0,) for columns in drawn]
+    if not any(map(any, epochs)):
+        return math.inf
+    numbers = [columns.get("batch") or (-1,) for columns in drawn]
+    return float(max(*(np.bincount(one).max() for one in epochs), *(np.max(one) + 1 for one in numbers)))
+
+
 def never_alone(trial: TrialRecord) -> bool:
     """Whether the input was at work beside the step alone in every round."""
     seen = [mark.input_idle for mark in trial.rounds if mark.input_idle is not None]
@@ -116,7 +132,7 @@ def never_alone(trial: TrialRecord) -> bool:
 
 
 def in_one_stretch(steps: Steps) -> npt.NDArray[np.bool_]:
-    """Which steps are of the first of the longest rounds; all, where no round can show a steady state."""
+    """Mask of the steps of the first of the longest rounds; all, where no round can show a steady state."""
     rounds, counts = np.unique(steps.round, return_counts=True)
     if max(counts, default=0) < MIN_STEPS:
         return np.full(len(steps), fill_value=True)

@@ -19,7 +19,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.rhythm import LEVEL, autocorrelation, effective_size, find_period, ljung_box, varies
+from xttsbench.analysis.rhythm import (
+    LEVEL,
+    MIN_CYCLES,
+    autocorrelation,
+    effective_size,
+    find_period,
+    ljung_box,
+    regular_stalls,
+    varies,
+)
 from xttsbench.analysis.rhythm import MIN_STEPS as MIN_PERIOD_STEPS
 from xttsbench.records.report import Oscillation
 
@@ -243,8 +252,8 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
         values["ljung_box_p"] = ljung_box(steps, min(20, n // 5))
     else:
         reasons |= dict.fromkeys(("autocorrelation", "ljung_box_p"), "the step time does not vary")
-    _add_period(steps, values, reasons)
     stalls = stragglers(steps).indices
+    _add_period(steps, stalls, values, reasons)
     if stalls.size >= _MIN_STALLS:
         values["burstiness"] = burstiness(np.diff(stalls))
     else:
@@ -252,20 +261,22 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
     return Oscillation(**values), reasons
 
 
-def _add_period(steps: FloatArray, values: dict[str, float], reasons: dict[str, str]) -> None:
-    period = find_period(steps)
+def _add_period(steps: FloatArray, stalls: IntArray, values: dict[str, float], reasons: dict[str, str]) -> None:
+    period = regular_stalls(steps, stalls) or find_period(steps)
     if period is not None:
         values |= asdict(period)
         values["period_s"] = period.period_steps * float(steps.mean())  # so many steps of mean length, stalls included
         return
     if steps.size < MIN_PERIOD_STEPS:
         reason = f"only {steps.size} steps, {MIN_PERIOD_STEPS} are needed to look for a period"
+        reason += f"; what comes less often than every {steps.size} steps was not seen at all"
     elif not varies(steps):
         reason = "the step time does not vary"
     else:
-        reason = "no period stands out from red noise at 1 %"
+        longest = steps.size // MIN_CYCLES
+        reason = f"no period of 2 to {longest} steps stands out from red noise at 1 % in {steps.size} steps"
         if steps.size < _WANTED_PERIOD_STEPS:
-            reason += f" in {steps.size} steps ({_WANTED_PERIOD_STEPS} are wanted to be sure)"
+            reason += f" ({_WANTED_PERIOD_STEPS} are wanted to be sure)"
     reasons |= dict.fromkeys(("period_steps", "period_s", "variance_share", "p_value"), reason)
 
 

@@ -23,7 +23,7 @@ from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.pooling import DRAWS, Pooled, interval_of, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import FloatArray, Steps, in_one_stretch, measured, never_alone, steady
-from xttsbench.analysis.variation import Explanation, explain, oscillation
+from xttsbench.analysis.variation import explain, oscillation
 from xttsbench.diagnosis.bottleneck import (
     DISTURBED_SPREAD,
     PARTS_OF,
@@ -152,7 +152,7 @@ def build_diagnosis(
         fixes=fixes(trials, records, wall, rng),
         oscillation=vector,
         explanation=explanation,
-        length_has_the_period=vector.period_steps is not None and _period_is_of_length(stretch, explanation),
+        length_has_the_period=vector.period_steps is not None and _period_is_of_length(stretch),
     )
     # Compilation that recurs is the step's, whatever the input costs.
     step = attributing.alone(figures)
@@ -274,8 +274,9 @@ def _estimate(figures: Mapping[str, Pooled], name: str) -> Estimate | None:
     return figures[name].estimate() if name in figures else None
 
 
-def _period_is_of_length(steps: Steps, explanation: Explanation) -> bool:
+def _period_is_of_length(steps: Steps) -> bool:
     """Whether the steps, as they would be if all batches had one length, have no period any more."""
+    explanation = explain(steps.wall_s - steps.compile_s, steps.batch_elements)
     if explanation.length is None or explanation.length.p_value >= 0.01:
         return False
     adjusted = explanation.adjusted_s + steps.compile_s

@@ -6,7 +6,6 @@ notice; at its end :func:`xttsbench.diagnosis.build_diagnosis` says the same of 
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from xttsbench.analysis.pooling import (
     pool_together,
     sample,
 )
-from xttsbench.analysis.steps import FloatArray, Steps, measured, steady
+from xttsbench.analysis.steps import FloatArray, Steps, batches_per_epoch, measured, steady
 from xttsbench.evidence import Evidence, profile_facts
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import SPOKEN, Attribution
@@ -244,10 +243,10 @@ def why_undecided(
     steps = sum(len(one) for one in series)
     if steps < MIN_STEPS:
         return f"only {steps} step(s) were measured after the warm-up"
-    batches = min(_batches_per_epoch(one) for one in series)
+    batches = min(map(batches_per_epoch, records))
     if batches < _MIN_BATCHES:
         return (
-            f"the dataset ends after {max(round(batches), 1)} batch(es), so starting it over is most of what was "
+            f"the dataset ends after {batches:.0f} batch(es), so starting it over is most of what was "
             f"measured; give it {_MIN_BATCHES} at least, or .repeat()"
         )
     failed = next((trial for trial in records if trial.status != "ok" and not _script_was_over(trial)), None)
@@ -296,12 +295,6 @@ def _script_was_over(trial: TrialRecord) -> bool:
     """Whether a trial ended while it measured what a script had left behind: the script's own steps are all there."""
     over = trial.script is not None and trial.script.ended in ("returned", "exited", "stopped")
     return over or trial.watched is not None  # however a watched run ended, what was seen of it was seen
-
-
-def _batches_per_epoch(steps: Steps) -> float:
-    """Mean number of batches before the dataset ended; infinite where it never did."""
-    epochs = int(steps.epoch.max() - steps.epoch.min()) if len(steps) else 0
-    return len(steps) / epochs if epochs else math.inf
 
 
 @dataclass(frozen=True)

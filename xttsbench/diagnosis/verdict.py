@@ -145,6 +145,8 @@ def summary(diagnosis: Diagnosis) -> str:
         )
     if name == "input":
         return _input(evidence)
+    if name == "dispatch" and not evidence.facts.eager:
+        return f"Handing over batches takes {evidence.share(name):.0%} of a step that is as short as this one."
     if name == "compute" and evidence.emulated:
         used = diagnosis.accelerator_utilization
         return _emulated(evidence.share("compute"), used.estimate if used is not None else 1.0)
@@ -179,8 +181,6 @@ def _input(evidence: Evidence) -> str:
 def _detail(evidence: Evidence, name: str) -> str:
     if name == "dispatch":
         graph = evidence.modes.get("graph")
-        if not evidence.facts.eager:
-            return "the step is so short that handing over batches and calls is most of it"
         if graph is not None and graph.speedup is not None:
             return "compiled into one tf.function it launches them at once"
         if graph is None:

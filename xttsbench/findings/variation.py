@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.steps import Steps, measured, steady
+from xttsbench.analysis.steps import Steps, in_one_stretch, measured, steady
 from xttsbench.analysis.variation import Trend, trend
 from xttsbench.analysis.variation import drift as drift_of
 from xttsbench.evidence import Evidence
@@ -200,6 +200,7 @@ def oscillation(evidence: Evidence) -> Findings:
     found, steps = evidence.oscillation, evidence.steps
     if found.period_steps is None or found.variance_share is None or steps is None or found.variance_share < 0.1:
         return
+    steps = steps[in_one_stretch(steps)]
     if evidence.length_has_the_period:
         return  # batches of different length in turn: `length_variance` says so
     spread = float(steps.wall_s.std() / steps.wall_s.mean())

@@ -34,6 +34,12 @@ CASES = """
 input beyond the hand over: wait=50 step=20 gap=1 | handoff_s=2 | input=48 dispatch=2 compute=20 residual=1 | input
 a step so short that the hand over is most of it:
 wait=0.2 step=0.3 | handoff_s=0.5 | dispatch=0.2 compute=0.3 | dispatch
+an input that is slower than handing over its batches sets the pace:
+wait=0.13 step=0.02 alone=0.02 input_alone=0.15 | handoff_s=0.07 | input=0.13 compute=0.02 | input
+an input that does nothing but hand over:
+wait=0.07 step=0.02 alone=0.02 input_alone=0.07 | handoff_s=0.07 | dispatch=0.07 compute=0.02 | dispatch
+an input that does not overlap with the step:
+wait=0.13 step=0.1 alone=0.1 input_alone=0.13 | handoff_s=0.07 | input=0.06 dispatch=0.07 compute=0.1 | dispatch
 bare dataset: wait=50 step=0 | bare | input=50 | input
 bare dataset has no floor and no step: wait=50 step=1 gap=2 | bare handoff_s=10 | input=50 residual=2 | input
 dataset with an emulated accelerator: wait=30 step=20 emulated=20 | bare | input=30 compute=20 | input

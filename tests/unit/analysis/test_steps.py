@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
 import pytest
 
 from tests.unit.analysis.noise import ar1
-from xttsbench.analysis.steps import measured, mser, never_alone, steady, steady_state, steps_of
+from xttsbench.analysis.steps import batches_per_epoch, measured, mser, never_alone, steady, steady_state, steps_of
 from xttsbench.records.trial import RoundMark, Segment
 
 
@@ -108,6 +109,24 @@ def test_slicing_and_masking_keep_all_columns_together(build) -> None:
 def state_of(steps):
     """The steady state of steps on batches of one length."""
     return steady_state(steps, np.ones(len(steps)))
+
+
+def test_the_batches_of_an_epoch_are_counted_over_all_that_was_drawn(build) -> None:
+    """22 batches, of which three rounds of the target as it is drew eight each: 24 steps in three epochs."""
+    drawn = np.arange(66)
+    parts = {"as_is": drawn % 22 < 8, "input_only": (drawn % 22 >= 8) & (drawn % 22 < 20)}
+    live = [build.segment(name, step_s=0.1, epoch=drawn[at] // 22, batch=drawn[at] % 22) for name, at in parts.items()]
+    memory = build.segment("step_only", step_s=[0.1] * 90, epoch=np.arange(90) // 3, batch=-1)
+    assert batches_per_epoch(build.trial("ladder", *live, memory)) == 20
+    assert batches_per_epoch(build.trial("ladder", live[0])) == 8
+    endless = build.segment(step_s=[0.1] * 4, batch=[0, 1, 2, 3])
+    assert batches_per_epoch(build.trial("ladder", endless, memory)) == math.inf
+    assert batches_per_epoch(build.trial("ladder")) == math.inf
+
+
+def test_the_batches_of_a_script_are_counted_by_its_rows(build) -> None:
+    epochs = np.repeat([0, 1, 2], [12, 30, 9])
+    assert batches_per_epoch(build.trial("script", build.segment(step_s=0.1, epoch=epochs, batch=-1))) == 30
 
 
 def test_the_steady_state_leaves_out_a_slow_beginning(build) -> None:

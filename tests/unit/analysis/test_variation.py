@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -191,6 +193,40 @@ def test_every_null_has_a_reason_and_nothing_else_has(n: int, constant: bool) ->
 def test_a_short_miss_says_how_many_steps_are_wanted() -> None:
     _, reasons = oscillation(np.random.default_rng(4).normal(1, 0.05, 100))
     assert "400 are wanted" in reasons["period_steps"]
+
+
+def test_a_miss_says_how_rare_what_was_looked_for_may_be() -> None:
+    _, reasons = oscillation(np.random.default_rng(4).normal(1, 0.05, 21))
+    assert "what comes less often than every 21 steps was not seen at all" in reasons["period_steps"]
+    _, reasons = oscillation(np.random.default_rng(4).normal(1, 0.05, 400))
+    assert "no period of 2 to 100 steps stands out" in reasons["period_steps"]
+
+
+def with_stalls(rng: np.random.Generator, at: Any, steps: int = 400, noise: float = 0.1) -> np.ndarray:
+    """Steps of 30 ms, and two seconds where it stalls."""
+    made = 0.03 * rng.lognormal(0, noise, steps)
+    made[at] += 2.0
+    return made
+
+
+@pytest.mark.parametrize(("steps", "every"), [(400, 100), (400, 130), (300, 100), (400, 64)])
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.3])
+def test_three_or_four_stalls_that_come_regularly_name_their_period(steps: int, every: int, noise: float) -> None:
+    rng = np.random.default_rng([steps, every])
+    for _ in range(10):
+        found, reasons = oscillation(with_stalls(rng, slice(int(rng.integers(every)), None, every), steps, noise))
+        assert found.period_steps == every
+        assert found.period_s == pytest.approx(every * 0.03 + 2.0, rel=0.35)
+        assert found.p_value < 0.01
+        assert found.variance_share > 0.9
+        assert "period_steps" not in reasons
+
+
+def test_a_few_stalls_at_random_places_name_none() -> None:
+    rng = np.random.default_rng(5)
+    places = [rng.choice(400, rng.integers(3, 8), replace=False) for _ in range(150)]
+    named = [oscillation(with_stalls(rng, at))[0].period_steps is not None for at in places]
+    assert np.mean(named) <= 0.03
 
 
 def test_steps_of_no_time_have_no_ratios() -> None:

@@ -8,6 +8,7 @@ from xttsbench.analysis.steps import measured
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, why_undecided
 from xttsbench.diagnosis.verdict import verdict
+from xttsbench.findings import find
 from xttsbench.records.code import ScriptRun
 from xttsbench.records.pipeline import Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
@@ -84,6 +85,26 @@ def eager_run(build, **changes):
     graph = build.segment("graph", step_s=[0.01] * 40)
     mode = build.trial("graph", build.segment("warm_up", step_s=[0.3]), given, graph, number=1, **changes)
     return [build.ladder(step=0.05, anatomy=build.eager(), step_columns={"calls_s": 0.0}), mode]
+
+
+def test_a_long_stall_every_hundred_batches_is_named_with_its_period(build) -> None:
+    """Three rounds, of which none shows it, and one long stretch, in which it comes four times."""
+    rng = np.random.default_rng(2)
+    rounds = np.repeat([0, 1, 2, 3], [21, 21, 21, 400])
+    wait = build.noisy(1e-4, len(rounds), rng)
+    wait[63 + 50 :: 100] += 2.0
+    step = build.noisy(0.03, len(rounds), rng, cv=0.1)
+    trial = build.trial(
+        "ladder",
+        build.segment("warm_up", step_s=[0.1]),
+        build.segment(wait_s=wait, step_s=step, calls_s=step, round=rounds, batch=np.arange(len(rounds))),
+        anatomy=build.compiled(),
+    )
+    found = told([trial])
+    assert found.bottleneck == "input"
+    named = next(one for one in find(found.evidence) if one.rule == "oscillation")
+    assert named.title.startswith("step times repeat every 100.0 steps; the input has the period")
+    assert named.limiting
 
 
 def test_dispatch_is_what_one_graph_saved(build) -> None:

@@ -9,6 +9,7 @@ that ratio: other processes, on other batches, would contradict it. Half a batch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import numpy as np
 from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.gpu import difference
 from xttsbench.analysis.readings import beside_profile
+from xttsbench.analysis.steps import batches_per_epoch
 from xttsbench.comparison.arms import ARM_NUMBERS, BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.next_trial import skipped
@@ -45,6 +47,7 @@ from xttsbench.workflows.reports import (
 from xttsbench.workflows.reports.modes import mode_arms, status_of
 
 _OVERHEAD_S: Final = 50e-6
+_SHORT: Final = 20  # A dataset of fewer batches is short
 
 
 def assemble(run: Recorded, patch: Patch | None = None) -> Report:
@@ -217,13 +220,10 @@ def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str,
         found.append(said)
     if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
         found.append(f"no steady state: {evidence.steady.reason}")
-    if evidence.steps is not None and evidence.steps.epoch.size and evidence.steps.epoch.max() > 0:
-        batches = len(evidence.steps) / (evidence.steps.epoch.max() - evidence.steps.epoch.min() + 1)
-        if batches < 20:
-            found.append(
-                f"the dataset is short (about {batches:.0f} batches): "
-                "it is begun again and again, and that is in the times"
-            )
+    if (batches := min(map(batches_per_epoch, evidence.ladder), default=math.inf)) < _SHORT:
+        found.append(
+            f"the dataset is short ({batches:.0f} batches): it is begun again and again, and that is in the times"
+        )
     return tuple(dict.fromkeys(found))
 
 
