@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +16,8 @@ from xttsbench.pipeline.read import read_graph
 from xttsbench.pipeline.source import walk
 from xttsbench.records.trial import Batches, TrialSpec
 from xttsbench.worker.channel import Channel
+
+Live = TypeVar("Live", bound="LiveBatches")
 
 _WINDOWS: Final = 1.5  # Windows of the trial that filling may take, where the trial does not say how long it may
 
@@ -185,6 +188,24 @@ class CachedBatches:
 
 
 Source = LiveBatches | CachedBatches
+
+_LEFT_OPEN: Final[list[LiveBatches]] = []
+
+
+@contextlib.contextmanager
+def opened(source: Live, channel: Channel) -> Iterator[Live]:
+    """A source whose iterator is closed in the end, but not in a process that ends anyway.
+
+    Closing it waits for tf.data's tuner, which sleeps ever longer, and for Python functions of the pipeline: many
+    seconds.
+    """
+    try:
+        yield source
+    finally:
+        if channel.process_ends:
+            _LEFT_OPEN.append(source)
+        else:
+            source.close()
 
 
 _COUNT: Final = 8

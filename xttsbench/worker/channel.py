@@ -140,6 +140,9 @@ class Channel:
         rows: memory that the parent reads, for what is too much for messages: the rows of steps.
     """
 
+    process_ends = True
+    """Whether this process ends with what it has to do, so that nothing of it needs to be tidied up."""
+
     def __init__(self, connection: socket.socket, rows: RowMemory | None = None) -> None:
         self.rows = rows or RowMemory(bytearray(RowMemory.size_bytes(1)))
         self._connection = connection
@@ -215,6 +218,8 @@ def shared_rows(descriptor: int) -> RowMemory:
 
 class DirectChannel(Channel):
     """A channel without a pipe; messages are written and read as on one, so that records are the same."""
+
+    process_ends = False
 
     def __init__(self, take: Callable[[dict[str, Any]], None], rows: RowMemory) -> None:
         self.rows = rows

@@ -39,6 +39,7 @@ from xttsbench.worker.batches import (
     describe,
     fill_caches,
     first_pass,
+    opened,
     size_bytes,
     take_batches,
 )
@@ -56,23 +57,24 @@ _LONGEST_PAUSE_S: Final = 0.02  # Waking after longer pauses takes no longer
 def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Run the segment ``warm_up`` and the rounds, and read the anatomy of the step."""
     fill_caches(spec, loaded.dataset, bench.channel)
-    batches = first_batches(loaded)
-    facts = describe(batches, loaded.dataset)
-    bench.channel.part("batches", facts)
-    if step is None:
-        real_step(loaded, batches[0])
-    warm_up(bench, step, batches)
-    bench.channel.phase("hand-off")
-    bench.channel.part("handoff_s", next_floor_s(batches[0]))
-    if spec.emulated_ms:
-        bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batches[0]))
-    with closing(Keeping(loaded.dataset, facts.bytes / len(batches))) as source:
-        rounds = Rounds(spec, loaded, step, bench, source)
+    with opened(Keeping(loaded.dataset), bench.channel) as source:
+        batches = take_batches(source)
+        facts = describe(batches, loaded.dataset)
+        bench.channel.part("batches", facts)
+        if step is None:
+            real_step(loaded, batches[0])
+        warm_up(bench, step, batches)
+        bench.channel.phase("hand-off")
+        bench.channel.part("handoff_s", next_floor_s(batches[0]))
+        if spec.emulated_ms:
+            bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batches[0]))
+        rounds = Rounds(spec, loaded, step, bench, source, facts.bytes / len(batches))
         for number in range(spec.rounds):
             rounds.measure_round(number)
             if bench.channel.decided():
                 break
         rounds.measure_stretch(number + 1)
+        rounds.end()
     if (seen_idle := [mark.input_idle for mark in bench.marks if mark.input_idle is not None]) and not any(seen_idle):
         bench.channel.note(
             "the input never stood still, so the step alone was measured beside it: it may be faster alone than shown"
@@ -105,7 +107,7 @@ def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
 def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """The segment ``as_is`` on a fresh iterator; its first step, which waits for the pipeline to start, is warm-up."""
     bench.channel.phase("as_is")
-    with closing(LiveBatches(loaded.dataset)) as source:
+    with opened(LiveBatches(loaded.dataset), bench.channel) as source:
         if not bench.run("as_is", source, step, Limit(spec.steps, spec.window_s, spec.min_steps), warmup=1):
             raise ExhaustedError("the dataset yields nothing when it is iterated a second time")
 
@@ -260,22 +262,17 @@ SETTLING: Final = "settling"
 TURN_START: Final = "turn_start"
 """Segment of the batches at the start of each turn that are not counted: they were made under other conditions."""
 
-_OPENED: Final[list[LiveBatches]] = []
-"""Never closed: a Python function in a pipeline can hold that up for seconds, and the process ends anyway."""
-
 
 def _take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Measure the segment ``as_is`` in turns, on one iterator that goes on from turn to turn."""
     bench.channel.phase("as_is")
-    turn, source = bench.channel.next_turn(), None
-    while turn is not None:
-        if source is None:  # not before, or its buffers would fill while others run
-            source = LiveBatches(loaded.dataset)
-            _OPENED.append(source)
-        measured = _measured(turn, source, step, bench)
-        if bench.contents is not None:
-            bench.contents.digest()
-        turn = bench.channel.next_turn(*measured)
+    turn = bench.channel.next_turn()
+    with opened(LiveBatches(loaded.dataset), bench.channel) as source:  # not before, or its buffers would fill
+        while turn is not None:
+            measured = _measured(turn, source, step, bench)
+            if bench.contents is not None:
+                bench.contents.digest()
+            turn = bench.channel.next_turn(*measured)
 
 
 def _measured(turn: Turn, source: LiveBatches, step: Step | None, bench: Bench) -> tuple[int, int]:

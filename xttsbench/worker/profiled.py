@@ -13,7 +13,7 @@ from xttsbench.errors import first_line
 from xttsbench.records.readings import GpuActivity
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import LiveBatches
+from xttsbench.worker.batches import LiveBatches, opened
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.xplane import NEXT, STEP, SYNCHRONISE, ask, newest, read_window
 
@@ -97,7 +97,7 @@ def profile_window(loaded: Loaded, step: Step | None, bench: Bench, directory: s
             with mark(SYNCHRONISE):
                 bench.finish_step()
 
-    with closing(LiveBatches(loaded.dataset)) as source, closing(profiled):
+    with opened(LiveBatches(loaded.dataset), bench.channel) as source, closing(profiled):
         for _ in range(_SETTLE):
             one(source)
         profiled.begin()

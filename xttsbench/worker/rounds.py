@@ -38,11 +38,11 @@ BETWEEN: Final = "between"
 
 
 class Keeping(LiveBatches):
-    """A live source whose batches are kept for the step alone, while memory allows, and whose last wait is known."""
+    """A live source that keeps batches for the step alone, ``most`` at most, and knows its last wait."""
 
-    def __init__(self, dataset: Any, bytes_per_batch: float) -> None:
+    def __init__(self, dataset: Any) -> None:
         super().__init__(dataset)
-        self._most = max(min(_KEPT, int(_KEPT_BYTES / max(bytes_per_batch, 1.0))), 1)
+        self.most = 0
         self.batches: list[Any] = []
         self.indices: list[int] = []
         self.wait_s = 0.0
@@ -52,7 +52,7 @@ class Keeping(LiveBatches):
         began = time.perf_counter()
         batch = super().next()
         self.wait_s = time.perf_counter() - began
-        if len(self.batches) < self._most:
+        if len(self.batches) < self.most:
             self.batches.append(batch)
             self.indices.append(self.batch)
         return batch
@@ -61,17 +61,24 @@ class Keeping(LiveBatches):
         """Keep from here on."""
         self.batches, self.indices = [], []
 
-    def close(self) -> None:
-        """End the iterator, and let go of the batches."""
-        self.forget()
-        super().close()
-
 
 class Rounds:
-    """Measures rounds on one iterator; the trial's window is for the target as it is, the others take as much again."""
+    """Measures rounds on one iterator; the trial's window is for the target as it is, the others take as much again.
 
-    def __init__(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, source: Keeping) -> None:
+    Args:
+        spec: the trial's.
+        loaded: the target.
+        step: its step; ``None`` where it has none.
+        bench: records the steps.
+        source: an iterator of its dataset, which may have handed out batches.
+        bytes_per_batch: of the batches that are kept for the step alone.
+    """
+
+    def __init__(
+        self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench, source: Keeping, bytes_per_batch: float
+    ) -> None:
         self._spec, self._step, self._bench, self._source = spec, step, bench, source
+        source.most = max(min(_KEPT, int(_KEPT_BYTES / max(bytes_per_batch, 1.0))), 1)
         # Else the input alone is the target as it is.
         self._alternating = step is not None or bench.accelerator is not None
         self._held = batches_held(loaded.dataset)
@@ -90,11 +97,7 @@ class Rounds:
         with bench.round(number) as mark:
             bench.channel.phase("as_is")
             if not number:
-                # The first step waits for the pipeline to start, and tells nothing.
-                self._original(number, Limit.exactly(1), warmup=1)
-                if self._alternating:
-                    self._original(number, Limit(4, _START * spec.window_s, 1, fair_s=0.25))
-                bench.segments["as_is"].warmup(bench.segments["as_is"].count)
+                self._start(stretch_s)
             self._as_in_training(number, stretch_s)
             self._source.forget()
             self._original(number, Limit(max(spec.steps // spec.rounds, 1), stretch_s, 1 if number else spec.min_steps))
@@ -115,6 +118,21 @@ class Rounds:
             self._as_in_training(number, stretch_s)
             self._source.forget()
             self._original(number, Limit(self._spec.steps, stretch_s, 1))
+
+    def end(self) -> None:
+        """Have the input stand still for what comes next; one that does not is closed, which may take many seconds."""
+        self._source.most = 0
+        self._source.forget()
+        if not self._wait_until_idle():
+            self._source.close()
+
+    def _start(self, stretch_s: float) -> None:
+        """Warm up: use up what was made ready during compilation, and see whether the input keeps up with the step."""
+        self._use_up(0, stretch_s)
+        self._original(0, Limit.exactly(1), warmup=1)
+        if self._alternating:
+            self._original(0, Limit(4, _START * self._spec.window_s, 1, fair_s=0.25))
+        self._bench.segments["as_is"].warmup(self._bench.segments["as_is"].count)
 
     def _as_in_training(self, number: int, stretch_s: float) -> None:
         """Have the buffers as they are in the middle of a training: a look at what was measured has filled them."""
@@ -158,14 +176,18 @@ class Rounds:
             bench.run("input_only", self._source, None, limit, round=number)
 
     def _use_up(self, number: int, stretch_s: float) -> None:
-        """Take what stood ready, until a batch was not."""
-        bench, source = self._bench, self._source
-        with bench.without_accelerator():
-            began = time.perf_counter()
-            bench.run(BETWEEN, source, None, Limit(1, _USED_UP * stretch_s, 1), round=number)
-            until = began + 4 * _USED_UP * stretch_s
-            while source.wait_s < _LATE * self._step_s and time.perf_counter() < until:
-                bench.run(BETWEEN, source, None, Limit.exactly(1), round=number)
+        """Take the batches that stand ready.
+
+        For a tenth of the stretch, and until one was late or four times that; never many more than can have been ready.
+        """
+        began, least_s, taken = time.perf_counter(), _USED_UP * stretch_s, 0
+        with self._bench.without_accelerator():
+            while taken < 2 * self._held:
+                if not self._bench.run(BETWEEN, self._source, None, Limit.exactly(1), round=number):
+                    return
+                taken, took_s = taken + 1, time.perf_counter() - began
+                if took_s > 4 * least_s or (took_s > least_s and self._source.wait_s >= _LATE * self._step_s):
+                    return
 
     def _wait_until_idle(self) -> bool:
         """Wait until the buffers are full, as long as that may take; whether the input was seen to stand still."""

@@ -23,6 +23,9 @@ class Kept(Channel):
     def send(self, message):
         self.messages.append(message)
 
+    def decided(self):
+        return False
+
     def record(self):
         collected = Collected(TrialSpec(trial_id="000-test", kind="ladder", target="t:t"), self.rows)
         for message in self.messages:

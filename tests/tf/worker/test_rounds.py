@@ -5,6 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import time
 
+import pytest
+import tensorflow as tf
+
+from xttsbench.records.rows import RowMemory
+from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.load import classify
+from xttsbench.worker.batches import LiveBatches, opened
+from xttsbench.worker.channel import DirectChannel, SilentChannel
+from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.rounds import stands_still
 
 
@@ -41,3 +50,58 @@ def _sleep_and_spin(times):
     for _ in range(times):
         time.sleep(0.2)
         _spin(0.2)
+
+
+class _Closed(LiveBatches):
+    closed = False
+
+    def close(self):
+        self.closed = True
+        super().close()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_iterator_is_closed_only_where_the_process_lives_on(ends):
+    channel = SilentChannel() if ends else DirectChannel(lambda _: None, RowMemory(bytearray(RowMemory.size_bytes(1))))
+    with opened(_Closed(tf.data.Dataset.range(3)), channel) as source:
+        source.next()
+    assert source.closed != ends
+
+
+def run(bench, dataset, step, **changes):
+    """The record of the main trial of a target, in this process."""
+    spec = TrialSpec(**{"trial_id": "0", "kind": "ladder", "target": "t:t", "steps": 400, "block": 1} | changes)
+    run_ladder(spec, classify((dataset, step), "t"), step, bench)
+    return bench.channel.record()
+
+
+def columns(record, name, number=None):
+    """Column of a segment without its warm-up; of one round."""
+    segment = record.segment(name)
+    kept = [n for n in range(segment.warmup_steps, segment.steps) if number in (None, segment.columns["round"][n])]
+    return {name: [values[n] for n in kept] for name, values in segment.columns.items()}
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("prefetch", [2, 32])
+def test_no_batch_that_stood_ready_is_counted_as_input_alone(bench, prefetch):
+    """A pipeline that sleeps makes a batch each 20 ms, and its step takes twice as long, so that all stand ready."""
+    slow = tf.data.Dataset.range(10**6).map(
+        lambda i: tf.numpy_function(lambda x: (time.sleep(0.02), x)[1], [i], tf.int64)
+    )
+    record = run(bench, slow.prefetch(prefetch), lambda _: time.sleep(0.04), window_s=3.0, rounds=2)
+    for number in range(2):
+        times = columns(record, "input_only", number)["wait_ns"]
+        assert 19.5e6 < sum(times) / len(times) < 30e6, "a neighbour makes it longer, a ready batch shorter"
+        assert max(columns(record, "as_is", number)["wait_ns"]) < 10e6, "the buffers are full, as in a long training"
+
+
+@pytest.mark.measured
+def test_a_round_of_a_slow_input_begins_with_empty_buffers(bench):
+    slow = tf.data.Dataset.range(10**6).map(
+        lambda i: tf.numpy_function(lambda x: (time.sleep(0.03), x)[1], [i], tf.int64)
+    )
+    record = run(bench, slow.prefetch(16), lambda _: time.sleep(0.01), window_s=2.0, rounds=2)
+    for number in range(2):
+        waits = columns(record, "as_is", number)["wait_ns"][:10]
+        assert sum(waits) / len(waits) > 15e6, "none stood ready"
