@@ -204,21 +204,30 @@ def _cells(memory: int, registry: int) -> list[int]:
         except (OSError, OverflowError):
             return 0  # no memory is there
 
-    def header(beside: int) -> int:
+    def headers(beside: int) -> Iterator[int]:
         for at in (beside + offset for offset in _BESIDE):
             root, first, last, size = (word(at + offset) for offset in (_ROOT, _FIRST, _LAST, _SIZE))
             if (word(root + _PARENT) == at) if root and size else (first == last == at):
-                return at
-        raise LookupError("no map where one should be")
+                yield at
 
-    nodes, definitions = [word(header(registry) + _ROOT)], {}
-    for node in nodes:  # which grow
-        if node and len(nodes) < _MOST:
-            nodes += [word(node + _LEFT), word(node + _RIGHT)]
-            length, text = sorted((word(node + _KEY), word(node + _KEY + 8)))  # two versions, two orders
-            if length < _LONGEST:
-                definitions[os.pread(memory, length, text)] = word(node + _DEFINITION)
-    return [header(definitions[name]) for name in _COUNTERS]
+    def definitions(header: int) -> dict[bytes, int]:
+        nodes, found = [word(header + _ROOT)], {}
+        for node in nodes:  # which grow
+            if node and len(nodes) < _MOST:
+                nodes += [word(node + _LEFT), word(node + _RIGHT)]
+                length, text = sorted((word(node + _KEY), word(node + _KEY + 8)))  # two versions, two orders
+                if length < _LONGEST:
+                    with contextlib.suppress(OSError, OverflowError):  # of another map than the registry's
+                        found[os.pread(memory, length, text)] = word(node + _DEFINITION)
+        return found
+
+    # The registry is on the heap, where another object may lie beside it that has a map, too.
+    for known in map(definitions, headers(registry)):
+        if all(name in known for name in _COUNTERS):
+            cells = [next(headers(known[name]), None) for name in _COUNTERS]
+            if None not in cells:
+                return [cell for cell in cells if cell is not None]
+    raise LookupError("no map where one should be")
 
 
 _SLOWER_NS: Final = 15_000_000  # a step this much slower than the fastest with its shape may have compiled
