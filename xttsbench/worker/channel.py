@@ -141,7 +141,7 @@ class Channel:
     """
 
     process_ends = True
-    """Whether this process ends with what it has to do, so that nothing of it needs to be tidied up."""
+    """Fate of the process: it ends with what it has to do, so nothing needs to be tidied up."""
 
     def __init__(self, connection: socket.socket, rows: RowMemory | None = None) -> None:
         self.rows = rows or RowMemory(bytearray(RowMemory.size_bytes(1)))
