@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from xttsbench.analysis.attribution import (
+    AVOIDABLE,
     PARTS,
     SATURATED,
     SATURATED_SPREAD,
@@ -55,6 +57,7 @@ class Diagnosis:
         why_undecided: why no bottleneck is named, where none is.
         at_threshold: the largest avoidable loss is so near the threshold that either word will do.
         loss, loss_share: that loss, and its share of the step.
+        at_most: speed-up of the step if nothing that is shown as lost were; ``None`` without a figure.
         disturbed: neighbours disturbed a part of what this is from; what they disturbed was left out where that could
             be.
         unmeasured: path in the report -> reason.
@@ -70,6 +73,7 @@ class Diagnosis:
     at_threshold: bool = False
     loss: str = ""
     loss_share: Estimate | None = None
+    at_most: Estimate | None = None
     disturbed: bool = False
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
@@ -123,6 +127,7 @@ def build_diagnosis(
     said = classify_bottleneck(base, parts, drawn, wall)
     alone = [pooled(samples, rng, only={name}) for name in voting] if len(voting) > 1 else []
     each = [classify_bottleneck(base, *attributing.parts(own), own["wall_s"]) for own in alone]
+    slower = None if samples[1] else attributing.slower(figures, parts, drawn)
     means = attributing.means(figures)
     wanted = cores_wanted(means, facts)
     why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
@@ -141,7 +146,7 @@ def build_diagnosis(
         wall_s=wall.value,
         parts={name: float(parts[name][0]) for name in PARTS},
         max_speedups=_max_speedups(parts, drawn, wall),
-        slower_beside_input=None if samples[1] else attributing.slower(figures, parts, drawn),
+        slower_beside_input=ratio(slower, wall),
         facts=facts,
         given_mode=given_mode(records, facts),
         input_alone_s=_estimate(figures, "input_alone_s"),
@@ -170,6 +175,7 @@ def build_diagnosis(
         at_threshold=said.at_threshold and not why,
         loss=said.loss,
         loss_share=said.loss_share,
+        at_most=_at_most(parts, drawn, wall, slower),
         disturbed=bool(judged.disturbed),
         unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
     )
@@ -242,14 +248,17 @@ class _Attributing:
             saturated_from=self.saturated_from if drawn else SATURATED,
         )
 
-    def slower(self, figures: Mapping[str, Pooled], parts: Mapping[str, Any], drawn: Mapping[str, Any]) -> Any:
-        """Share of the step by which it is slower beside its input, cause not known; ``None`` below the threshold."""
+    def slower(
+        self, figures: Mapping[str, Pooled], parts: Mapping[str, Any], drawn: Mapping[str, Any]
+    ) -> Pooled | None:
+        """Seconds by which the step is slower beside its input, cause not known; ``None`` below the threshold."""
         lost_s = unexplained(self.means(figures), parts)
         lost_drawn = unexplained(self.means(figures, drawn=True), drawn)
         if lost_s is None or lost_drawn is None:
             return None
-        found = ratio(Pooled(float(lost_s[0]), lost_drawn), figures["wall_s"])
-        return found if found is not None and found.estimate >= THRESHOLD and found.low > 0 else None
+        lost = Pooled(float(lost_s[0]), lost_drawn)
+        share = ratio(lost, figures["wall_s"])
+        return lost if share is not None and share.estimate >= THRESHOLD and share.low > 0 else None
 
     def alone(self, figures: Mapping[str, Pooled]) -> Pooled | None:
         """The step alone, with what a script's loop does around its function."""
@@ -287,12 +296,22 @@ def _period_is_of_length(steps: Steps) -> bool:
 
 
 def _max_speedups(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
-    found = {}
-    for name in PARTS:
-        left, left_drawn = wall.value - float(parts[name][0]), wall.resamples - drawn[name]
-        if left > 0.001 * wall.value and name != "residual":
-            found[name] = interval_of(wall.value / left, wall.resamples / np.maximum(left_drawn, 1e-3 * wall.resamples))
-    return found
+    found = {name: _without(wall, Pooled(float(parts[name][0]), drawn[name])) for name in PARTS if name != "residual"}
+    return {name: speedup for name, speedup in found.items() if speedup is not None}
+
+
+def _at_most(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled, *more: Pooled | None) -> Estimate | None:
+    """Speed-up of the step without all that is shown as lost: its avoidable parts, and more."""
+    lost = [Pooled(float(parts[name][0]), drawn[name]) for name in AVOIDABLE]
+    return _without(wall, reduce(_sum, filter(None, (*lost, *more))))
+
+
+def _without(wall: Pooled, lost: Pooled) -> Estimate | None:
+    """Speed-up of a step that loses some of its time no more; ``None`` where that is all of it."""
+    left, left_drawn = wall.value - lost.value, wall.resamples - lost.resamples
+    if left <= 1e-3 * wall.value:
+        return None
+    return interval_of(wall.value / left, wall.resamples / np.maximum(left_drawn, 1e-3 * wall.resamples))
 
 
 def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -> Estimate | None:

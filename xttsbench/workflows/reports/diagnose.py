@@ -21,6 +21,7 @@ from xttsbench.analysis.readings import beside_profile
 from xttsbench.analysis.steps import batches_per_epoch
 from xttsbench.comparison.arms import ARM_NUMBERS, BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.contradiction import contradiction, gains
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
 from xttsbench.findings import find
@@ -61,6 +62,8 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
     evidence = diagnosis.evidence
     modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
     fixes, optimized = fix_section(run, diagnosis, patch)
+    measured = gains(diagnosis, fixes, compared.arms if compared else (), plan.accelerator.label)
+    against = contradiction(diagnosis, measured)
     record = Report(
         **shared(run),
         target=target(plan, trials),
@@ -79,7 +82,7 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
         predictions=tuple(evidence.predictions),
         step=step_section(diagnosis.evidence),
         profile=_profile(trials, said, environment),
-        warnings=_warnings(diagnosis, trials),
+        warnings=tuple(filter(None, (against, *_warnings(diagnosis, trials)))),
         parity=compared.parity if compared else None,
         comparison=compared.sentences if compared else (),
         fixes=fixes,
