@@ -15,7 +15,7 @@ goals:
   ``t_12``), and the median rounds until 2 and 1.2 times are decided among four.
 - 200 arms on a surface drawn at random for each sweep, as it is and squeezed to a span of 30 %: how much slower than
   the best arm is the chosen one? At most 2 % in 95 % of the sweeps, for at most 25 % of the exhaustive grid's turns
-  (16 of each arm).
+  (20 of each arm).
 - the same seed again: every choice has to be the same.
 - with ``--recorded RUN ...``: each is an exhaustive run of a shipped grid (``xttsbench run prefetch --blocks 8``).
   Sweeps of the same grid that draw their processes from it: how often is the choice within 2 % of the run's best arm?

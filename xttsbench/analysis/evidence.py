@@ -26,7 +26,7 @@ import bisect
 import math
 import operator
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -59,12 +59,14 @@ class Student:
         variance: of the mean.
         freedom: degrees of freedom of the variance.
         wide: variance of the mean under the alternative, as a multiple of ``variance``.
+        fixed: known variance besides, of what was drawn once and is the same whenever it is looked at.
     """
 
     mean: float
     variance: float
     freedom: float
     wide: float
+    fixed: float = 0.0
 
     def log_e(self, null: float = 0.0) -> float:
         """Logarithm of the e-value against a true mean of ``null``."""
@@ -72,22 +74,34 @@ class Student:
         gain = math.log1p(excess) - math.log1p(excess / self.wide)
         return (self.freedom + 1) / 2 * gain - math.log(self.wide) / 2
 
+    @property
+    def whole(self) -> Student:
+        """The same with the known variance as a part of the other, which is how it counts as evidence."""
+        variance = self.variance + self.fixed
+        return Student(self.mean, variance, self.freedom, 1 + (self.wide - 1) * self.variance / variance)
+
     def sequence(self, level: float) -> tuple[float, float]:
         """Confidence sequence: the true means whose e-value is below ``1 / (1 - level)``."""
         factor = (math.sqrt(self.wide) / (1 - level)) ** (2 / (self.freedom + 1))
         if factor >= self.wide:
             return -math.inf, math.inf
-        return self._around(self.freedom * (factor - 1) / (1 - factor / self.wide))
+        return self._around(self.freedom * (factor - 1) / (1 - factor / self.wide), level)
 
     def single(self, level: float) -> tuple[float, float]:
         """Student's interval, for one look."""
         from scipy import special
 
-        return self._around(float(special.stdtrit(self.freedom, (1 + level) / 2)) ** 2)
+        return self._around(float(special.stdtrit(self.freedom, (1 + level) / 2)) ** 2, level)
 
-    def _around(self, squared: float) -> tuple[float, float]:
-        reach = math.sqrt(squared * self.variance)
+    def _around(self, squared: float, level: float) -> tuple[float, float]:
+        reach = math.hypot(math.sqrt(squared * self.variance), math.sqrt(self.fixed) * _normal((1 + level) / 2))
         return self.mean - reach, self.mean + reach
+
+
+def _normal(share: float) -> float:
+    from scipy import special
+
+    return float(special.ndtri(share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,7 @@ class Sample:
         within: sum of the squared deviations of rounds from the mean of their pair.
         within_freedom: that these squares have.
         each: rounds of a typical pair.
+        fixed: known variance of the mean besides, such as that between sessions, which no round shows.
     """
 
     mean: float
@@ -115,24 +130,27 @@ class Sample:
     within: float = 0.0
     within_freedom: float = 0.0
     each: float = 1.0
+    fixed: float = 0.0
+
+    @property
+    def of_rounds(self) -> float:
+        """Part of a typical pair's variance that more rounds would average out; 0 where it cannot be told apart."""
+        if not self.within_freedom:
+            return 0.0
+        return (_NU * LEAST_SCALE**2 + self.within) / (_NU + self.within_freedom) / self.each
 
     def student(self, s0: float) -> Student:
         """The mean with its error, where pairs of equal configurations differ by ``s0``."""
         # Without rounds of a pair that could tell the two apart, s0 is both.
-        guessed, seen, known, freedom = s0**2, 0.0, _NU, _NU + self.within_freedom
-        if self.within_freedom:
-            guessed, known = guessed + _NU * LEAST_SCALE**2 / freedom / self.each, _NU_WATCHED
-            seen = self.within / freedom / self.each
-        pair = guessed + seen
-        known = pair**2 / (guessed**2 / known + seen**2 / freedom)
-        a_round = pair + (pair - s0**2) * (self.each - 1)
+        freedom = _NU + self.within_freedom
+        seen = self.within / freedom / self.each
+        pair = s0**2 + self.of_rounds
+        known = _NU_WATCHED if self.within_freedom else _NU
+        known = pair**2 / ((pair - seen) ** 2 / known + seen**2 / freedom)
+        a_round = s0**2 + self.of_rounds * self.each
         variance = (known * pair + self.squares) / (known + self.freedom) / self.weight
-        return Student(self.mean, variance, known + self.freedom, 1 + _SPREAD * self.weight * a_round / pair)
-
-    def widened(self, s0: float, variance: float) -> Sample:
-        """The same mean with a known variance besides, such as that between sessions."""
-        own = self.student(s0).variance
-        return replace(self, weight=self.weight * own / (own + variance))
+        wide = 1 + _SPREAD * self.weight * a_round / pair
+        return Student(self.mean, variance, known + self.freedom, wide, self.fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +238,7 @@ def e_value(log_ratios: Sample | npt.ArrayLike, s0: float, *, null: float = 0.0)
     n^2 mean(d)^2 / (n + 1/100)))^((3 + n)/2)``, where ``d`` is the log ratio less ``null``; one round gives 1015 at
     most.
     """
-    return math.exp(min(_sample(log_ratios).student(s0).log_e(null), 700.0))
+    return math.exp(min(_sample(log_ratios).student(s0).whole.log_e(null), 700.0))
 
 
 def confidence_sequence(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = _LEVEL) -> Estimate:
@@ -248,15 +266,18 @@ def noise_scale(against_itself: Sample | None, others: Iterable[Sample] = (), *,
     """``s0``: what pairs of processes of equal configurations differ by in this session, at least 3 %.
 
     The larger of the baseline's own two runs about zero, and of all pairs about the means of their configurations, each
-    together with three pairs' worth of the 3 % that are expected. A deviation between processes is one, however many
-    rounds they live through. A quarter more where most rounds were disturbed and were kept for want of others.
+    together with three pairs' worth of the 3 % that are expected, less what their rounds explain. A deviation between
+    processes is one, however many rounds they live through. A quarter more where most rounds were disturbed and were
+    kept for want of others.
     """
     found, own = [LEAST_SCALE], list(others)
     if against_itself is not None:
-        about_zero = against_itself.squares + against_itself.weight * against_itself.mean**2
-        found.append(_expected(about_zero, against_itself.freedom + 1))
         own.append(against_itself)
-    found.append(_expected(sum(sample.squares for sample in own), sum(sample.freedom for sample in own)))
+        about_zero = against_itself.weight * against_itself.mean**2 + against_itself.squares
+        freedom = against_itself.freedom + 1
+        found.append(_expected(max(about_zero - freedom * against_itself.of_rounds, 0.0), freedom))
+    beyond = sum(sample.squares - sample.freedom * sample.of_rounds for sample in own)
+    found.append(_expected(max(beyond, 0.0), sum(sample.freedom for sample in own)))
     return max(found) * (_WIDER if mostly_invalid else 1.0)
 
 
@@ -294,11 +315,9 @@ def smallest_visible(log_ratios: Sample | npt.ArrayLike, s0: float, *, candidate
 
     What the mean has to reach for ``20 m``, and 0.84 standard errors beyond; ``None`` where nothing would.
     """
-    from scipy import special
-
-    found = _sample(log_ratios).student(s0)
+    found = _sample(log_ratios).student(s0).whole
     low, high = found.sequence(1 - 1 / (DECIDES * candidates))
-    reach = (high - low) / 2 + float(special.ndtri(0.8)) * math.sqrt(found.variance)
+    reach = (high - low) / 2 + _normal(0.8) * math.sqrt(found.variance)
     return math.expm1(reach) if reach < 700 else None
 
 
@@ -321,8 +340,9 @@ def rounds_to_decide(found: Sample, s0: float, *, candidates: int, margin: float
             found.within * (1 + grown),
             found.within_freedom * (1 + grown),
             found.each,
+            found.fixed,
         ).student(s0)
-        return later.log_e() >= math.log(DECIDES * candidates) or _within(later, margin)
+        return later.whole.log_e() >= math.log(DECIDES * candidates) or _within(later, margin)
 
     if not decides(_FORESEEN):
         return None

@@ -146,7 +146,7 @@ def decide_pairs(
     s0 = noise_scale(None, samples.values())
     effects = {}
     for name, own in samples.items():
-        wide = own if session_noise is None else own.widened(s0, 2 * math.log1p(session_noise) ** 2)
+        wide = own if session_noise is None else replace(own, fixed=2 * math.log1p(session_noise) ** 2)
         one = effect_of(wide, s0, candidates=len(samples), margin=margin)
         few = f"{own.processes} process of each; a result takes {MIN_PROCESSES}"
         effects[name] = one if one.sure else one.withheld(few)

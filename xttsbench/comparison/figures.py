@@ -7,17 +7,18 @@ pooled times of an arm that was measured in other rounds, or on longer utterance
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.evidence import interval, paired
+from xttsbench.analysis.evidence import LEAST_SCALE, interval, paired
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import Steps
 from xttsbench.analysis.variation import robust_cv
-from xttsbench.comparison.effects import matched
+from xttsbench.comparison.effects import MIN_PROCESSES, matched
 from xttsbench.comparison.runs import GroupRuns, VariantRuns
 from xttsbench.records.base import Estimate
 from xttsbench.records.missing import Missing
@@ -143,6 +144,18 @@ def _padding_efficiency(series: Sequence[Steps]) -> float | None:
     padded = sum(int(steps.frames.sum()) for steps in series)
     valid = sum(int(steps.valid_frames.sum()) for steps in series)
     return valid / padded if padded and valid else None
+
+
+def cv_interval(series: Sequence[Steps]) -> Estimate | None:
+    """Robust CV of the step time in one more process, from those that were measured; ``None`` of fewer than two.
+
+    On the log scale, where the CV of one process of ``n`` normal steps has the standard error ``1.17 / sqrt(n)`` (a MAD
+    has 37 % of the efficiency of a standard deviation: Rousseeuw and Croux 1993).
+    """
+    if len(series) < MIN_PROCESSES:
+        return None
+    error = 1.17 / math.sqrt(min(map(len, series)))
+    return interval([math.log(max(robust_cv(steps.wall_s), _LEAST)) for steps in series], max(error, LEAST_SCALE))
 
 
 def _std_over_mean(steps: Steps) -> float:

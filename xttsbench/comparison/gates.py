@@ -1,9 +1,9 @@
 """Limits that a run has to keep, for continuous integration: passed, failed, undecided, or not measured.
 
-A gate fails only where the whole interval lies beyond its limit, and passes only where the whole interval keeps it;
-what straddles the limit is undecided, and what was not measured never passes. That all arms keep a limit needs no
-correction (each has to), but that one of several breaks it does: a regression fails the gate only where the interval
-at Bonferroni's level for the number of arms is beyond the limit. Pure.
+A gate fails only where the whole interval, of two processes at least, lies beyond its limit, and passes only where the
+whole interval keeps it; what straddles the limit is undecided, and what was not measured never passes. That all arms
+keep a limit needs no correction (each has to), but that one of several breaks it does: a regression fails the gate only
+where the interval at Bonferroni's level for the number of arms is beyond the limit. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from xttsbench.comparison.effects import Effect
+from xttsbench.comparison.effects import MIN_PROCESSES, Effect
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Gate, Limit, Outcome
 
@@ -33,7 +33,7 @@ _KINDS: Final[dict[Limit, _Kind]] = {
     "max-step-time": _Kind("step time", 1e3, " ms", "step_time_s"),
     "min-throughput": _Kind("samples per second", 1, "", "throughput_per_s", least=True),
     "min-utilization": _Kind("utilization", 100, " %", "utilization", least=True),
-    "max-cv": _Kind("CV of the step time", 1, "", "cv"),
+    "max-cv": _Kind("CV of the step time", 1, "", "cv_interval"),
     "max-input-wait": _Kind("share of the step that waits for input", 100, " %", "input_wait_fraction"),
 }
 
@@ -102,14 +102,15 @@ def _absolute(name: Limit, limit: float, pair: ComparedPair) -> Gate:
     if found is None:
         why = f"{_KINDS[name].words} was not measured" + (f" ({pair.b.status})" if pair.b.status != "ok" else "")
         return Gate(limit=name, pair=pair.name, threshold=limit, outcome="not measured", why=why)
-    value = Estimate(estimate=found, low=found, high=found) if isinstance(found, float) else found
-    outcome = place(value, limit, at_least=_KINDS[name].least)
-    why = _said(name, value, limit, outcome)
-    if value.low == value.high:
-        why += "; it has no interval, so the value alone was compared"
-    elif pair.b.processes == 1:
-        why += "; the interval is within one process and tells nothing of the next"
-    return Gate(limit=name, pair=pair.name, threshold=limit, value=value, outcome=outcome, why=why)
+    outcome: Outcome = "undecided"
+    if pair.b.processes < MIN_PROCESSES:
+        why = (
+            f"processes of B: {pair.b.processes}, and a gate takes {MIN_PROCESSES}, since one tells nothing of the next"
+        )
+    else:
+        outcome = place(found, limit, at_least=_KINDS[name].least)
+        why = _said(name, found, limit, outcome)
+    return Gate(limit=name, pair=pair.name, threshold=limit, value=found, outcome=outcome, why=why)
 
 
 def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed", "failed", "undecided"]:
@@ -126,9 +127,8 @@ def place(value: Estimate, limit: float, *, at_least: bool) -> Literal["passed",
 
 def _said(name: Limit, value: Estimate, limit: float, outcome: Outcome) -> str:
     scale, unit = _KINDS[name].factor, _KINDS[name].unit
-    shown = f"{_KINDS[name].words} {scale * value.estimate:.4g}{unit}"
-    if value.low != value.high:
-        shown += f" ({scale * value.low:.4g} to {scale * value.high:.4g})"
+    ends = f"({scale * value.low:.4g} to {scale * value.high:.4g})"
+    shown = f"{_KINDS[name].words} {scale * value.estimate:.4g}{unit} {ends}"
     edge = f"{scale * limit:.4g}{unit}"
     if outcome == "undecided":
         return f"{shown}: the limit {edge} lies within the interval"

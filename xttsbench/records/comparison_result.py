@@ -44,6 +44,7 @@ class Figures(Record):
     utilization: Estimate | None = None
     input_wait_fraction: Estimate | None = None
     cv: float | None = None  # Robust coefficient of variation of the step time, 1.4826 MAD / median
+    cv_interval: Estimate | None = None  # Of a further process; the run's samples and two processes are needed for it
     padding_efficiency: float | None = None
     first_step_s: float | None = None  # The median over the processes, tracing and compilation included
     memory_bytes: float | None = None  # Largest resident memory of a process of the configuration

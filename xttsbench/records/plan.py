@@ -71,7 +71,7 @@ class Comparison(Record):
 class Procedure(Record):
     """Procedure of a sweep, which looks for the best of its configurations."""
 
-    blocks: int = Field(16, ge=2, le=100)  # Processes of each configuration, at most
+    blocks: int = Field(20, ge=2, le=100)  # Processes of each configuration, at most
     cost: tuple[str, ...] = ()
     """Configuration keys whose smaller value is cheaper, the weightiest first: memory, then threads."""
 

@@ -175,7 +175,7 @@ class LimitSettings(Settings):
 class SweepSettings(Settings):
     """Settings of ``xttsbench sweep``, which looks for the best configuration."""
 
-    blocks: int = Field(16, ge=2, le=100)
+    blocks: int = Field(20, ge=2, le=100)
     """Processes of each configuration, at most; one that is decided, or cannot win, is measured no further."""
     cost: list[Keyword] | None = None
     """Keys whose smaller value is cheaper, the weightiest first: of equally fast configurations the cheaper one

@@ -36,9 +36,21 @@ def words(rng: np.random.Generator, *, repeats: int, n: int = 8, effect: float =
 def test_the_noise_of_sessions_is_added_as_known() -> None:
     rng = np.random.default_rng(0)
     a, b = np.exp(0.02 * rng.normal(size=(2, 400)))
-    naive, allowed = (found(a, b, noise).sample.student(LEAST_SCALE).variance for noise in (None, 0.02))
-    assert naive < 0.003**2  # of so many processes next to nothing is left
-    assert allowed - naive == pytest.approx(2 * math.log(1.02) ** 2)
+    naive, allowed = found(a, b), found(a, b, 0.02)
+    assert math.log(naive.ratio.high / naive.ratio.low) < 0.02  # of so many processes next to nothing is left
+    # It is drawn once, however often it is read.
+    reach = 1.96 * math.sqrt(2) * math.log(1.02)
+    assert math.log(allowed.ratio.high / allowed.ratio.low) / 2 == pytest.approx(reach, rel=0.02)
+
+
+@pytest.mark.parametrize("n", [2, 20])
+def test_the_interval_between_sessions_holds_the_truth(n: int) -> None:
+    rng, held = np.random.default_rng(n), 0
+    for _ in range(1000):
+        a, b = (np.exp(0.02 * rng.normal() + 0.02 * rng.normal(size=n)) for _ in "ab")
+        ratio = found(a, b, 0.02).ratio
+        held += ratio.low <= 1 <= ratio.high
+    assert held / 1000 >= 0.94
 
 
 @given(RATES, RATES, st.sampled_from([0.0, 0.02]))

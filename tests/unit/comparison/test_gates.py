@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.unit.conftest import noisy, segment
 from xttsbench.analysis.evidence import LEAST_SCALE, Sample, paired
+from xttsbench.analysis.steps import steps_of
 from xttsbench.comparison.effects import Effect, effect_of
+from xttsbench.comparison.figures import cv_interval
 from xttsbench.comparison.gates import Limits, judge_gates
 from xttsbench.records.base import Estimate
 from xttsbench.records.comparison_result import ComparedPair, Figures
@@ -95,21 +99,28 @@ def test_limits_on_b_alone(limit: str, field: str, sign: int) -> None:
     assert outcome(limits, pair(status="killed: by SIGKILL")) == "not measured"
 
 
-def test_a_value_without_an_interval_is_compared_plainly_and_that_is_said() -> None:
-    for value, expected in ((0.19, "passed"), (0.2, "passed"), (0.21, "failed")):
-        (gate,) = judge_gates(Limits(max_cv=0.2), [pair(cv=value)], {"x": Effect()})
-        assert gate.outcome == expected
-        assert "no interval" in gate.why
+def test_a_cv_is_judged_by_its_interval_and_not_by_its_value() -> None:
+    """Of processes whose CV differs, a mean below the limit says nothing of the next (E11)."""
+    rng = np.random.default_rng(0)
+
+    def limited(*spreads: float) -> str:
+        series = [steps_of(segment(step_s=noisy(0.01, 240, rng, spread))) for spread in spreads]
+        (gate,) = judge_gates(Limits(max_cv=0.2), [pair(cv_interval=cv_interval(series))], {"x": Effect()})
+        return gate.outcome
+
+    assert limited(0.1, 0.1, 0.1) == "passed"
+    assert limited(0.4, 0.4, 0.4) == "failed"
+    assert limited(0.19, 0.19, 0.19) == "undecided"
+    assert limited(0.03, 0.3) == "undecided"
+    assert limited(0.1) == "not measured"
 
 
-def test_one_process_is_named() -> None:
+def test_one_process_decides_nothing() -> None:
     time = Estimate(estimate=0.010, low=0.009, high=0.011)
-    (gate,) = judge_gates(Limits(max_step_time_s=0.012), [pair(step_time_s=time, processes=1)], {"x": Effect()})
-    assert gate.outcome == "passed"
-    assert gate.why == (
-        "step time 10 ms (9 to 11) keeps the limit 12 ms; the interval is within one process and tells nothing of the "
-        "next"
-    )
+    for limit in (0.012, 0.008):
+        (gate,) = judge_gates(Limits(max_step_time_s=limit), [pair(step_time_s=time, processes=1)], {"x": Effect()})
+        assert gate.outcome == "undecided"
+        assert gate.why == "processes of B: 1, and a gate takes 2, since one tells nothing of the next"
 
 
 def test_the_reason_of_what_is_missing_is_told() -> None:

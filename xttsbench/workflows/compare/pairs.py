@@ -16,6 +16,7 @@ from xttsbench.analysis.evidence import Sample, unpaired
 from xttsbench.analysis.steps import Steps
 from xttsbench.comparison.comparable import Measured
 from xttsbench.comparison.effects import Effect, decide_pairs, log_ratios, pooled, reported
+from xttsbench.comparison.figures import cv_interval
 from xttsbench.comparison.runs import settled, turns_of
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.base import Estimate
@@ -235,6 +236,7 @@ def _figures(runs: Runs, unit: Unit) -> Figures:
         utilization=verdict.accelerator_utilization if own else arm.utilization,
         input_wait_fraction=verdict.input_wait_fraction if own else arm.input_wait_fraction,
         cv=report.oscillation.cv if own else arm.cv,
+        cv_interval=cv_interval(list(runs.steps.values())),
         padding_efficiency=arm.padding_efficiency,
         first_step_s=first_s,
         memory_bytes=memory_bytes,
