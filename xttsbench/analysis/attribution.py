@@ -158,10 +158,14 @@ def _late_for_others(means: Means, facts: StepFacts, waited: FloatArray) -> Floa
 
 def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np.str_]:
     """The bottleneck of each resample: the largest avoidable part, if it is 10 % of the step, else ``compute``."""
+    names, lost_s = largest(parts)
+    return np.where(lost_s >= THRESHOLD * wall_s, names, "compute")
+
+
+def largest(parts: Mapping[str, FloatArray]) -> tuple[npt.NDArray[np.str_], FloatArray]:
+    """Name and seconds of the largest avoidable part of each resample."""
     losses = np.stack([parts[name] for name in AVOIDABLE])
-    largest = losses.argmax(axis=0)
-    limiting = losses.max(axis=0) >= THRESHOLD * wall_s
-    return np.where(limiting, np.array(AVOIDABLE)[largest], "compute")
+    return np.array(AVOIDABLE)[losses.argmax(axis=0)], losses.max(axis=0)
 
 
 def _compile(means: Means, facts: StepFacts) -> FloatArray:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from xttsbench.analysis.attribution import (
-    AVOIDABLE,
     PARTS,
     SATURATED,
     SATURATED_SPREAD,
@@ -301,9 +300,9 @@ def _max_speedups(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pool
 
 
 def _at_most(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled, *more: Pooled | None) -> Estimate | None:
-    """Speed-up of the step without all that is shown as lost: its avoidable parts, and more."""
-    lost = [Pooled(float(parts[name][0]), drawn[name]) for name in AVOIDABLE]
-    return _without(wall, reduce(_sum, filter(None, (*lost, *more))))
+    """Speed-up of the step without all that is shown as lost: all but the device's work and the rest, and more."""
+    kept = [Pooled(-float(parts[name][0]), -drawn[name]) for name in ("compute", "residual")]
+    return _without(wall, reduce(_sum, filter(None, (wall, *kept, *more))))
 
 
 def _without(wall: Pooled, lost: Pooled) -> Estimate | None:

@@ -13,16 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import (
-    AVOIDABLE,
-    PARTS,
-    SATURATED,
-    THRESHOLD,
-    Means,
-    StepFacts,
-    attribute,
-    verdicts,
-)
+from xttsbench.analysis.attribution import PARTS, SATURATED, THRESHOLD, Means, StepFacts, attribute, largest, verdicts
 from xttsbench.analysis.disturbance import Gate, without
 from xttsbench.analysis.pooling import (
     STRETCHES,
@@ -30,9 +21,9 @@ from xttsbench.analysis.pooling import (
     Pooled,
     Sample,
     Statistic,
-    interval_of,
     mean_of,
     pool_together,
+    ratio,
     sample,
 )
 from xttsbench.analysis.steps import FloatArray, Steps, batches_per_epoch, measured, steady
@@ -214,12 +205,9 @@ def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping
     # Where the draws are of two minds what the means say breaks the tie.
     bottleneck = max(votes, key=lambda name: (votes[name], name == said))
     probability = votes.pop(bottleneck) / len(wall.resamples)
-    loss = max(AVOIDABLE, key=lambda name: float(parts[name][0]))
-    share = interval_of(
-        float(parts[loss][0]) / max(wall.value, 1e-12),
-        np.max([drawn[name] for name in AVOIDABLE], axis=0) / np.maximum(wall.resamples, 1e-12),
-    )
-    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None), loss, share)
+    (loss, *_), (lost_s, *_) = largest(parts)
+    share = ratio(Pooled(float(lost_s), largest(drawn)[1]), wall)
+    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None), str(loss), share)
 
 
 def _votes(drawn: Mapping[str, Any], wall: Pooled) -> Counter[str]:
