@@ -251,7 +251,7 @@ def interval(log_ratios: Sample | npt.ArrayLike, s0: float, *, level: float = _L
     """The ratio with Student's interval, for a figure that is looked at once; nothing is concluded from it.
 
     The posterior of the mean under a flat prior, so that one round has one, too. By simulation it covers what it says
-    where pairs differ by up to 5 %, and from the third pair on by up to 8 %.
+    where pairs differ by up to 5 %, and from the sixth pair on by up to 8 %.
     """
     found = _sample(log_ratios).student(s0)
     return _ratio(found.mean, found.single(level))
