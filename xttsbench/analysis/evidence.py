@@ -326,22 +326,12 @@ def rounds_to_decide(found: Sample, s0: float, *, candidates: int, margin: float
 
     They are taken to come in further processes, as many in each as so far.
     """
-    pair = found.student(s0).variance * found.weight
+    own = found.student(s0)
 
     def decides(more: int) -> bool:
-        grown = more / found.rounds
-        later = Sample(  # not by `replace`, which takes as long as the rest
-            found.mean,
-            found.weight * (1 + grown),
-            found.squares + grown * found.processes * pair,
-            found.freedom + grown * found.processes,
-            found.rounds,
-            found.processes,
-            found.within * (1 + grown),
-            found.within_freedom * (1 + grown),
-            found.each,
-            found.fixed,
-        ).student(s0)
+        times = 1 + more / found.rounds
+        freedom = own.freedom + (times - 1) * found.processes
+        later = Student(own.mean, own.variance / times, freedom, 1 + (own.wide - 1) * times, own.fixed)
         return later.whole.log_e() >= math.log(DECIDES * candidates) or _within(later, margin)
 
     if not decides(_FORESEEN):
