@@ -118,6 +118,9 @@ elif HOW == "library":
     exec(source)
     for x, y in dataset:
         losses.append(float(step(x, y)))
+elif HOW == "shapes":
+    for (x,) in tf.data.Dataset.range(1, 90).map(lambda index: (tf.ones([index, 8]),)):
+        losses.append(float(tf.reduce_sum(compiled(x, x[:, :1])[1] * x)))
 elif HOW == "raises":
     for x, y in dataset:
         if compiled(x, y)[0] < 0.001:

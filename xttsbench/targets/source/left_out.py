@@ -29,12 +29,16 @@ _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambd
 
 
 class Guarded(NamedTuple):
-    """Statements behind one condition: their file, their first and last line, and the names that they set."""
+    """Statements behind one condition: their file, their first and last line, and the names that they set.
+
+    Those ``said`` are read by statements that run in each step.
+    """
 
     file: str
     first: int
     last: int
     names: tuple[str, ...]
+    said: frozenset[str] = frozenset()
 
 
 GUARDED: Final[list[Guarded]] = []
@@ -108,9 +112,17 @@ def guarding(guard: Guard) -> Iterator[None]:
 
 
 def _guarded(data: bytes, path: str) -> ast.Module:
-    tree = ast.parse(data, path)
-    _Guarding(path, frozenset(_tapes(tree))).visit(tree)
+    tree, first = ast.parse(data, path), len(GUARDED)
+    guarding = _Guarding(path, frozenset(_tapes(tree)))
+    guarding.visit(tree)
+    outside = _read_in(tree) - guarding.read
+    said = frozenset(one.id for one in outside)
+    GUARDED[first:] = [one._replace(said=said.intersection(one.names)) for one in GUARDED[first:]]
     return ast.fix_missing_locations(tree)
+
+
+def _read_in(node: ast.AST) -> set[ast.Name]:
+    return {one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
 def _tapes(tree: ast.AST) -> Iterator[str]:
@@ -143,6 +155,8 @@ class _Guarding(ast.NodeTransformer):
     """
 
     def __init__(self, file: str, tapes: frozenset[str]) -> None:
+        self.read: set[ast.Name] = set()
+        """Names where they are read by what is behind conditions."""
         self._file = file
         self._tapes = tapes
 
@@ -175,22 +189,23 @@ class _Guarding(ast.NodeTransformer):
         tape = isinstance(node, ast.With) and any(map(_is_tape, node.items))
         if not (simple or tape or isinstance(node, ast.For)) or _leaves(node):
             return False
-        # A loop belongs to the step where it goes over gradients; one that takes them is a loop of steps.
-        read = ast.walk(node.iter if isinstance(node, ast.For) else node)
-        reads = any(isinstance(one, ast.Name) and one.id in gradients for one in read)
+        # A loop belongs to the step where it goes over gradients; one that takes them inside is a loop of steps.
+        head = node.iter if isinstance(node, ast.For) else node
+        reads = any(one.id in gradients for one in _read_in(head))
         if isinstance(node, ast.For | ast.Expr):  # else it says what they are
             reads = reads and any(one.attr in _ASSIGNS for one in _methods(node))
-        made = reads or (simple and self._takes_in(node))
+        made = reads or (not tape and self._takes_in(head))
         if made and not tape:
             gradients |= set(_set_by(node))
         return tape or made
 
-    def _takes_in(self, node: ast.stmt) -> bool:
+    def _takes_in(self, node: ast.AST) -> bool:
         return any(one.attr in _UPDATES or _dotted(one.value) in self._tapes for one in _methods(node))
 
     def _condition(self, own: list[ast.stmt]) -> ast.stmt:
         """The statements behind a condition, on the line of the first of them."""
         number, names = len(GUARDED), tuple(dict.fromkeys(name for one in own for name in _set_by(one)))
+        self.read |= {name for one in own for name in _read_in(one)}
         GUARDED.append(Guarded(self._file, own[0].lineno, max(one.end_lineno or 0 for one in own), names))
         lines = [f"if {_NAME}.runs({number}):", f" {_NAME}.ran({number}, locals(), globals())", "else:", " pass"]
         lines += [

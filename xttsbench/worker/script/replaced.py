@@ -25,7 +25,10 @@ from xttsbench.worker.channel import StoppedByUs
 if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
 
-_MOST: Final = 6  # real steps of one function: of more shapes, or made anew each time, the first one's values do
+_MOST: Final = 6
+"""Real steps of one function. Where it is made anew each time, the values of the same shape do then, and where there are
+more shapes the first ones, if those are of one shape."""
+_TOO_MANY: Final = 40
 _REMEDY: Final = "name a function that makes the dataset (FILE.py:FUNCTION) to measure the input beside the wait alone"
 _STOPS: Final = "EarlyStopping"
 _HOOKS: Final = ("on_train_batch_begin", "on_train_batch_end", "on_batch_end", "on_epoch_begin", "on_epoch_end")
@@ -61,7 +64,7 @@ class ReplacedStep:
         """An outermost function has run, and returned that."""
         shape = self._shape()
         if shape is not None and self._watched.eager.trains:
-            self._keep(_code_of(function), (id(function), shape), (result, function))
+            self._keep(_code_of(function), (id(function), shape), result, result, function)
             self._check(user_calls(sys._getframe(1)))
 
     def around(self, function: Any, call: Callable[[], Any]) -> Any:
@@ -83,7 +86,7 @@ class ReplacedStep:
     def runs(self, number: int) -> bool:
         """Whether statements of the step are to run."""
         shape = self._shape()
-        if shape is None or (found := self._find(number, shape)) is None:
+        if shape is None or (found := self._find(number, (None, shape))) is None:
             self._inside += shape is not None
             return True
         self._used[number] = found[0]
@@ -96,7 +99,8 @@ class ReplacedStep:
             return
         self._inside = max(self._inside - 1, 0)
         one = GUARDED[number]
-        self._keep(number, shape, ({name: at[name] for name in one.names for at in places[::-1] if name in at},))
+        values = {name: at[name] for name in one.names for at in places[::-1] if name in at}
+        self._keep(number, (None, shape), values, [value for name, value in values.items() if name in one.said])
         calls = user_calls(sys._getframe(2))
         self._check((CallSite(file=one.file, line=one.first), *calls[1:]), (one.first, one.last))
 
@@ -200,16 +204,23 @@ class ReplacedStep:
             return None
         return watched.recorder.results.shape_of(batch)[0]
 
-    def _find(self, what: Any, key: Any) -> tuple[Any, ...] | None:
+    def _find(self, what: Any, key: tuple[Any, int]) -> tuple[Any, ...] | None:
+        """What was kept of a function's code or of statements, for a function and a shape."""
         kept = self._kept.get(what, {})
         found = kept.get(key)
         if found is None and len(kept) >= _MOST:
-            found = next(iter(kept.values()))
+            alike = [values for (_, shape), values in kept.items() if shape == key[1]]
+            if alike or len({shapes for *_, shapes in kept.values()}) == 1:
+                found = next(iter(alike or kept.values()))
+        if found is None and len(kept) >= _TOO_MANY:
+            self.refuse(f"what it returns has the shape of its batch, of which there are more than {_TOO_MANY}")
         return found
 
-    def _keep(self, what: Any, key: Any, values: tuple[Any, ...]) -> None:
+    def _keep(self, what: Any, key: tuple[Any, int], values: Any, said: Any, *alive: Any) -> None:
+        """Keep what a function or statements gave, of which those parts are ``said`` that others read."""
         self.real = True
-        self._kept.setdefault(what, {})[key] = values
+        shapes = [tuple(getattr(one, "shape", None) or ()) for one in tf.nest.flatten(said)]
+        self._kept.setdefault(what, {})[key] = values, alive, tuple(shapes)
 
 
 def _code_of(function: Any) -> Any:

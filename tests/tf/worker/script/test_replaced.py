@@ -76,6 +76,7 @@ def test_without_an_emulated_accelerator_every_step_runs(watched: Callable[..., 
         ("raises", f"{SCRIPT}:{{}}: compiled(x, y)[0] < 0.001"),
         ("stops", f"{SCRIPT}:{{}}: EarlyStopping"),
         ("library", "gradients are taken op by op at <string>:2"),
+        ("shapes", "has the shape of its batch, of which there are more than 40"),
         ("in_graph", "the loop runs inside a tf.function"),
     ],
 )

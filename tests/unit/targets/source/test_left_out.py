@@ -93,6 +93,27 @@ def test_a_function_returns_what_it_once_returned(ends: str) -> None:
     assert known["last"] == 1
 
 
+def test_a_loop_over_gradients_as_they_are_taken_belongs_to_the_step() -> None:
+    body = """
+    for number in range(3):
+        with tf.GradientTape() as tape:
+            loss = number
+        for one in tape.gradient(loss, []):
+            weight.assign_sub(one)
+        said.append(number)
+    """
+    known = run(body, Once())
+    assert (known["did"], known["said"]) == (["tape", "gradient", "assigned"], [0, 1, 2])
+
+
+def test_names_that_only_the_step_reads_are_told_from_those_that_others_read() -> None:
+    before = len(GUARDED)
+    run(WRITTEN_OUT, None)
+    (found,) = [one for one in GUARDED[before:] if "loss" in one.names]
+    assert set(found.names) == {"tape", "loss", "grads", "scaled", "one"}
+    assert found.said == {"loss", "grads", "one"}
+
+
 def test_what_leaves_the_loop_or_takes_whole_steps_always_runs() -> None:
     body = """
     for epoch in range(2):
