@@ -47,11 +47,11 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def optimized(script: str, folder: Path, *arguments: str, budget_s: int = 120) -> Ran:
+def optimized(script: str, folder: Path, *arguments: str, budget_s: int = 120, accelerator: str = "real") -> Ran:
     """Run the command on a copy of a script, in its directory, as a user would."""
     shutil.copy(SCRIPTS / script, folder)
     budget_s *= 2 if folder.name == "again" else 1  # a second try has more time: the machine may be a slow one
-    options = ("--json", "--out", "run", "--budget", str(budget_s))
+    options = ("--json", "--out", "run", "--budget", str(budget_s), "--accelerator", accelerator)
     done = python("-c", ON_ONE_HELPER, "optimize", script, *options, "--", *arguments, cwd=folder)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert (folder / script).read_bytes() == (SCRIPTS / script).read_bytes(), "the user's script was touched"
@@ -86,6 +86,18 @@ def test_input_and_step_of_a_script_that_writes_are_mended_and_what_it_wrote_sta
     done = python("writes.py", "own", "1", cwd=ran.patched.parent)
     assert done.returncode == 0, done.stderr
     assert (ran.patched.parent / "own" / "log.txt").is_file()
+
+
+@redirects
+def test_a_laptop_says_what_a_faster_device_would_wait_for_and_mends_it(tmp_path: Path) -> None:
+    ran = optimized("what_if.py", tmp_path, "60", budget_s=100, accelerator="emulated:15")
+    verdict = ran.report["verdict"]
+    assert verdict["bottleneck"] == "input"
+    assert 0.055 < verdict["step_time_s"]["estimate"] < 0.1, "neither the step nor its 100 ms are in it"
+    assert not {finding["rule"] for finding in ran.report["findings"]} & {"eager-step", "retracing", "xla-untried"}
+    assert ran.report["accelerator"]["label"] == "emulated accelerator, 15 ms a step"
+    assert (ran.chosen["outcome"], ran.chosen["semantics"]["equivalent"]) == ("accepted", True)
+    assert ran.chosen["verified_speedup"]["low"] > 1.5
 
 
 @pytest.mark.slow

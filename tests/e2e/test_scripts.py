@@ -42,6 +42,16 @@ def test_a_loop_that_runs_op_by_op_is_told_what_compiling_it_gives(tmp_path: Pat
 
 
 @pytest.mark.measured
+def test_an_emulated_accelerator_replaces_the_step_and_is_the_limit_beside_a_fast_input(tmp_path: Path) -> None:
+    options = "--accelerator", "emulated:30", "--steps", "60"
+    code, report, said = diagnose("what_if.py", tmp_path / "run", *options, "--", "1")
+    assert (code, report["verdict"]["bottleneck"]) == (0, "compute"), said
+    assert report["verdict"]["summary"].startswith("The emulated accelerator is the limit (")
+    assert 0.03 < report["verdict"]["step_time_s"]["estimate"] < 0.06
+    assert (limiting(report), report["step"]) == (set(), None)
+
+
+@pytest.mark.measured
 def test_a_compiled_loop_that_waits_for_its_input_is_told_the_line(tmp_path: Path) -> None:
     code, report, said = diagnose("custom_loop.py", tmp_path / "run", "--", "9", "60")
     assert (code, report["verdict"]["bottleneck"]) == (0, "input"), said

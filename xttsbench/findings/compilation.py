@@ -40,7 +40,7 @@ _AGAIN: Final = {
 def retracing(evidence: Evidence) -> Findings:
     """A tf.function that is traced again and again, and why."""
     steps = evidence.steps
-    if steps is None or int(steps.traces.sum()) == 0:
+    if steps is None or int(steps.traces.sum()) == 0 or not evidence.has_step:
         return
     again = [trace for trace in evidence.traces if trace.reason != "first"]
     if not again:
@@ -81,7 +81,7 @@ def retracing(evidence: Evidence) -> Findings:
 def xla_recompilation(evidence: Evidence) -> Findings:
     """XLA compiles again in the steady state, most often for each new shape, while the trace count stays low."""
     steps = evidence.steps
-    if steps is None or int(steps.xla_compiles.sum()) == 0:
+    if steps is None or int(steps.xla_compiles.sum()) == 0 or not evidence.has_step:
         return
     compiles = int(steps.xla_compiles.sum())
     shapes = {int(shape) for shape, count in zip(steps.shape_id, steps.xla_compiles, strict=True) if count}

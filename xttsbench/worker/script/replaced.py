@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
 
 _MOST: Final = 6
-"""Real steps of one function. Where it is made anew each time, the values of the same shape do then, and where there are
-more shapes the first ones, if those are of one shape."""
+"""Real steps of one function. Then those of the same shape do, where it is made anew each time; and the first ones do for
+more shapes, where all that was returned is of one."""
 _TOO_MANY: Final = 40
 _REMEDY: Final = "name a function that makes the dataset (FILE.py:FUNCTION) to measure the input beside the wait alone"
 _STOPS: Final = "EarlyStopping"
