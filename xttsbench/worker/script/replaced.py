@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
 
 _MOST: Final = 6
-"""Real steps of one function. Then those of the same shape do, where it is made anew each time; and the first ones do for
-more shapes, where all that was returned is of one."""
+"""Real steps of one function. Then those of the same shape do, where it is made anew each time, and the first ones do
+for more shapes, where all that was returned is of one."""
 _TOO_MANY: Final = 40
 _REMEDY: Final = "name a function that makes the dataset (FILE.py:FUNCTION) to measure the input beside the wait alone"
 _STOPS: Final = "EarlyStopping"
@@ -205,7 +205,7 @@ class ReplacedStep:
         return watched.recorder.results.shape_of(batch)[0]
 
     def _find(self, what: Any, key: tuple[Any, int]) -> tuple[Any, ...] | None:
-        """What was kept of a function's code or of statements, for a function and a shape."""
+        """Values kept of a function's code or of statements, for a function and a shape."""
         kept = self._kept.get(what, {})
         found = kept.get(key)
         if found is None and len(kept) >= _MOST:
