@@ -69,6 +69,10 @@ def test_only_gains_of_the_input_on_the_same_accelerator_count(build) -> None:
     assert set(gains(waiting(build), fixes, arms, "real device")) == {"cache", "other loader"}
 
 
+def test_there_are_stored_runs() -> None:
+    assert len(STORED) >= 4
+
+
 @pytest.mark.parametrize("journal", STORED, ids=lambda path: path.parent.name)
 def test_no_stored_run_contradicts_itself(journal: Path) -> None:
     report = report_of(read_run(journal.parent))
