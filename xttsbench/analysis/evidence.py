@@ -270,15 +270,13 @@ def noise_scale(against_itself: Sample | None, others: Iterable[Sample] = (), *,
     processes is one, however many rounds they live through. A quarter more where most rounds were disturbed and were
     kept for want of others.
     """
-    found, own = [LEAST_SCALE], list(others)
+    own = [*others, *([against_itself] if against_itself is not None else [])]
+    spread = [(sum(one.squares - one.freedom * one.of_rounds for one in own), sum(one.freedom for one in own))]
     if against_itself is not None:
-        own.append(against_itself)
-        about_zero = against_itself.weight * against_itself.mean**2 + against_itself.squares
         freedom = against_itself.freedom + 1
-        found.append(_expected(max(about_zero - freedom * against_itself.of_rounds, 0.0), freedom))
-    beyond = sum(sample.squares - sample.freedom * sample.of_rounds for sample in own)
-    found.append(_expected(max(beyond, 0.0), sum(sample.freedom for sample in own)))
-    return max(found) * (_WIDER if mostly_invalid else 1.0)
+        about_zero = against_itself.squares + against_itself.weight * against_itself.mean**2
+        spread.append((about_zero - freedom * against_itself.of_rounds, freedom))
+    return max(LEAST_SCALE, *(_expected(*one) for one in spread)) * (_WIDER if mostly_invalid else 1.0)
 
 
 def round_scale(samples: Iterable[Sample]) -> float:
@@ -288,7 +286,7 @@ def round_scale(samples: Iterable[Sample]) -> float:
 
 
 def _expected(squares: float, freedom: float) -> float:
-    return math.sqrt((_NU * LEAST_SCALE**2 + squares) / (_NU + freedom))
+    return math.sqrt((_NU * LEAST_SCALE**2 + max(squares, 0.0)) / (_NU + freedom))
 
 
 def decide(

@@ -23,18 +23,6 @@ from xttsbench.records.trial import TrialRecord
 BASELINE: Final = "it is the baseline that the others are compared with"
 """Why a baseline has no speed against itself."""
 _NO_FRAMES: Final = "the workload does not say where its frames are (Workload.frames and Workload.lengths)"
-ARM_NUMBERS: Final = (
-    "step_time_s",
-    "throughput_per_s",
-    "effect",
-    "utilization",
-    "valid_frames_per_s",
-    "padding_efficiency",
-    "cv",
-    "std_over_mean",
-    "input_wait_fraction",
-    "evidence",
-)
 
 
 @dataclass(frozen=True)
@@ -155,7 +143,8 @@ def _arm(
     if isinstance(found, Missing):
         missing |= dict.fromkeys(("effect", "evidence"), found.reason)
     default = why_absent or _NO_FRAMES
-    reasons = {name: missing.get(name, default) for name in ARM_NUMBERS if getattr(arm, name) is None}
+    absent = [name for name in Variant.model_fields if name != "decision" and getattr(arm, name) is None]
+    reasons = {name: missing.get(name, default) for name in absent}
     if decision is not None and decision != "ended" and decision not in DECIDED:
         reasons["decision"] = why_absent or (effect.why if effect else None) or "nothing was compared"
         if arm.gain_ruled_out:

@@ -19,8 +19,9 @@ from xttsbench.records.comparison_result import ComparedPair, Gate, Limit, Outco
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Meaning of a limit: words, factor and unit as written, and a field of `Figures`."""
+    """Meaning of a limit: a field of `Limits`, words, factor and unit as written, and a field of `Figures`."""
 
+    limit: str
     words: str
     factor: float
     unit: str
@@ -29,12 +30,14 @@ class _Kind:
 
 
 _KINDS: Final[dict[Limit, _Kind]] = {
-    "max-regression": _Kind("speed of B over A", 1, "x"),
-    "max-step-time": _Kind("step time", 1e3, " ms", "step_time_s"),
-    "min-throughput": _Kind("samples per second", 1, "", "throughput_per_s", least=True),
-    "min-utilization": _Kind("utilization", 100, " %", "utilization", least=True),
-    "max-cv": _Kind("CV of the step time", 1, "", "cv_interval"),
-    "max-input-wait": _Kind("share of the step that waits for input", 100, " %", "input_wait_fraction"),
+    "max-regression": _Kind("max_regression", "speed of B over A", 1, "x"),
+    "max-step-time": _Kind("max_step_time_s", "step time", 1e3, " ms", "step_time_s"),
+    "min-throughput": _Kind("min_throughput_per_s", "samples per second", 1, "", "throughput_per_s", least=True),
+    "min-utilization": _Kind("min_utilization", "utilization", 100, " %", "utilization", least=True),
+    "max-cv": _Kind("max_cv", "CV of the step time", 1, "", "cv_interval"),
+    "max-input-wait": _Kind(
+        "max_input_wait", "share of the step that waits for input", 100, " %", "input_wait_fraction"
+    ),
 }
 
 
@@ -61,14 +64,8 @@ class Limits:
     @property
     def absolute(self) -> dict[Limit, float]:
         """Limits on B alone."""
-        named: dict[Limit, float | None] = {
-            "max-step-time": self.max_step_time_s,
-            "min-throughput": self.min_throughput_per_s,
-            "min-utilization": self.min_utilization,
-            "max-cv": self.max_cv,
-            "max-input-wait": self.max_input_wait,
-        }
-        return {name: value for name, value in named.items() if value is not None}
+        every = {name: getattr(self, kind.limit) for name, kind in _KINDS.items() if kind.figure}
+        return {name: value for name, value in every.items() if value is not None}
 
 
 def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[str, Effect]) -> tuple[Gate, ...]:

@@ -19,7 +19,7 @@ from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.gpu import difference
 from xttsbench.analysis.readings import beside_profile
 from xttsbench.analysis.steps import batches_per_epoch
-from xttsbench.comparison.arms import ARM_NUMBERS, BASELINE, ComparedVariants, compare
+from xttsbench.comparison.arms import BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.contradiction import contradiction, gains
 from xttsbench.diagnosis.next_trial import skipped
@@ -247,7 +247,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
             found |= dict(nulls(f"arms.{index}", arm, why_not, only=("decision",)))
         absent = arm.status if arm.status != "ok" else "not part of this comparison"
         own = {"effect": BASELINE} if arm.role == "baseline" else {}
-        found |= dict(nulls(f"arms.{index}", arm, own, only=ARM_NUMBERS, default=absent))
+        found |= dict(nulls(f"arms.{index}", arm, own, but=("decision",), default=absent))
     found |= dict(
         nulls("aa", record.aa, "nothing was measured twice; the uncertainty is the spread over processes and steps")
     )
