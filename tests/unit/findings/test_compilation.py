@@ -50,6 +50,13 @@ def test_traces_of_the_beginning_are_no_retracing(evidence, build) -> None:
     assert silent(retracing, evidence("compile"))
 
 
+def test_what_a_loop_traces_around_a_step_that_is_replaced_is_none_of_the_step(evidence, build) -> None:
+    """An emulated accelerator stands for it; a dataset that is made anew in each epoch is traced then."""
+    busy = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4, xla_compiles=[0, 1] * 4)
+    for rule in (retracing, xla_recompilation):
+        assert silent(rule, evidence("compute", steps=busy, traces=(trace("shape"),), has_step=False, emulated=True))
+
+
 def test_xla_that_compiles_again(evidence, build) -> None:
     step = [0.1, 0.1, 0.1, 0.6, 0.1, 0.4]
     steps = build.steps(step_s=step, xla_compiles=[0, 0, 0, 1, 0, 2], shape_id=[0, 0, 0, 1, 0, 2])

@@ -361,6 +361,10 @@ def test_a_step_that_computes_has_its_costliest_line_and_what_is_left_to_do(star
     assert "at best 33.0 ms, without the 3.5 % that is not compute" in text
     assert "costliest line model.py:7 step, 90.0 % of the time of the step's ops" in text
     assert "what to do A faster step: XLA" in text
+    emulated = changed(
+        report, step=None, accelerator={"kind": "emulated", "label": "emulated accelerator, 30 ms a step"}
+    )
+    assert "what to do Nothing: this input keeps an accelerator of that speed busy." in flat(screen(emulated))
 
 
 def test_files_are_called_as_the_command_line_calls_them(starving) -> None:
