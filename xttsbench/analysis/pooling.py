@@ -59,11 +59,13 @@ class Sample:
         values: name -> figure over the whole segment.
         stretches: name -> the figure in each stretch, shape (stretches,), the same stretches for all names.
         weight: steps behind it: a process with four clean steps says less than one with eighteen.
+        data: what it was measured on; processes with the same are one sample of the data. ``None``: no other has it.
     """
 
     values: Mapping[str, float]
     stretches: Columns
     weight: float
+    data: Any = None
 
 
 def interval_of(value: float, resamples: FloatArray, level: float = 0.95) -> Estimate:
@@ -225,14 +227,20 @@ def _within(
     """Covariance, relative to ``scale``, of the pooled figures for what stretches differ by; and its freedom."""
     total = sum(one.weight for one in group.values())
     scatter = _FREEDOM * stretch_spread**2 * np.eye(len(names))
-    freedom, reach = _FREEDOM, 0.0
-    for one in group.values():
+    freedom = _FREEDOM
+    alike: dict[Any, list[Sample]] = {}
+    for key, one in group.items():
+        alike.setdefault((one.data is None, key if one.data is None else one.data), []).append(one)
         rows = np.stack([one.stretches[name] for name in names]) / scale[:, np.newaxis]
         count = rows.shape[1]
         rows = rows - rows.mean(axis=1, keepdims=True)
         scatter = scatter + rows @ rows.T
         freedom += count - 1
-        reach += (one.weight / total) ** 2 / count
+    # What batches differ by is not averaged out by processes that saw the same ones.
+    reach = sum(
+        (sum(one.weight for one in same) / total) ** 2 / max(len(one.stretches[names[0]]) for one in same)
+        for same in alike.values()
+    )
     return scatter / freedom * reach, freedom
 
 

@@ -58,6 +58,7 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
     matched = {name: _matched_alone_s(steps, measured(by_id[name], "step_only")) for name, steps in as_is.items()}
     # One group has one set of figures: matched where every process could be, else none of them.
     match = bool(matched) and all((~np.isnan(times)).any() for times in matched.values())
+    data = _data_of(as_is)
     for name, steps in as_is.items():
         if (watched := by_id[name].watched) is not None and watched.stretches:
             beside[name] = _sample_of_run(watched)
@@ -68,7 +69,7 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
         if match:
             columns |= {"alone_s": matched[name], "working_s": steps.working_s}
             statistics["alone_s"] = _alone_on_these
-        beside[name] = _without_gaps(sample(columns, statistics, steps.round))
+        beside[name] = replace(_without_gaps(sample(columns, statistics, steps.round)), data=data[name])
         cached = measured(by_id[name], "step_only")
         if not match and cached is not None and len(cached := without(cached, by_id[name].spec.block, judged.invalid)):
             alone[name] = sample({"alone_s": cached.working_s}, {"alone_s": mean_of("alone_s")}, cached.round)
@@ -78,8 +79,20 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
         if rows is not None and len(steps := without(steady(rows)[0], trial.spec.block, judged.invalid)):
             columns = {"wall_s": steps.wall_s, "cpu_s": np.maximum(steps.cpu_s - steps.main_cpu_s, 0.0)}
             wanted = {"input_alone_s": mean_of("wall_s"), "input_cpu_s": mean_of("cpu_s")}
-            inputs[trial.spec.trial_id] = sample(columns, wanted, steps.round)
+            name = trial.spec.trial_id
+            inputs[name] = replace(sample(columns, wanted, steps.round), data=data.get(name))
     return beside, alone, inputs
+
+
+def _data_of(as_is: Mapping[str, Steps]) -> dict[str, str]:
+    """The first process that measured most of the batches that a process measured, which may be that one itself."""
+    seen: dict[str, set[tuple[int, int]]] = {}
+    found = {}
+    for name, steps in as_is.items():
+        own = {(int(epoch), int(batch)) for epoch, batch in zip(steps.epoch, steps.batch, strict=True) if batch >= 0}
+        found[name] = next((other for other, batches in seen.items() if 2 * len(own & batches) > len(own)), name)
+        seen[name] = own
+    return found
 
 
 def _sample_of_run(watched: WatchedRun) -> Sample:
@@ -157,7 +170,7 @@ def _without_gaps(found: Sample) -> Sample:
     working_s = found.stretches["step_s"] - found.stretches["compile_s"]
     whole_s = max(found.values["step_s"] - found.values["compile_s"], 1e-12)
     filled = np.where(np.isnan(stretches), found.values["alone_s"] * working_s / whole_s, stretches)
-    return Sample(found.values, {**found.stretches, "alone_s": filled}, found.weight)
+    return replace(found, stretches={**found.stretches, "alone_s": filled})
 
 
 MIN_STEPS: Final = 2

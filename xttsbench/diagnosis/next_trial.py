@@ -26,6 +26,8 @@ WAITS: Final = 0.07
 """Share of the step in ``next()`` from which fixes of the pipeline are tried."""
 _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
+_SKIP_S: Final = 2.0
+"""Longest that a repeat may pass over the batches of others, to start where none of them was."""
 PROCESSES: Final = 3
 """Most processes of the target as it is: a verdict that three leave open is open, unless more time is given."""
 
@@ -70,8 +72,23 @@ def next_trial(
         if _expected_s(first, one.kind, one.block, job.window_s * one.share) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole repeat.
             block = max(one.block, done[-1].spec.block)
-            return job.spec(len(done), one.kind, block=block, fix=one.fix, share=one.share)
+            spec = job.spec(len(done), one.kind, block=block, fix=one.fix, share=one.share)
+            return spec.model_copy(update={"skip": _measured_before(done)}) if one.kind == "ladder" else spec
     return None
+
+
+def _measured_before(done: Sequence[TrialRecord]) -> int:
+    """Batches that processes of the target as it is have measured, from the beginning on.
+
+    0 where passing over them would take too long, or the data began anew, so that there are no others.
+    """
+    ladder = [trial for trial in done if trial.spec.kind == "ladder"]
+    series = [steps for trial in ladder if (steps := measured(trial, "as_is")) is not None]
+    if not series or any(steps.epoch.any() for steps in series):
+        return 0
+    inputs = [steps for trial in ladder if (steps := measured(trial, "input_only")) is not None] or series
+    count = 1 + max(int(steps.batch.max()) for steps in series)
+    return count if count * float(inputs[0].wall_s.mean()) <= _SKIP_S else 0
 
 
 def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float, *, once: bool) -> TrialSpec | None:

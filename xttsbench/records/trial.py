@@ -69,6 +69,8 @@ class TrialSpec(Record):
     window_s: float = Field(6.0, gt=0)  # Seconds at most for the main segment; the others take a share of it
     min_steps: int = Field(3, ge=1)  # Steps to measure even where the window is over
     rounds: int = Field(4, ge=1)  # For the kind ``ladder``: rounds in which the conditions take turns
+    skip: int = Field(0, ge=0)
+    """For the kind ``ladder``: batches from the beginning that are passed over, since another process measured them."""
     fix: str | None = None
     """For the kinds ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
     `` + ``."""

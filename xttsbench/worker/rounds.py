@@ -28,6 +28,7 @@ _ALONE: Final = 0.5  # Length of the other conditions' stretches, as a share of 
 _KEEPS_UP: Final = 0.10  # Share of a step that is spent waiting, below which the input keeps up with it
 _START: Final = 0.1
 """Share of the window for the steps before the first round, by which it is seen whether the input keeps up."""
+_SKIP_S: Final = 4.0  # Twice what passing over batches is expected to take
 _KEPT: Final = 256
 _KEPT_BYTES: Final = 512 * 1024**2
 _USED_UP: Final = 0.1
@@ -127,7 +128,13 @@ class Rounds:
             self._source.close()
 
     def _start(self, stretch_s: float) -> None:
-        """Warm up: use up what was made ready during compilation, and see whether the input keeps up with the step."""
+        """Warm up: use up what was made ready during compilation, and see whether the input keeps up with the step.
+
+        A repeat passes over what other processes measured, so that it adds to what is known of the data.
+        """
+        with self._bench.without_accelerator():
+            if (ahead := self._spec.skip - self._source.batch - 1) > 0:
+                self._bench.run(BETWEEN, self._source, None, Limit(ahead, _SKIP_S, 1, fair_s=0.0, most=ahead))
         self._use_up(0, stretch_s)
         self._original(0, Limit.exactly(1), warmup=1)
         if self._alternating:

@@ -8,10 +8,13 @@ import time
 import pytest
 import tensorflow as tf
 
+from tests.tf.worker.conftest import Kept
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
+from xttsbench.step.watch import Watch
 from xttsbench.targets.load import classify
 from xttsbench.worker.batches import LiveBatches, opened
+from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import DirectChannel, SilentChannel
 from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.rounds import stands_still
@@ -68,10 +71,12 @@ def test_an_iterator_is_closed_only_where_the_process_lives_on(ends):
     assert source.closed != ends
 
 
-def run(bench, dataset, step, **changes):
-    """The record of the main trial of a target, in this process."""
+def run(dataset, step, **changes):
+    """The record of the main trial of a target, in this process; made anew where a test has a second try."""
     spec = TrialSpec(**{"trial_id": "0", "kind": "ladder", "target": "t:t", "steps": 400, "block": 1} | changes)
-    run_ladder(spec, classify((dataset, step), "t"), step, bench)
+    with Watch() as watch:
+        bench = Bench(Kept(), watch, None, None)
+        run_ladder(spec, classify((dataset, step), "t"), step, bench)
     return bench.channel.record()
 
 
@@ -84,12 +89,12 @@ def columns(record, name, number=None):
 
 @pytest.mark.measured
 @pytest.mark.parametrize("prefetch", [2, 32])
-def test_no_batch_that_stood_ready_is_counted_as_input_alone(bench, prefetch):
+def test_no_batch_that_stood_ready_is_counted_as_input_alone(prefetch):
     """A pipeline that sleeps makes a batch each 20 ms, and its step takes twice as long, so that all stand ready."""
     slow = tf.data.Dataset.range(10**6).map(
         lambda i: tf.numpy_function(lambda x: (time.sleep(0.02), x)[1], [i], tf.int64)
     )
-    record = run(bench, slow.prefetch(prefetch), lambda _: time.sleep(0.04), window_s=3.0, rounds=2)
+    record = run(slow.prefetch(prefetch), lambda _: time.sleep(0.04), window_s=3.0, rounds=2)
     for number in range(2):
         times = columns(record, "input_only", number)["wait_ns"]
         assert 19.5e6 < sum(times) / len(times) < 30e6, "a neighbour makes it longer, a ready batch shorter"
@@ -97,11 +102,56 @@ def test_no_batch_that_stood_ready_is_counted_as_input_alone(bench, prefetch):
 
 
 @pytest.mark.measured
-def test_a_round_of_a_slow_input_begins_with_empty_buffers(bench):
+def test_a_round_of_a_slow_input_begins_with_empty_buffers():
     slow = tf.data.Dataset.range(10**6).map(
         lambda i: tf.numpy_function(lambda x: (time.sleep(0.03), x)[1], [i], tf.int64)
     )
-    record = run(bench, slow.prefetch(16), lambda _: time.sleep(0.01), window_s=2.0, rounds=2)
+    record = run(slow.prefetch(16), lambda _: time.sleep(0.01), window_s=2.0, rounds=2)
     for number in range(2):
         waits = columns(record, "as_is", number)["wait_ns"][:10]
         assert sum(waits) / len(waits) > 15e6, "none stood ready"
+
+
+def test_a_repeat_passes_over_the_batches_of_others():
+    record = run(tf.data.Dataset.range(10**6), lambda _: time.sleep(0.01), window_s=0.4, rounds=1, skip=500)
+    assert min(record.segment("as_is").columns["batch"]) >= 500
+
+
+def mapped():
+    """Batches that take 20 ms or so of a processor each; 32 of them stand ready where the input keeps up."""
+    return (
+        tf.data.Dataset.range(10**6)
+        .map(lambda i: tf.sort(tf.sin(tf.range(200_000.0) * tf.cast(i, tf.float32))))
+        .prefetch(32)
+    )
+
+
+def in_a_process():
+    """The same from a process of its own, which keeps 32 ready."""
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue(32)
+
+    def load():
+        while True:
+            _spin(0.02)
+            queue.put(1.0)
+
+    def batches():
+        context.Process(target=load, daemon=True).start()
+        while True:
+            yield queue.get()
+
+    return tf.data.Dataset.from_generator(batches, output_signature=tf.TensorSpec([]))
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("make", [mapped, in_a_process])
+def test_the_step_alone_is_alone_in_every_round(make):
+    """A step that sleeps uses no processor, so that whatever is used beside it is the input's."""
+    record = run(make(), lambda _: time.sleep(0.03), window_s=2.0, rounds=2)
+    assert [mark.input_idle for mark in record.rounds] == [True, True]
+    for number in range(2):
+        used = columns(record, "step_only", number)["cpu_ns"]
+        assert sum(used) / len(used) < 3e6, f"round {number}"
+    beside = columns(record, "as_is")["cpu_ns"]
+    assert sum(beside) / len(beside) > 10e6

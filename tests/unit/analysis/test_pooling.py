@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,17 @@ def test_an_interval_holds_its_value_and_has_the_level_asked_for() -> None:
     )
     assert interval_of(2.0, resamples).high == 2.0
     assert interval_of(-1.0, resamples).low == -1.0
+
+
+def test_processes_that_saw_the_same_batches_are_one_sample_of_them() -> None:
+    """What stretches of the data differ by stays, however many processes see the same ones."""
+    noisy = [around(1.0, sd=1.0, seed=seed) for seed in range(4)]
+    widths = []
+    for data in (("a",) * 4, tuple("abcd"), (None,) * 4):
+        group = {
+            n: replace(sample(one, MEAN), data=kind) for n, (one, kind) in enumerate(zip(noisy, data, strict=True))
+        }
+        told = pool_together([group], rng())[0]["mean"].estimate()
+        widths.append(told.high - told.low)
+    assert widths[0] > 1.5 * widths[1]
+    assert widths[1] == widths[2]

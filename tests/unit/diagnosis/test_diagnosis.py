@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from xttsbench.analysis.attribution import PARTS
+from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.steps import measured
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
-from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, why_undecided
+from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, samples_of, why_undecided
 from xttsbench.diagnosis.verdict import verdict
 from xttsbench.findings import find
 from xttsbench.records.code import ScriptRun
@@ -592,3 +593,14 @@ def test_a_mode_is_compared_turn_by_turn(build) -> None:
     assert 1.1 < found.speedup.low < found.speedup.high < 1.3
     # What it would take then is as uncertain as what it takes now, and the gain besides (E10).
     assert found.time_s.high / found.time_s.low > found.speedup.high / found.speedup.low
+
+
+@pytest.mark.parametrize(("starts", "alike"), [((0, 0), True), ((0, 40), True), ((0, 90), False)])
+def test_processes_that_measured_the_same_batches_are_one_sample_of_the_data(build, starts, alike) -> None:
+    trials = [
+        build.ladder(block=block, number=block, step_columns={"batch": range(start, start + 120)})
+        for block, start in enumerate(starts)
+    ]
+    as_is = {trial.spec.trial_id: measured(trial, "as_is") for trial in trials}
+    data = [one.data for one in samples_of(trials, as_is, gate(trials))[0].values()]
+    assert (data[0] == data[1]) == alike

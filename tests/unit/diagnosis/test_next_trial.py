@@ -247,3 +247,15 @@ def test_a_script_is_run_once_and_again_only_where_that_is_allowed(build) -> Non
     assert next_trial(twice, [done], 29.0) is None
     assert next_trial(twice, [done, done], ALWAYS) is None
     assert next_trial(twice, [done.model_copy(update={"status": "raised"})], ALWAYS) is None
+
+
+@pytest.mark.parametrize(
+    ("input_s", "epoch", "skip"), [(0.01, 0, 130), (0.02, 0, 0), (0.01, [0] * 60 + [1] * 60, 0)], ids=str
+)
+def test_a_repeat_starts_where_no_process_has_measured_if_that_is_soon_reached(build, input_s, epoch, skip) -> None:
+    """Batches 10 to 129 were measured: passing over 130 takes 1.3 s or 2.6 s; where the data began anew, no use."""
+    first = build.ladder(step_columns={"batch": range(10, 130), "epoch": epoch})
+    inputs = build.segment("input_only", wait_s=[input_s] * 20)
+    first = first.model_copy(update={"segments": (*first.segments, inputs)})
+    wanted = next_trial(JOB, [first], ALWAYS, only=("ladder",), said=diagnosed("input", 0.6))
+    assert (wanted.kind, wanted.block, wanted.skip) == ("ladder", 1, skip)
