@@ -29,7 +29,8 @@ def look(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed:
 
 
 def _decides(found: Diagnosis, again: bool) -> bool:
-    return found.bottleneck != "inconclusive" and found.sure and (again or found.probability >= _FIRST)
+    enough = again or found.at_threshold or found.probability >= _FIRST
+    return found.bottleneck != "inconclusive" and found.sure and enough
 
 
 def _stays(found: Diagnosis, trials: Sequence[TrialRecord], environment: Mapping[str, Any], seed: int) -> bool:

@@ -248,7 +248,7 @@ def isolate(wanted: Isolation, session: Session, progress: Progress) -> Diagnosi
 def _provisional(said: Diagnosis) -> str:
     if said.evidence.bottleneck == "inconclusive":
         return f"so far undecided: {said.why_undecided}"
-    sure = "" if said.probability >= SURE else f", with a probability of {said.probability:.0%}"
+    sure = "" if said.probability >= SURE or said.at_threshold else f", with a probability of {said.probability:.0%}"
     return f"so far: {summary(said).rstrip('.')}{sure}"
 
 
