@@ -121,18 +121,21 @@ class Gate:
         quiet: share of the capacity that others take in quiet rounds; ``None`` where that was not read.
         left: configuration -> round -> logarithm of the share of the processors that neighbours left in its turn,
             where processes take turns; without rounds of which nothing was read.
-        invalid: those to leave out: the disturbed ones, or none where that would be more than half.
+        paired: those in which the step was measured beside its input and alone.
+        invalid: those to leave out: the disturbed ones, or none where that would be more than half, or every pair.
     """
 
     rounds: frozenset[RoundKey]
     disturbed: frozenset[RoundKey]
     quiet: float | None = None
     left: Mapping[str, Mapping[RoundKey, float]] = field(default_factory=dict)
+    paired: frozenset[RoundKey] = frozenset()
 
     @property
     def widened(self) -> bool:
-        """Whether more than half were disturbed, so that all are kept and the noise scale is to be widened."""
-        return len(self.disturbed) > _WIDENED * len(self.rounds)
+        """Whether too many were disturbed, so that all are kept and the noise scale is to be widened."""
+        no_pair = bool(self.paired) and self.paired <= self.disturbed
+        return no_pair or len(self.disturbed) > _WIDENED * len(self.rounds)
 
     @property
     def invalid(self) -> frozenset[RoundKey]:
@@ -165,7 +168,8 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
     quiet = _quiet(taken.values()) if taken else None
     disturbed = {key for key, share in taken.items() if quiet is not None and share > quiet + ABOVE_QUIET}
     disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * _SLOW_CANARY}
-    return Gate(frozenset(rounds), frozenset(disturbed), quiet, left)
+    paired = {(one.spec.block, mark.round) for one in trials for mark in one.rounds if mark.input_idle is not None}
+    return Gate(frozenset(rounds), frozenset(disturbed), quiet, left, frozenset(paired))
 
 
 def without(steps: Steps, block: int, rounds: Collection[RoundKey]) -> Steps:

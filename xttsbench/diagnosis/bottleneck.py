@@ -69,7 +69,11 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
         if match:
             columns |= {"alone_s": matched[name], "working_s": steps.working_s}
             statistics["alone_s"] = _alone_on_these
-        beside[name] = replace(_without_gaps(sample(columns, statistics, steps.round)), data=data[name])
+        # A stretch without the step alone says what a step takes, and not how surely its parts are known.
+        pairs = np.isin(steps.round, steps.round[~np.isnan(matched[name])]) if match else np.full(len(steps), True)
+        parts = sample({column: values[pairs] for column, values in columns.items()}, statistics, steps.round[pairs])
+        whole = sample(columns, statistics, steps.round)
+        beside[name] = replace(whole, stretches=_without_gaps(parts).stretches, data=data[name])
         cached = measured(by_id[name], "step_only")
         if not match and cached is not None and len(cached := without(cached, by_id[name].spec.block, judged.invalid)):
             alone[name] = sample({"alone_s": cached.working_s}, {"alone_s": mean_of("alone_s")}, cached.round)

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.analysis.pooling import ratio
+from xttsbench.analysis.steps import MIN_STEPS
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.records.trial import Look, TrialRecord
 
 _FIRST: Final = 0.99
-"""Probability that makes a verdict final at the first look of a process."""
+"""Probability that makes a verdict final at the first look of a process, where it has seen enough steps."""
 
 
 def look(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> tuple[Diagnosis, Look]:
@@ -29,8 +30,12 @@ def look(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed:
 
 
 def _decides(found: Diagnosis, again: bool) -> bool:
-    enough = again or found.at_threshold or found.probability >= _FIRST
+    enough = again or found.at_threshold or (found.probability >= _FIRST and _steps(found) >= MIN_STEPS)
     return found.bottleneck != "inconclusive" and found.sure and enough
+
+
+def _steps(found: Diagnosis) -> int:
+    return len(found.evidence.steps) if found.evidence.steps is not None else 0
 
 
 def _stays(found: Diagnosis, trials: Sequence[TrialRecord], environment: Mapping[str, Any], seed: int) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, shares
 from xttsbench.analysis.readings import Span
-from xttsbench.records.readings import HostReadings
+from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import RoundMark, TrialRecord
 
 S = 1_000_000_000
@@ -255,3 +255,21 @@ def test_the_rounds_of_comparisons_are_counted_apart(turns) -> None:
 def test_nothing_is_said_where_nothing_was_read(build) -> None:
     assert disturbance_of([]) is None
     assert disturbance_of([build.ladder(), build.trial("pipeline")]) is None
+
+
+def test_the_only_round_that_has_the_step_alone_is_kept_beside_a_long_quiet_stretch(build) -> None:
+    """Without it nothing would be known of what the step takes alone, and contention would look like computing."""
+    readings = host(foreign=lambda second: 1.0 if second < 4 else 0.0)
+
+    def marked(*idle: bool | None) -> TrialRecord:
+        ends = ((0, 4), (5, 30))
+        marks = [
+            RoundMark(round=number, start_ns=begin * S, end_ns=end * S, input_idle=seen)
+            for number, ((begin, end), seen) in enumerate(zip(ends, idle, strict=True))
+        ]
+        record = build.trial("ladder", build.segment("as_is", step_s=[0.1] * 300))
+        return record.model_copy(update={"rounds": tuple(marks), "readings": Readings(host=readings)})
+
+    assert gate([marked(True, None)]).disturbed == {(0, 0)}
+    assert gate([marked(True, None)]).invalid == frozenset()
+    assert gate([marked(True, True)]).invalid == {(0, 0)}

@@ -51,3 +51,9 @@ def test_the_first_look_asks_for_more_than_the_later_ones(build, monkeypatch, be
 
 def test_without_a_step_that_ended_no_verdict_is_final(build):
     assert look([build.trial("ladder")], {})[1].final is False
+
+
+def test_few_steps_are_looked_at_once_more(build):
+    few = under_way(build, **WAITING, steps=8)
+    assert look([few], {})[1].final is False
+    assert look([few.model_copy(update={"looks": (NOT_FINAL,)})], {})[1].final
