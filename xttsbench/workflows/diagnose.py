@@ -43,7 +43,7 @@ STEPS: Final = 400
 _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
 _COMPARE_S: Final = 60.0  # for the configurations that are compared after the verdict
-_COMPARE_ROUNDS: Final = 8  # at most; a configuration that is decided before has no more
+_COMPARE_ROUNDS: Final = 4  # at most: one process of each is compared, and many rounds of it say little more
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
 _READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
