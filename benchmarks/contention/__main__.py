@@ -1,19 +1,22 @@
 """Is the share of CPU contention that a trial finds the one that is really there? Prints a table; JSON with ``--out``.
 
-``python benchmarks/contention [--only NAME ...] [--seconds 20] [--out FILE]``: targets whose input and step compete for
-two processors, behind a prefetch of 2, 16, 64 and AUTOTUNE, and in processes of their own. The truth is measured in a
-process of its own, by a loop that knows nothing of rounds: the step while no input exists, before and after, and the
-step beside its input in a long training, of which the beginning is left out. Goals: the share within
-three points of the truth, and the same processor time per step in the step alone of all rounds. It is for two idle
-processors; on others the input hardly gets in the step's way.
+``python benchmarks/contention [--only NAME ...] [--turns 6] [--out FILE]``: targets whose input and step compete for
+two processors, behind a prefetch of 2, 16, 64 and AUTOTUNE, and in processes of their own. The truth is measured by two
+processes that know nothing of rounds and take turns: the step beside its input, and the step where no input exists.
+Goals: the share within three points of the truth, and the same processor time per step in the step alone of all
+rounds. It is for two processors; on more the input hardly gets in the step's way.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,33 +46,61 @@ POINTS = 0.03  # Between the share that a trial finds and the truth
 CPU_SPREAD = 0.10  # Of the processor time of a step alone, from round to round
 
 
-def truth(name: str, seconds: float) -> dict[str, float]:
-    """Milliseconds of the step beside its input in a long training and without one, and the share that it lost."""
+TURN_S, SETTLE_S = 4.0, 1.0
+"""Length of a turn, of which the beginning is left out."""
+_MOST_STEPS = 100_000
+
+
+def stepping(name: str, side: str, times: Path) -> None:
+    """Step for ever, ``beside`` the input or ``alone`` in a process that has none by then; steps' ends go to a file."""
     import targets
 
     function, arguments = CASES[name]
     dataset, step = getattr(targets, function)(**arguments)
     iterator = iter(dataset)
     batches = [next(iterator) for _ in range(8)]
-    del iterator
-    alone, beside = [_pace_s(lambda n: step(batches[n % 8]), seconds / 4)], []
-    iterator = iter(dataset)
-    _pace_s(lambda n: step(next(iterator)), seconds)
-    beside.append(_pace_s(lambda n: step(next(iterator)), seconds))
-    time.sleep(seconds / 4)  # Its buffers are full, and it stands still
-    alone.append(_pace_s(lambda n: step(batches[n % 8]), seconds / 4))
-    pace_s = float(np.mean(beside))
-    return {"wall_ms": 1e3 * pace_s, "alone_ms": 1e3 * float(np.mean(alone)), "share": 1 - np.mean(alone) / pace_s}
+    if side == "alone":
+        del iterator
+        for child in multiprocessing.active_children():
+            child.kill()
+    ends = np.memmap(times, dtype=np.float64, mode="r+", shape=(_MOST_STEPS,))
+    for number in range(_MOST_STEPS):
+        step(batches[number % 8] if side == "alone" else next(iterator))
+        ends[number] = time.perf_counter()
 
 
-def _pace_s(step: Any, seconds: float) -> float:
-    for number in range(3):
-        step(number)
-    began, steps = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        step(steps)
-        steps += 1
-    return (time.perf_counter() - began) / steps
+def truth(name: str, turns: int, folder: Path) -> dict[str, float]:
+    """Milliseconds of the step beside its input and without one, in two processes that take turns; the share lost.
+
+    Whatever a neighbour does hits both alike. Each stands still, with all that it started, while the other runs.
+    """
+    walls: dict[str, list[float]] = {"beside": [], "alone": []}
+    files = {side: folder / side for side in walls}
+    children = {}
+    for side, file in files.items():
+        np.zeros(_MOST_STEPS).tofile(file)
+        command = [sys.executable, str(Path(__file__).parent), "--truth", name, "--side", side, "--times", str(file)]
+        children[side] = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        for side, child in children.items():
+            while not np.fromfile(files[side])[20]:  # built, compiled, and on its way
+                assert child.poll() is None, f"{name}: the process of the step {side} ended"
+                time.sleep(0.2)
+            os.killpg(child.pid, signal.SIGSTOP)
+        for turn in range(turns):
+            for side in sorted(children, reverse=bool(turn % 2)):
+                began = time.perf_counter()
+                os.killpg(children[side].pid, signal.SIGCONT)
+                time.sleep(SETTLE_S + TURN_S)
+                os.killpg(children[side].pid, signal.SIGSTOP)
+                ends = np.fromfile(files[side])
+                walls[side] += np.diff(ends[ends > began + SETTLE_S]).tolist()
+    finally:
+        for child in children.values():
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    beside_s, alone_s = (float(np.mean(walls[side])) for side in ("beside", "alone"))
+    return {"wall_ms": 1e3 * beside_s, "alone_ms": 1e3 * alone_s, "share": 1 - alone_s / beside_s}
 
 
 def found(name: str, helper: Helper) -> dict[str, Any]:
@@ -109,20 +140,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases; 1 where one misses a goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the truth's measured stretch")
+    parser.add_argument("--turns", type=int, default=6, help="of each process that measures the truth")
     parser.add_argument("--out", type=Path, help="file for the JSON")
     parser.add_argument("--truth", choices=list(CASES), help=argparse.SUPPRESS)  # In a process of its own
+    parser.add_argument("--side", choices=("beside", "alone"), help=argparse.SUPPRESS)
+    parser.add_argument("--times", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.truth:
-        print(json.dumps(truth(options.truth, options.seconds)), flush=True)
+        stepping(options.truth, options.side, options.times)
         return 0
     rows: dict[str, Any] = {}
-    with Helper() as helper:
+    with Helper() as helper, tempfile.TemporaryDirectory() as folder:
         helper.wait_ready()
         for name in options.only:
-            command = [sys.executable, str(Path(__file__).parent), "--truth", name, "--seconds", str(options.seconds)]
-            said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
-            row = {"truth": json.loads(said.splitlines()[-1]), "trial": found(name, helper)}
+            row = {"truth": truth(name, options.turns, Path(folder)), "trial": found(name, helper)}
             rows[name] = row | {"missed": judged(row)}
             print(
                 f"{name:24} truth {row['truth']['share']:6.1%}  found {row['trial']['share']:6.1%}  "
