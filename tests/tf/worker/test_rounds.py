@@ -155,3 +155,12 @@ def test_the_step_alone_is_alone_in_every_round(make):
         assert sum(used) / len(used) < 3e6, f"round {number}"
     beside = columns(record, "as_is")["cpu_ns"]
     assert sum(beside) / len(beside) > 10e6
+
+
+@pytest.fixture(autouse=True)
+def no_loader_left():
+    """A loader that lives on would hold what this process has open, such as the pipes of other tests' processes."""
+    yield
+    for child in multiprocessing.active_children():
+        child.kill()
+        child.join()

@@ -158,8 +158,8 @@ def _patched(work: Verification, best: str) -> Patch | None:
     if not work.found.stays(best, 1):
         arms.insert(0, work.arm(best))  # accepted among fewer, it might not be beside one more, its patch
     _compare(work, TOGETHER, _fitting(work, arms, best), planned_s=work.left_s, patched_as=best)
-    if work.found.chosen is None and not work.over:
-        # Its own rounds may be disturbed ones beside those that were quieter since: they are taken once more.
+    if not work.found.accepted(best) and not work.over:
+        # What one process made clear may not be so beside one candidate more, its patch: another process decides.
         _compare(work, TOGETHER, [work.arm(best)], planned_s=work.left_s)
     last = work.found.chosen
     if last is None or last == best:
