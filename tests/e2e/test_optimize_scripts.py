@@ -88,6 +88,7 @@ def test_input_and_step_of_a_script_that_writes_are_mended_and_what_it_wrote_sta
     assert (ran.patched.parent / "own" / "log.txt").is_file()
 
 
+@pytest.mark.slow  # its verdict is in test_scripts.py, what replaces the step in test_replaced.py
 @redirects
 def test_a_laptop_says_what_a_faster_device_would_wait_for_and_mends_it(tmp_path: Path) -> None:
     ran = optimized("what_if.py", tmp_path, "60", budget_s=100, accelerator="emulated:15")
