@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from xttsbench.analysis.steps import measured, steps_of
 from xttsbench.diagnosis import Diagnosis
+from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.evidence import ALWAYS, is_eager, is_opaque
 from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
@@ -129,7 +130,7 @@ def _wanted(
     fixing = [_Wanted("fix", fix) for fix in _fixes(pipeline)] if _wait_share(first) >= WAITS or not has_step else []
     processes = 1 + max(trial.spec.block for trial in done if trial.spec.kind == "ladder")
     again = [_Wanted("ladder", block=processes, share=1.0)]
-    if (said is not None and said.sure) or processes >= most:
+    if (said is not None and (said.sure or _was_final(done, said))) or processes >= most:
         again = []
     if said is not None and said.bottleneck == "inconclusive":
         # What each op costs names no bottleneck, where another process may.
@@ -141,6 +142,12 @@ def _wanted(
         modes = [mode for mode in _modes(first) if mode in asked]
         wanted += [_Wanted(mode) for mode in dict.fromkeys([*modes, *informing])]
     return wanted
+
+
+def _was_final(done: Sequence[TrialRecord], said: Diagnosis) -> bool:
+    """Whether a look at the last process made this verdict final: what disturbed the rest of it turned nothing."""
+    looks = [trial for trial in done if trial.spec.kind == "ladder"][-1].looks
+    return bool(looks) and looks[-1].final and looks[-1].bottleneck == said.bottleneck and said.probability >= SURE
 
 
 def _modes(first: TrialRecord) -> list[TrialKind]:

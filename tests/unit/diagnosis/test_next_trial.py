@@ -10,6 +10,7 @@ from xttsbench.diagnosis.next_trial import MODES, next_trial, skipped
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.code import StepOps
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.trial import Look
 
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
 ALWAYS = 1e9
@@ -259,3 +260,13 @@ def test_a_repeat_starts_where_no_process_has_measured_if_that_is_soon_reached(b
     first = first.model_copy(update={"segments": (*first.segments, inputs)})
     wanted = next_trial(JOB, [first], ALWAYS, only=("ladder",), said=diagnosed("input", 0.6))
     assert (wanted.kind, wanted.block, wanted.skip) == ("ladder", 1, skip)
+
+
+@pytest.mark.parametrize(
+    ("final", "bottleneck", "again"), [(True, "input", False), (False, "input", True), (True, "host", True)]
+)
+def test_what_disturbs_the_stretch_behind_a_final_verdict_asks_for_no_repeat(build, final, bottleneck, again):
+    look = Look(after_s=9.0, bottleneck=bottleneck, probability=1.0, final=final)
+    first = build.ladder(**WAITING).model_copy(update={"looks": (look,)})
+    wanted = skipped([first], diagnosed("input", 0.99, disturbed=True))
+    assert ("ladder (repeat 1)" in wanted) is again
