@@ -104,7 +104,7 @@ def truth(name: str, turns: int, folder: Path) -> dict[str, float]:
 
 
 def found(name: str, helper: Helper) -> dict[str, Any]:
-    """What a trial says of a case: the share of contention, and the processor time of the step alone by round."""
+    """The share of contention that a trial finds in a case, and the processor time of the step alone by round."""
     function, arguments = CASES[name]
     spec = TrialSpec(trial_id="000-ladder", kind="ladder", target=f"{TARGETS}:{function}", kwargs=arguments, block=1)
     trial = run_trial(spec, helper, Limits(180.0, 60.0), monitor=lambda pid: Monitor(pid, gpus=(None, "not asked")))

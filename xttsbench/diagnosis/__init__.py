@@ -186,18 +186,14 @@ def _known(trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], environ
     def first(name: str) -> Any:
         return next((value for trial in trials if (value := getattr(trial, name)) is not None), None)
 
-    kind, script, emulated = (
-        first("target_kind") or "unknown",
-        first("script"),
-        any(one.spec.emulated_ms for one in ladder),
-    )
+    script, emulated = first("script"), any(trial.spec.emulated_ms for trial in ladder)
     # Behind an emulated accelerator a script that trains runs its step once, and what was measured has none.
     replaced = emulated and script is not None and script.trains
     pipeline = first("pipeline")
     if pipeline is not None and any(trial.cache_filled for trial in ladder):
         pipeline = behind_cache(pipeline)
     return Evidence(
-        kind=kind,
+        kind=first("target_kind") or "unknown",
         has_step=not replaced and any(trial.segment("step_only") or trial.segment("warm_up") for trial in ladder),
         emulated=emulated,
         environment=environment,

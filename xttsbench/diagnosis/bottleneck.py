@@ -71,8 +71,10 @@ def samples_of(trials: Sequence[TrialRecord], as_is: Mapping[str, Steps], judged
             statistics["alone_s"] = _alone_on_these
         # A stretch without the step alone says what a step takes, and not how surely its parts are known.
         pairs = np.isin(steps.round, steps.round[~np.isnan(matched[name])]) if match else np.full(len(steps), True)
-        parts = sample({column: values[pairs] for column, values in columns.items()}, statistics, steps.round[pairs])
-        whole = sample(columns, statistics, steps.round)
+        parts = whole = sample(columns, statistics, steps.round)
+        if not pairs.all():
+            paired = {column: values[pairs] for column, values in columns.items()}
+            parts = sample(paired, statistics, steps.round[pairs])
         beside[name] = replace(whole, stretches=_without_gaps(parts).stretches, data=data[name])
         cached = measured(by_id[name], "step_only")
         if not match and cached is not None and len(cached := without(cached, by_id[name].spec.block, judged.invalid)):

@@ -137,9 +137,8 @@ class Child(Follower):
         record = self.collected.record(
             started_utc=self._started_utc, duration_s=time.monotonic() - self._began, readings=readings
         )
-        if self.rounds:
-            record = record.model_copy(update={"rounds": tuple(self.rounds)})
-        return record.model_copy(update={"looks": tuple(self._looks)}) if self._looks else record
+        own = {"rounds": tuple(self.rounds), "looks": tuple(self._looks)}
+        return record.model_copy(update={name: told for name, told in own.items() if told})
 
     def end(self) -> TrialRecord:
         """End what still runs of it and give its record; everything that arrived is there."""

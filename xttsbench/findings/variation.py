@@ -234,8 +234,14 @@ def oscillation(evidence: Evidence) -> Findings:
     )
 
 
+def _outside_s(evidence: Evidence, steps: Steps) -> npt.NDArray[np.float64]:
+    """Seconds of each step in the host's own Python; 0 where there is neither a step nor a loop around it."""
+    ours = evidence.has_step or evidence.script is not None
+    return np.asarray(steps.outside_s if ours else np.zeros(len(steps)))
+
+
 def _source(evidence: Evidence, steps: Steps) -> str:
-    outside = steps.outside_s if evidence.has_step or evidence.script is not None else np.zeros(len(steps))
+    outside = _outside_s(evidence, steps)
     sides = {"input": steps.wait_s, "host": outside, "step": steps.step_s - outside}
     centred = steps.wall_s - steps.wall_s.mean()
     return max(sides, key=lambda name: float(np.mean((sides[name] - sides[name].mean()) * centred)))
@@ -357,7 +363,7 @@ def _drift(steps: Steps) -> tuple[Trend, float] | None:
 
 def _drifting_side(evidence: Evidence, steps: Steps, found: Trend) -> str:
     """``input``, ``host`` or ``step``: the one whose own slope makes up most of the drift."""
-    outside = steps.outside_s if evidence.has_step or evidence.script is not None else np.zeros(len(steps))
+    outside = _outside_s(evidence, steps)
     sides = {"input": steps.wait_s, "host": outside, "step": steps.working_s - outside}
     return max(sides, key=lambda name: own.slope * np.sign(found.slope) if (own := trend(sides[name])) else 0.0)
 
