@@ -108,8 +108,8 @@ def _in_turns(wanted: Rounds, session: Trials) -> str | None:
     side_by_side, arms = session.side_by_side, wanted.arms
     if not goes_on(wanted.comparison.arms, wanted.refused):
         return None
-    if len(arms) == 1:
-        return ""
+    if all(arm.role != "candidate" for arm in arms):
+        return ""  # nothing takes turns with the baseline: what another run is compared with are fresh processes
     if isinstance(side_by_side, str):
         return side_by_side
     # Where the device is emulated there is often no step to trace, so that its configurations are told of sooner.
