@@ -1,7 +1,7 @@
 """Parts of the mean step: waits, dispatch, compilation, host work, contention, and the rest for the device.
 
 Means add up where medians do not, so attribution is in means. Every function takes arrays of resampled means (one
-entry per bootstrap resample, or one entry for the estimate itself) and works on all of them at once; the same code
+entry per draw, or one entry for the estimate itself) and works on all of them at once; the same code
 gives the estimate and its uncertainty. What each shape of the batches cost to trace and to compile is counted over all
 segments of one trial (:func:`shape_costs`), warm-up included: a shape is compiled once, most often before the steady
 state.

@@ -108,7 +108,7 @@ def import_(
     Listings are id|text|normalised text (LJSpeech), audio_file|text|speaker_name (Coqui, with or without that header),
     or tables with commas or tabs and a header that names the columns.
 
-    Sound is WAV of 8 to 32 bits or floating point, of any rate and number of channels.
+    Sound is WAV, AIFF, FLAC, Ogg or MP3, of any rate and number of channels; WAV of 8 to 32 bits or floating point.
 
     Example:  xttsbench data import corpus --metadata metadata_train.csv --eval-metadata metadata_eval.csv --out clips
     """

@@ -68,7 +68,7 @@ def diagnose(
     out: Out = None,
     redact: Redact = False,
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the draws.")] = 0,
     fail_on: Annotated[
         Level | None, typer.Option(help="Exit with 1 if a finding on the bottleneck is this severe or worse.")
     ] = None,
@@ -334,7 +334,8 @@ def sweep(
     grid: Annotated[
         str,
         typer.Option(
-            help="Name of a shipped grid (prefetch, workers, loader, mode, batch, full), or a YAML file.",
+            help="Name of a shipped grid (batch, full, loader, mode, precision, prefetch, threads, workers), or a YAML "
+            "file.",
             autocompletion=names("scenarios"),
         ),
     ],

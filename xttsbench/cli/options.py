@@ -53,7 +53,7 @@ Budget = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.")]
 Out = Annotated[Path | None, typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the order, the trials and the bootstrap.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the order, the trials and the draws.")]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave argument values, paths and names out of all files.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
 Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]

@@ -6,12 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.text import Text
 
+from tests.unit.cli import made
 from xttsbench.cli.app import app
 from xttsbench.execution import journal, run_directory
+from xttsbench.workflows.explain import entries
 
 ROOT = Path(__file__).parents[3]
 COMMAND = f"{sys.executable} -m xttsbench"
@@ -101,3 +106,23 @@ def test_a_shell_completes_commands_and_names(words, expected) -> None:
     count = len(words.split())
     done = shell(COMMAND, _XTTSBENCH_COMPLETE="complete_bash", COMP_WORDS=f"xttsbench {words}", COMP_CWORD=str(count))
     assert {*done.stdout.split()} == expected, done.stderr
+
+
+def parameters(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every parameter of every command, with the command's path."""
+    for one in command.params:
+        yield path, one
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from parameters(inner, *path, name)
+
+
+def test_help_shows_all_that_it_says_and_takes_no_brackets_for_colours() -> None:
+    every = list(parameters(made.COMMAND))
+    assert len(every) > 150
+    for path, one in every:
+        assert Text.from_markup(said := one.help or "").plain == said, (path, one.name)
+
+
+def test_the_help_of_sweep_names_every_grid() -> None:
+    (grid,) = (one for path, one in parameters(made.COMMAND) if path == ("sweep",) and one.name == "grid")
+    assert f"({', '.join(one.name for one in entries('grids'))})" in grid.help
