@@ -11,8 +11,9 @@ import ast
 import inspect
 import json
 import re
+import runpy
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from xttsbench.records.missing import Reasoned
 from xttsbench.records.report import Report
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.scenario.settings import Scenario
+from xttsbench.workflows.explain import explain
 
 HERE = Path(__file__).parent
 _COMMANDS = """\
@@ -92,7 +94,14 @@ def _section(about: str) -> Iterator[str]:
 def _rule(rule: Rule) -> str:
     said = (("Evidence", rule.evidence), ("Threshold", rule.threshold), ("Known false alarms", rule.false_alarms))
     lines = "".join(f"- **{name}:** {text[0].upper()}{text[1:]}.\n" for name, text in said)
-    return f"### {rule.id}\n\n{rule.symptom}\n\n{lines}- **Remedy:** {rule.remedy}\n"
+    parts = explain(rule.id).parts
+    code = "\n".join(_code(f"{side}:", parts[side]) for side in ("Bad", "Good"))
+    return f"### {rule.id}\n\n{rule.symptom}\n\n{code}\n{lines}- **Remedy:** {rule.remedy}\n"
+
+
+def _code(lead: str, lines: Sequence[str]) -> str:
+    language = "console" if lines[0].startswith("$") else "python"
+    return "\n".join((lead, "", f"```{language}", *lines, "```", ""))
 
 
 def fixes_page() -> str:
@@ -322,3 +331,5 @@ def _json(schema: dict[str, Any], indent: int) -> str:
 if __name__ == "__main__":
     for path, text in written().items():
         path.write_text(text, encoding="utf-8")
+    for other in ("symptoms", "limits", "screens"):
+        runpy.run_path(str(HERE / f"{other}.py"), run_name="__main__")

@@ -41,7 +41,10 @@ def compare(
     context: typer.Context,
     a: Annotated[
         str,
-        typer.Argument(metavar="A", help="A run's directory or report.json, before: PATH[:CONFIGURATION[@DEVICE]]."),
+        typer.Argument(
+            metavar="A",
+            help="A run's directory or report.json, before: PATH, PATH:CONFIGURATION or PATH:CONFIGURATION@DEVICE.",
+        ),
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be configurations of one run.")],
     max_regression: Annotated[
@@ -272,6 +275,7 @@ class Kind(StrEnum):
     recipes = "recipes"
     rules = "rules"
     fixes = "fixes"
+    symptoms = "symptoms"
 
 
 def _names(incomplete: str) -> Iterator[str]:
@@ -285,14 +289,14 @@ def explain(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A verdict (input), a rule (no-prefetch) or a fix (batch-first), as a report has it.",
+            help="A verdict (input), a rule (no-prefetch), a fix (batch-first), or a symptom ('gpu at 20 %').",
             autocompletion=_names,
         ),
     ],
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Explain a verdict, a rule or a fix: what it means, its evidence, from where on it fires, and what to do.
+    """Explain a verdict, rule, fix or symptom: what it means, its evidence, from where on it fires, and what to do.
 
     Example:  xttsbench explain no-prefetch
     """
@@ -310,16 +314,19 @@ def explain(
     typer.echo(f"{name} ({found.kind}; {found.about[0].lower()}{found.about[1:]})")
     typer.echo(textwrap.fill(found.summary, width))
     for heading, text in found.parts.items():
-        body = text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
-        typer.echo(f"\n{heading}\n{textwrap.fill(body, width, initial_indent='  ', subsequent_indent='  ')}")
+        if isinstance(text, str):
+            lines = textwrap.wrap(text[0].upper() + text[1:] + "." * (text[-1] != "."), width - 2)
+        else:
+            lines = list(text)
+        typer.echo("\n  ".join(("", heading, *lines)).replace("\n  ", "\n", 1))
 
 
 def list_(
-    what: Annotated[Kind, typer.Argument(metavar="WHAT", help="scenarios, grids, recipes, rules or fixes.")],
+    what: Annotated[Kind, typer.Argument(metavar="WHAT", help="scenarios, grids, recipes, rules, fixes or symptoms.")],
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """List what the command line takes by name, a line each: scenarios, grids, recipes, rules or fixes.
+    """List what the command line takes by name, a line each: scenarios, grids, recipes, rules, fixes or symptoms.
 
     Example:  xttsbench list rules
     """

@@ -1,4 +1,4 @@
-"""Names and their explanations: verdicts, rules and fixes to explain; scenarios, grids and recipes to list."""
+"""Names and their explanations: verdicts, rules, fixes and symptoms; scenarios, grids and recipes to list."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
@@ -21,46 +23,61 @@ from xttsbench.targets.spec import TargetSpec, parse_target
 
 @dataclass(frozen=True)
 class Explanation:
-    """One verdict, rule or fix in words.
+    """One verdict, rule, fix or symptom in words.
 
     Attributes:
         name: as reports and the command line have it.
-        kind: ``verdict``, ``rule`` or ``fix``.
-        about: what it is about: a heading of the rules' page, or of the fixes'.
-        summary: one sentence.
-        parts: heading -> text.
+        kind: ``verdict``, ``rule``, ``fix`` or ``symptom``.
+        about: what it is about: a heading of the rules' page or of the fixes', or the symptom as people say it.
+        summary: one sentence, or the answer to a symptom.
+        parts: heading -> text, or lines that stand as they are: names, commands, code.
+        aliases: other words for it.
     """
 
     name: str
     kind: str
     about: str
     summary: str
-    parts: Mapping[str, str]
+    parts: Mapping[str, str | tuple[str, ...]]
+    aliases: tuple[str, ...] = ()
 
 
 def explain(name: str) -> Explanation:
-    """Explanation of a verdict, rule or fix; of a rule and a fix of one name, the rule.
+    """Explanation of a verdict, rule, fix or symptom; of a rule and a fix of one name, the rule.
 
-    A fix may have its number or op. A fix may have its number or op.
+    A fix may have its number or op. A symptom may be in any of its words; numbers among them do not count.
 
     Raises:
         UsageError: for a name that there is not; close ones are listed.
     """
     known: dict[str, Explanation] = {}
+    words: dict[str, Explanation] = {}
     for one in explanations():
         known.setdefault(one.name, one)
-    verdicts = {part(one).replace(" ", "-"): one for one in MEANINGS}  # as the screen has them: launch-overhead
+        words |= {_words(said): one for said in (one.name, one.about, *one.aliases) if one.kind == "symptom"}
+    verdicts = {part(one).replace(" ", "-").lower(): one for one in MEANINGS}  # as the screen has them: launch-overhead
     spoken = name.lower().replace(" ", "-")
-    found = known.get(verdicts.get(spoken) or Fix.parse(name).kind)
+    found = known.get(verdicts.get(spoken) or Fix.parse(name.lower()).kind) or words.get(_words(name))
     if found is not None:
         return found
     close = get_close_matches(name, known, n=4, cutoff=0.5)
+    shared = {one.name: len({*_words(name).split()} & {*said.split()}) for said, one in words.items()}
+    close += [one for one in sorted(shared, key=lambda one: -shared[one])[:2] if shared[one] and one not in close]
     near = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
-    raise UsageError(f"no verdict, rule or fix is called {name!r}: {near}")
+    raise UsageError(f"no verdict, rule, fix or symptom is called {name!r}: {near}")
+
+
+_FILLERS: Final = {"a", "an", "and", "at", "is", "my", "of", "on", "the", "to"}
+
+
+def _words(said: str) -> str:
+    """Words that tell symptoms apart: no numbers, punctuation or fillers."""
+    found = re.findall(r"[a-z_]+", re.sub(r"\d+(st|nd|rd|th)?", "", said.lower()))
+    return " ".join(one for one in found if one not in _FILLERS)
 
 
 def explanations() -> Iterator[Explanation]:
-    """Everything that has a name to explain: verdicts, then rules and fixes in the order of their pages."""
+    """Everything that has a name to explain: verdicts, rules and fixes in the order of their pages, symptoms."""
     for name, said in MEANINGS.items():
         yield Explanation(
             name,
@@ -69,28 +86,40 @@ def explanations() -> Iterator[Explanation]:
             said.meaning,
             {"How it is recognised": said.evidence, "Remedy": said.remedy},
         )
+    examples = _shipped_beside("findings", "examples")
     for about, rules in RULES.items():
         for rule in rules:
-            parts = {
+            parts: dict[str, str | tuple[str, ...]] = {
                 "Evidence": rule.evidence,
                 "Threshold": rule.threshold,
                 "Remedy": rule.remedy,
                 "Known false alarms": rule.false_alarms,
             }
-            fixes = [f"{fix.usage} ({fix.words})" for fix in SPECS.values() if rule.id in fix.mends]
-            if fixes:
-                parts["Fixes"] = ", ".join(fixes)
-            yield Explanation(rule.id, "rule", about, rule.symptom, parts)
+            parts |= {side.capitalize(): tuple(code.splitlines()) for side, code in examples[rule.id].items()}
+            fixes = tuple(f"{fix.usage} ({fix.words})" for fix in SPECS.values() if rule.id in fix.mends)
+            yield Explanation(rule.id, "rule", about, rule.symptom, parts | ({"Fixes": fixes} if fixes else {}))
     for fix in SPECS.values():
-        parts = {"Written": fix.usage}
+        parts = {"Written": (fix.usage,)}
         if fix.mends:
-            parts["Findings that it mends"] = ", ".join(fix.mends)
+            parts["Findings that it mends"] = tuple(fix.mends)
         if fix.asked_for:
             parts["To be asked for"] = fix.asked_for
         yield Explanation(fix.name, "fix", "Fixes", f"{fix.does[0].upper()}{fix.does[1:]}.", parts)
+    for name, one in _shipped_beside("workflows", "symptoms").items():
+        parts = {"Commands": tuple(one["commands"]), "What may be behind it": tuple(one["see"])}
+        yield Explanation(name, "symptom", one["title"], one["answer"], parts, tuple(one["also"]))
 
 
-What = Literal["scenarios", "grids", "recipes", "rules", "fixes"]
+@cache
+def _shipped_beside(package: str, name: str) -> Mapping[str, Any]:
+    """Texts of a YAML file of one of our packages, read when somebody asks for an explanation."""
+    import yaml  # not at the top: the command line starts without it
+
+    found: Mapping[str, Any] = yaml.safe_load((files(f"xttsbench.{package}") / f"{name}.yaml").read_text("utf-8"))
+    return found
+
+
+What = Literal["scenarios", "grids", "recipes", "rules", "fixes", "symptoms"]
 
 _COMMAND: Final = re.compile(r"^# {3}(xttsbench (\w+).*)$", re.MULTILINE)
 """A command in the comment that a shipped file opens with."""
@@ -113,7 +142,7 @@ class Entry:
 
 
 def entries(what: What) -> list[Entry]:
-    """Entries of a kind: shipped files by name, rules and fixes in the order of their pages.
+    """Entries of a kind: shipped files by name; rules, fixes and symptoms in the order of their pages.
 
     A grid is a scenario that says itself how it is swept.
     """
@@ -126,7 +155,9 @@ def entries(what: What) -> list[Entry]:
         case "recipes":
             return [_shipped("training", name) for name in available("training")]
     kind = what.removesuffix("es" if what == "fixes" else "s")
-    return [Entry(one.name, one.summary, f"xttsbench explain {one.name}") for one in explanations() if one.kind == kind]
+    of_kind = [one for one in explanations() if one.kind == kind]
+    said = [one.about if kind == "symptom" else one.summary for one in of_kind]
+    return [Entry(one.name, text, f"xttsbench explain {one.name}") for one, text in zip(of_kind, said, strict=True)]
 
 
 def _shipped(kind: Kind, name: str, verb: str = "") -> Entry:

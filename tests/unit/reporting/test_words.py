@@ -128,7 +128,7 @@ def test_no_help_speaks_in_riddles(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_explanation_and_no_list_speaks_in_riddles() -> None:
     for name in [one.name for one in explanations()]:
         found = explain(name)
-        for text in (found.about, found.summary, *found.parts, *found.parts.values()):
+        for text in (found.about, found.summary, *found.parts, *map(str, found.parts.values())):
             assert riddles(text) == [], name
     for kind in Kind:
         said = invoke("list", kind.value)

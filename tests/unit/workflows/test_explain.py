@@ -13,18 +13,78 @@ from typing import get_args
 import pytest
 
 from xttsbench.errors import TargetError, UsageError
-from xttsbench.findings import rules
+from xttsbench.findings import RULES, rules
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.report import Bottleneck
+from xttsbench.targets.source.scan import scan_text
 from xttsbench.workflows.explain import Parts, explain, explanations, write_target
 
 
 def test_every_verdict_rule_and_fix_has_words() -> None:
-    found = {one.name: one for one in explanations()}
+    found = {one.name: one for one in explanations() if one.kind != "symptom"}
     assert found.keys() == rules().keys() | set(get_args(Bottleneck)) | SPECS.keys()
-    for one in found.values():
+    for one in explanations():
         assert one.summary.endswith(".")
         assert all(text for text in one.parts.values())
+
+
+SYMPTOMS = [one for one in explanations() if one.kind == "symptom"]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("gpu", "gpu-at-20-percent"),
+        ("GPU at 35 %", "gpu-at-20-percent"),
+        ("sawtooth", "sawtooth"),
+        ("slow first epoch", "slow-first-epoch"),
+        ("Every 50th step stalls", "every-100th-step-stalls"),
+        ("slow after an hour", "slow-after-an-hour"),
+        ("memory grows", "memory-grows"),
+        ("two GPUs no faster", "two-gpus-no-faster"),
+        ("slower on the new machine", "slower-on-the-new-machine"),
+        ("CI regression", "ci-regression"),
+        ("Cacheable", "cacheable"),
+        ("CPU contention", "contention"),
+    ],
+)
+def test_a_symptom_is_known_by_the_words_of_whoever_has_it(said: str, meant: str) -> None:
+    assert explain(said).name == meant
+
+
+@pytest.mark.parametrize("one", SYMPTOMS, ids=lambda one: one.name)
+def test_a_symptom_leads_to_names_that_there_are_and_its_words_to_it_alone(one) -> None:
+    assert all(explain(name).kind != "symptom" for name in one.parts["What may be behind it"])
+    assert [explain(said).name for said in (one.name, one.about, *one.aliases)] == [one.name] * (2 + len(one.aliases))
+
+
+def test_words_that_no_symptom_has_list_those_that_share_some() -> None:
+    with pytest.raises(UsageError, match=r"did you mean .*every-100th-step-stalls"):
+        explain("my steps are wobbly")
+
+
+@pytest.mark.parametrize("rule", rules())
+def test_every_rule_has_a_bad_and_a_good_piece_of_code(rule: str) -> None:
+    bad, good = (explain(rule).parts[side] for side in ("Bad", "Good"))
+    assert bad != good
+    for lines in (bad, good):
+        assert lines[0].startswith("$") or ast.parse("\n".join(lines)).body
+
+
+THREADING = {"private_threadpool_size": None}
+NO_MAP_VECTORIZATION = {"experimental_optimization": {"map_fusion": None}, "threading": THREADING}
+"""Options of a TensorFlow, as far as the examples set them."""
+
+
+@pytest.mark.parametrize("rule", rules())
+def test_the_source_s_rules_find_what_is_bad_about_it_and_nothing_in_the_good_pieces(rule: str) -> None:
+    kinds = {"late-runtime-config": "late-environment", "memory-growth-conflict": "growth-with-limit"}
+    of_source = [one.id for one in RULES["In the source"]]
+    for side, found in (("Bad", [kinds.get(rule, rule)] if rule in of_source else []), ("Good", [])):
+        code = "\n".join(explain(rule).parts[side])
+        text = code if "import tensorflow" in code else f"import tensorflow as tf\n{code}"
+        facts = scan_text("a.py", f"import os\n{text}\n", options=NO_MAP_VECTORIZATION)
+        assert [fact.kind for fact in facts if fact.kind != "pool-size"] == found, side
 
 
 def test_undecided_is_what_the_record_calls_inconclusive() -> None:
@@ -44,14 +104,14 @@ def test_a_name_like_nothing_lists_all() -> None:
 
 def test_a_fix_is_explained_with_what_follows_its_name_or_without() -> None:
     found = explain("parallel-map:32")
-    assert (found.name, found.kind, found.parts["Written"]) == ("parallel-map", "fix", "parallel-map[:<n>]")
+    assert (found.name, found.kind, found.parts["Written"]) == ("parallel-map", "fix", ("parallel-map[:<n>]",))
     assert "sequential-map" in found.parts["Findings that it mends"]
 
 
 def test_of_a_rule_and_a_fix_of_one_name_the_rule_is_told_and_names_the_fix() -> None:
     found = explain("thread-pool")
     assert found.kind == "rule"
-    assert "thread-pool:<n>" in found.parts["Fixes"]
+    assert found.parts["Fixes"][0].startswith("thread-pool:<n> (")
 
 
 USER = """
