@@ -176,8 +176,16 @@ def _reasons(row: Row) -> str:
 
 
 def readme(rows: Sequence[Row]) -> list[str]:
-    """The table of the README: of each repository the first row that was changed and timed."""
-    lines = ["| code | change | before, ms | after |", "|---|---|---|---|"]
+    """The lines of the README: how many pipelines are faster, and of each repository the first that was timed."""
+    faster = [row for row in rows if row.get("ratio") and row["outcome"].startswith("right")]
+    by_hand = sum(bool(row.get("advised")) for row in faster)
+    lines = [
+        f"Of {len(rows)} public pipelines, taken as published, {len(faster)} became faster: {len(faster) - by_hand} by "
+        f"what `xttsbench optimize` wrote, {by_hand} by hand, as `diagnose` advised. The first of each repository:",
+        "",
+        "| code | change | before, ms | after |",
+        "|---|---|---|---|",
+    ]
     timed = {row["repository"]: row for row in reversed(rows) if row.get("ratio")}
     for row in [row for row in rows if row in timed.values()]:
         right = row["outcome"].startswith("right")
@@ -211,7 +219,7 @@ def cases(rows: Sequence[Row]) -> list[str]:
 
 def _advice(row: Row) -> str:
     if row.get("advised"):
-        return "compile the step"
+        return "compile the step, by hand"
     if row.get("fixes"):
         return str(row["what"]).replace("a cache in memory", "cache")
     return "change nothing" if row["verdict"] == "compute" else "no fix"
