@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xttsbench.records.report import Report
     from xttsbench.targets.spec import Workload
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 BUDGET_S = 300.0
 """Seconds for everything that a diagnosis or a search for fixes does, where none are given."""
 __all__ = ["Report", "Workload", "__version__", "diagnose", "optimize", "watched"]
