@@ -42,8 +42,11 @@ SHORTER = {
     "sweep": "--budget 120",
     "train": "--steps 5",
 }
-ENDS = {"xttsbench train tiny --data speech --steps 140 --seed 3 --out reports/run": 2}
-"""Commands that a page shows to be refused."""
+ENDS = {
+    "xttsbench train tiny --data speech --steps 140 --seed 3 --out reports/run": 2,
+    "xttsbench diagnose my_project/data.py:make --fail-on critical": 1,
+}
+"""Commands that a page shows to be refused, or to fail a gate."""
 
 TRAIN = """
 import argparse

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 import xttsbench
 from tests.by_file import load
@@ -29,8 +32,10 @@ def _script(name: str) -> ModuleType:
 
 
 def test_pages_of_reference_and_schemas_are_what_rules_command_line_and_records_give() -> None:
-    written = _script("reference").written()
-    assert len(written) == 7
+    written: dict[Path, str] = {}
+    for name in ("reference", "symptoms", "limits", "screens"):
+        written |= _script(name).written()
+    assert len(written) >= 12
     for path, made in written.items():
         assert path.read_text(encoding="utf-8") == made, f"{path.name}: make docs writes it again"
 
@@ -38,6 +43,44 @@ def test_pages_of_reference_and_schemas_are_what_rules_command_line_and_records_
 def test_the_page_of_the_python_api_has_every_public_name() -> None:
     shown = re.findall(r"^::: xttsbench\.(\w+)$", (_PAGE.parent / "python.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(shown) == sorted({*xttsbench.__all__} - {"__version__"})
+
+
+def test_the_numbers_that_decide_are_those_of_the_code() -> None:
+    text = (_PAGE.parent / "how-it-decides.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d,.]+)(?: to (\d+))?( %)? \| .* \| `([\w.]+)\.([A-Z_]+)` \|$", text, re.MULTILINE)
+    assert len(rows) >= 18
+    for least, most, per_cent, module, name in rows:
+        said = tuple(float(one.replace(",", "")) / (100 if per_cent else 1) for one in (least, most) if one)
+        held = getattr(importlib.import_module(f"xttsbench.{module}"), name)
+        assert said == pytest.approx(held if isinstance(held, tuple) else (held,)), name
+    assert set(re.findall(r"`_?([A-Z][A-Z_]{2,})`", text)) == set(), "names of constants stand in the table alone"
+
+
+def _prose(page: Path) -> Iterator[str]:
+    """Sentences of a page, those in cells of tables and items of lists too, without code."""
+    text = re.sub(
+        r"^( *)```.*?^\1```$|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    for line in re.sub(r"\n(?![\n|#*-])", " ", text).splitlines():
+        for cell in line.split(" | ") if not line.startswith("#") else ():
+            yield from (one.strip("|*-# ") for one in re.split(r"(?<=[.;]) +", cell))
+
+
+_WRITTEN = ("commands", "report-json", "summary-json", "findings", "fixes", "licences")
+_BY_HAND = [_PAGE.parents[1] / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING")]
+_BY_HAND += [page for page in sorted(_PAGE.parent.glob("*.md")) if page.stem not in _WRITTEN]
+
+
+@pytest.mark.parametrize("page", _BY_HAND, ids=lambda page: page.stem)
+def test_a_sentence_begins_with_something_that_acts(page: Path) -> None:
+    wrong = re.compile(r"(What|Whether|Who|Whose|Nothing else|Of (?!the|\d))\b")
+    assert [one for one in _prose(page) if wrong.match(one) and not one.endswith("?")] == []
+
+
+@pytest.mark.parametrize("page", [*_BY_HAND, *sorted(_PAGE.parent.rglob("*.md"))], ids=lambda page: page.stem)
+def test_no_word_comes_twice(page: Path) -> None:
+    twice = re.compile(r"\b([A-Za-z]+) \1\b")
+    assert [found[0] for one in _prose(page) for found in twice.finditer(one)] == []
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -63,11 +106,18 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path) -> None:
     ]
 
 
-def test_the_readme_is_short() -> None:
-    words = [
-        word for word in (_PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split() if word.strip("|-#`")
-    ]
-    assert len(words) <= 600
+def test_the_readme_opens_with_what_sets_up_diagnoses_tests_and_installs() -> None:
+    root = _PAGE.parents[1]
+    text = (root / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 700
+    before_the_picture = text.partition("\n![")[0]
+    checkout, elsewhere = re.findall(r"^```\n(.*?)^```$", before_the_picture, re.MULTILINE | re.DOTALL)
+    typed = [line.partition("#")[0].strip() for line in checkout.splitlines()]
+    assert typed == ["make diagnose", "make test"]
+    assert elsewhere.startswith("pip install .\n")
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{one.removeprefix('make ')}: .*##", makefile, re.MULTILINE) for one in typed)
+    assert typed[1] in (root / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_tutorial_s_code_and_figures_are_those_of_its_runs() -> None:
@@ -101,7 +151,7 @@ def test_the_picture_is_of_a_stored_run_and_asks_nothing_of_the_network() -> Non
 
 def test_the_site_has_every_page_once() -> None:
     listed = re.findall(r": ([\w./-]+\.md)$", (_PAGE.parents[1] / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
-    beside = {"ARCHITECTURE.md", "CHANGELOG.md", "reports/reference/README.md"}
+    beside = {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "reports/reference/README.md"}
     assert sorted(listed) == sorted({path.name for path in _PAGE.parent.glob("*.md")} | beside)
 
 
