@@ -117,6 +117,8 @@ def test_the_readme_opens_with_what_sets_up_diagnoses_tests_and_installs() -> No
     assert elsewhere.startswith("pip install .\n")
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     assert all(re.search(rf"^{one.removeprefix('make ')}: .*##", makefile, re.MULTILINE) for one in typed)
+    (takes,) = re.findall(r"^test: .*## .*, (some .*)$", makefile, re.MULTILINE)
+    assert all(takes in page for page in (checkout, (root / "CONTRIBUTING.md").read_text(encoding="utf-8")))
     assert typed[1] in (root / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
