@@ -87,7 +87,7 @@ def measure(
     session, which has the trials.
     """
     left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
-    alone = len(comparison.arms) == 1
+    alone = all(arm.role != "candidate" for arm in comparison.arms)
     each = left if alone else min(LEAST_ROUNDS, math.ceil(left / processes))
     block = 0
     while left > 0:

@@ -13,6 +13,7 @@ from xttsbench.comparison.arms import compare
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import Parity
 from xttsbench.workflows.measure.arms import compare_arms
+from xttsbench.workflows.scenario import measure
 
 
 class Fake:
@@ -256,6 +257,12 @@ def test_that_they_are_measured_alone_is_in_their_notes(build) -> None:
 def test_a_target_by_itself_needs_no_reason_for_that(build) -> None:
     _, session, _ = run(build, "a", planned=1, again=False)
     assert session.notes == {None}
+
+
+def test_a_run_of_one_configuration_has_all_the_processes_that_it_asks_for(build) -> None:
+    session = Fake(build)
+    measure(build.comparison("a", blocks=8), session, until_s=1e6, seed=0)
+    assert sorted(names(session.trials)) == sorted(f"{at}:{arm}" for at in range(8) for arm in ("a", "a:again"))
 
 
 def test_arms_that_are_decided_get_no_more_rounds(build) -> None:
