@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from xttsbench.records.report import Report
+from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.reporting.console import render
-from xttsbench.reporting.document import View
+from xttsbench.reporting.document import Document, View
+from xttsbench.reporting.sections.brief import watch_document
 from xttsbench.reporting.sections.report import report_document
 
 ROOT: Final = Path(__file__).parents[1]
@@ -33,16 +35,23 @@ def screen(run: str, view: str | None = None, heading: str | None = None) -> str
     Raises:
         ValueError: there is no such section.
     """
-    report = Report.model_validate_json((ROOT / "reports" / "reference" / run / "report.json").read_bytes())
-    directory = report.command.partition("--out ")[2].split(" ")[0] or f"reports/{run}"
     shown = _VIEWS[view] if view else View.SUMMARY
-    text = render(report_document(report, directory), width=WIDTH, color=False, view=shown)
+    text = render(_document(ROOT / "reports" / "reference" / run), width=WIDTH, color=False, view=shown)
     if heading is None:
         return text.strip("\n") + "\n"
     found = re.search(rf"^{re.escape(heading)}.*?(?=\n\n\S|\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError(f"{run}, {view}: no section begins with {heading!r}")
     return found[0].strip("\n") + "\n"
+
+
+def _document(run: Path) -> Document:
+    """The document of a run; of a watched one that of its summary."""
+    if (watched := run / SUMMARY_FILE).exists():
+        summary = WatchSummary.model_validate_json(watched.read_bytes())
+        return watch_document(summary, f"reports/{run.name}")
+    report = Report.model_validate_json((run / "report.json").read_bytes())
+    return report_document(report, report.command.partition("--out ")[2].split(" ")[0] or f"reports/{run.name}")
 
 
 def page(text: str) -> str:

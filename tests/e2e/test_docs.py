@@ -127,7 +127,7 @@ def prepare(home: Path, to_run: list[str]) -> None:
     mine = PAGES["scenarios.md"].read_text(encoding="utf-8").split("```yaml\n")[1].partition("```")[0]
     (home / "mine.yaml").write_text(mine)
     asked = " ".join(to_run)
-    if "data import corpus" in asked:
+    if "data import corpus" in asked and "--out corpus" not in asked:
         make_data(home / "corpus", 8, 0, 0.5, 1.0, speakers=2)
         lines = (home / "corpus" / "metadata.csv").read_text(encoding="utf-8").splitlines(keepends=True)
         (home / "corpus" / "metadata_train.csv").write_text("".join(lines[:6]), encoding="utf-8")
@@ -191,7 +191,7 @@ def of_pages() -> dict[str, list[str]]:
         if page == OF_OTHERS or all(map(quick, commands(page))):
             continue
         earlier = {one for known in found.values() for one in known if "--out" not in one}
-        found[page] = [one for one in commands(page) if one not in earlier]
+        found[page] = [one for one in dict.fromkeys(commands(page)) if one not in earlier]
     return {page: those for page, those in found.items() if those}
 
 
