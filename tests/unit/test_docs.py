@@ -15,6 +15,7 @@ import pytest
 import xttsbench
 from tests.by_file import load
 from xttsbench.records.report import Report
+from xttsbench.scenario.load import load_scenario
 
 _PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 _PACKAGE = Path(xttsbench.__file__).parent
@@ -81,6 +82,20 @@ def test_a_sentence_begins_with_something_that_acts(page: Path) -> None:
 def test_no_word_comes_twice(page: Path) -> None:
     twice = re.compile(r"\b([A-Za-z]+) \1\b")
     assert [found[0] for one in _prose(page) for found in twice.finditer(one)] == []
+
+
+def test_every_scenario_on_a_page_is_one(tmp_path: Path) -> None:
+    found = 0
+    for page in ("comparing", "scenarios"):
+        text = (_PAGE.parent / f"{page}.md").read_text(encoding="utf-8")
+        for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            if "jobs:" in block:
+                continue
+            whole = block if "name:" in block else f"name: short\ntarget: data.py:make\n{block}"
+            (file := tmp_path / "one.yaml").write_text(whole, encoding="utf-8")
+            scenario = load_scenario(file, target=lambda _: None, accelerator=lambda _: None)
+            found += scenario.name in ("throughput", "batch", "short")
+    assert found >= 5
 
 
 def test_every_link_leads_somewhere() -> None:
