@@ -44,7 +44,7 @@ SHORTER = {
 }
 ENDS = {
     "xttsbench train tiny --data speech --steps 140 --seed 3 --out reports/run": 2,
-    "xttsbench diagnose my_project/data.py:make --fail-on critical": 1,
+    "xttsbench diagnose my_project/data.py:make --fail-on warning": 1,
 }
 """Commands that a page shows to be refused, or to fail a gate."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -82,6 +83,15 @@ def test_a_sentence_begins_with_something_that_acts(page: Path) -> None:
 def test_no_word_comes_twice(page: Path) -> None:
     twice = re.compile(r"\b([A-Za-z]+) \1\b")
     assert [found[0] for one in _prose(page) for found in twice.finditer(one)] == []
+
+
+def test_the_figures_of_sweeps_are_those_of_the_benchmark() -> None:
+    results = json.loads((_PAGE.parents[1] / "reports/reference/benchmarks/sweeps.json").read_text(encoding="utf-8"))
+    plain = {one["question"]: one["value"] for one in results["figures"] if one["noise"] == "plain"}
+    false = max(value for question, value in plain.items() if question.startswith("false winners"))
+    text = (_PAGE.parent / "sweeps.md").read_text(encoding="utf-8")
+    assert f"at most {false:.1%} name a winner".replace("%", " %") in text
+    assert f"{plain['one of 8 arms 5% faster found']:.1%} find".replace("%", " %") in " ".join(text.split())
 
 
 def test_every_scenario_on_a_page_is_one(tmp_path: Path) -> None:
