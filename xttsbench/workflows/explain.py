@@ -57,7 +57,8 @@ def explain(name: str) -> Explanation:
         words |= {_words(said): one for said in (one.name, one.about, *one.aliases) if one.kind == "symptom"}
     verdicts = {part(one).replace(" ", "-").lower(): one for one in MEANINGS}  # as the screen has them: launch-overhead
     spoken = name.lower().replace(" ", "-")
-    found = known.get(verdicts.get(spoken) or Fix.parse(name.lower()).kind) or words.get(_words(name))
+    fix = Fix.parse(name.lower().partition("[")[0]).kind  # as usage has it: parallel-map[:<n>]
+    found = known.get(verdicts.get(spoken) or fix) or words.get(_words(name))
     if found is not None:
         return found
     close = get_close_matches(name, known, n=4, cutoff=0.5)

@@ -58,6 +58,13 @@ def test_a_symptom_leads_to_names_that_there_are_and_its_words_to_it_alone(one) 
     assert [explain(said).name for said in (one.name, one.about, *one.aliases)] == [one.name] * (2 + len(one.aliases))
 
 
+def test_every_name_that_an_explanation_prints_can_be_explained() -> None:
+    for one in explanations():
+        for heading in ("Written", "Fixes", "Findings that it mends", "What may be behind it"):
+            for line in one.parts.get(heading, ()):
+                assert explain(line.partition(" (")[0]), (one.name, line)
+
+
 def test_words_that_no_symptom_has_list_those_that_share_some() -> None:
     with pytest.raises(UsageError, match=r"did you mean .*every-100th-step-stalls"):
         explain("my steps are wobbly")
