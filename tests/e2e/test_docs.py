@@ -190,7 +190,7 @@ def of_pages() -> dict[str, list[str]]:
     for page in PAGES:
         if page == OF_OTHERS or all(map(quick, commands(page))):
             continue
-        earlier = {one for known in found.values() for one in known if "--out" not in one}
+        earlier = {one for known in found.values() for one in known if "--out" not in one and " data " not in one}
         found[page] = [one for one in dict.fromkeys(commands(page)) if one not in earlier]
     return {page: those for page, those in found.items() if those}
 
