@@ -65,8 +65,8 @@ INSIDE = {
 }
 """Distribution -> works of others in its wheel, and their licences: read from the notices that come with it."""
 
-NAMED = {"nvidia-ml-py": "BSD-3-Clause"}
-"""Distributions whose metadata are unclear and that have no licence file: this one's stands at the top of pynvml.py."""
+NAMED = {"nvidia-ml-py": "BSD-3-Clause", "ptyprocess": "ISC"}
+"""Distributions whose metadata are unclear: at the top of pynvml.py, and in a licence file of other words."""
 
 _ALIASES = {
     "3-clause bsd license": "BSD-3-Clause",
@@ -116,7 +116,7 @@ def needed() -> dict[str, Distribution]:
 def developing() -> dict[str, Distribution]:
     """Distributions that ``.[dev]`` brings besides."""
     extras = project()["optional-dependencies"]
-    beside = [one for name in ("dev", "profile") for one in extras[name] if not one.startswith("xttsbench")]
+    beside = [one for name in ("dev", "parquet") for one in extras[name] if not one.startswith("xttsbench")]
     run = needed()
     return {name: one for name, one in closure(beside).items() if name not in run}
 
@@ -233,7 +233,7 @@ allowed. It is no legal advice.
 
 - **`gpu`** brings NVIDIA's libraries ({gpu}). They are no open source (`LicenseRef-NVIDIA-Proprietary`): read their
   licence before you pass on an image with them. They are not installed where this page is written.
-- **`dev`**, with `profile`, brings {beside} distributions more, which xttsbench does not need to run:
+- **`dev`**, with `parquet`, brings {beside} distributions more, which xttsbench does not need to run:
 {tools}
 - **`docs`** and **`browser`** are not installed where this page is written.
 """

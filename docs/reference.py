@@ -28,6 +28,7 @@ from xttsbench.findings import RULES
 from xttsbench.findings.rule import Rule
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import SCHEMA_VERSION, Record
+from xttsbench.records.frames import DTYPES, TABLES
 from xttsbench.records.missing import Reasoned
 from xttsbench.records.report import Report
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
@@ -112,6 +113,16 @@ def fixes_page() -> str:
     table = "\n".join(("| fix | what it does | findings that it mends |", "|---|---|---|", *rows))
     text = (HERE / "fixes.md").read_text(encoding="utf-8")
     return re.sub(r"^\| fix \|.*?(?=\n\n)", lambda _: table, text, count=1, flags=re.MULTILINE | re.DOTALL)
+
+
+def frames_page() -> str:
+    """docs/frames.md with the columns of each table written anew."""
+    text = (HERE / "frames.md").read_text(encoding="utf-8")
+    for name, columns in TABLES.items():
+        rows = (f"| `{one.name}` | {DTYPES[one.type]} | {one.unit} | {one.meaning} |\n" for one in columns)
+        table = f"### {name}\n\n| column | type | unit | meaning |\n|---|---|---|---|\n{''.join(rows)}"
+        text = re.sub(rf"^### {name}\n.*?(?=^#|\Z)", lambda _, made=table: f"{made}\n", text, flags=re.M | re.S)
+    return text.rstrip("\n") + "\n"
 
 
 def commands_page() -> str:
@@ -316,6 +327,7 @@ def written() -> dict[Path, str]:
     return {
         HERE / "findings.md": findings_page(),
         HERE / "fixes.md": fixes_page(),
+        HERE / "frames.md": frames_page(),
         HERE / "commands.md": commands_page(),
         HERE / "report-json.md": report_page(),
         HERE / "summary-json.md": summary_page(),

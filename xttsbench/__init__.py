@@ -9,20 +9,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xttsbench.api import diagnose, optimize, watched
+    from xttsbench.api import diagnose, optimize, read_monitor, read_report, watched
     from xttsbench.records.report import Report
     from xttsbench.targets.spec import Workload
 
 __version__ = "0.2.0"
 BUDGET_S = 300.0
 """Seconds for everything that a diagnosis or a search for fixes does, where none are given."""
-__all__ = ["Report", "Workload", "__version__", "diagnose", "optimize", "watched"]
+__all__ = ["Report", "Workload", "__version__", "diagnose", "optimize", "read_monitor", "read_report", "watched"]
 
 _HOMES = {
     "Report": "xttsbench.records.report",
     "Workload": "xttsbench.targets.spec",
     "diagnose": "xttsbench.api",
+    "load_ipython_extension": "xttsbench.notebook",
     "optimize": "xttsbench.api",
+    "read_monitor": "xttsbench.api",
+    "read_report": "xttsbench.api",
     "watched": "xttsbench.api",
 }
 

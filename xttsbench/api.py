@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import shutil
@@ -18,6 +19,7 @@ from xttsbench.records.report import Report
 if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
     from xttsbench.workflows.diagnose import Request
+    from xttsbench.workflows.runs import Outcome
     from xttsbench.workflows.watch import Session
 
 
@@ -91,7 +93,7 @@ def diagnose(
 
         outcome = diagnose_live(request, _worker("trial").LiveTarget(target, request.target).measure)
     _refuse(outcome.exit_code, outcome.message, "the diagnosis")
-    return outcome.report
+    return _with_journal(outcome)
 
 
 def optimize(
@@ -147,7 +149,9 @@ def optimize(
         # The target is loaded here only when the processes in which fixes were searched for have ended.
         dataset = _worker("trial").load_here(target, request.target, request.kwargs).dataset
         found = outcome.report.optimized
-        return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), outcome.report
+        return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), _with_journal(
+            outcome
+        )
     from xttsbench.workflows.live import optimize_live
 
     live = _worker("trial").LiveTarget(target, request.target)
@@ -155,8 +159,39 @@ def optimize(
     _refuse(outcome.exit_code, outcome.message)
     found = outcome.report.optimized
     if found is None or not found.fixes:
-        return live.dataset, outcome.report
-    return live.with_fix(FixSet.of(found.fixes), found.cache_directory), outcome.report
+        return live.dataset, _with_journal(outcome)
+    return live.with_fix(FixSet.of(found.fixes), found.cache_directory), _with_journal(outcome)
+
+
+def read_report(path: str | Path) -> Report:
+    """Read the report of a run's directory; ``report.frames`` has its tables as data frames.
+
+    Args:
+        path: the directory, or a ``report.json`` alone, of which there are no frames of steps.
+
+    Raises:
+        XttsbenchError: it is missing, malformed, or of another schema version.
+    """
+    from xttsbench.workflows.tables import read_report as read
+
+    return read(Path(path))
+
+
+def read_monitor(path: str | Path) -> Any:
+    """Read the CSV of ``xttsbench monitor --log`` as a pandas data frame, a row for each reading.
+
+    Raises:
+        XttsbenchError: it cannot be read, or is no such log.
+    """
+    from xttsbench.workflows.tables import read_monitor as read
+
+    return read(Path(path))
+
+
+def _with_journal(outcome: Outcome) -> Report:
+    from xttsbench.execution.journal import read_trials
+
+    return outcome.report.beside(functools.partial(read_trials, outcome.directory))
 
 
 def _is_named(target: object) -> bool:
@@ -260,14 +295,19 @@ class WatchedData:
 
 def print_summary(summary: WatchSummary) -> None:
     """Print the screen of a watched run on standard error."""
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    sys.stderr.write("\n" + summary_text(summary, width=width, color=color))
+    sys.stderr.flush()
+
+
+def summary_text(summary: WatchSummary, *, width: int, color: bool) -> str:
+    """Screen of a watched run, so many characters wide."""
     from xttsbench.reporting.console import render
     from xttsbench.reporting.document import View
     from xttsbench.reporting.sections.brief import watch_document
 
-    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    sys.stderr.write("\n" + render(watch_document(summary), width=width, color=color, view=View.SUMMARY))
-    sys.stderr.flush()
+    return render(watch_document(summary), width=width, color=color, view=View.SUMMARY)
 
 
 def _refuse(exit_code: int, message: str | None, what: str = "the search for fixes") -> None:

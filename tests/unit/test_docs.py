@@ -162,6 +162,15 @@ def test_the_tutorial_s_code_and_figures_are_those_of_its_runs() -> None:
             assert f"\n{line}\n" in text
 
 
+def test_the_code_on_the_page_of_frames_runs(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "before").symlink_to(_PAGE.parents[1] / "reports" / "reference" / "tutorial" / "before")
+    (code,) = re.findall(r"^```python\n(.*?)^```", (_PAGE.parent / "frames.md").read_text("utf-8"), re.M | re.S)
+    exec(code, {})
+    assert "ms of waiting for input in a step" in capsys.readouterr().out
+
+
 def test_the_picture_is_of_a_stored_run_and_asks_nothing_of_the_network() -> None:
     run = _PAGE.parents[1] / "reports" / "reference" / "tutorial" / "faster"
     made, stored = (

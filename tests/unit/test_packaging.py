@@ -81,8 +81,9 @@ def test_the_door_of_a_checkout(tmp_path: Path) -> None:
     assert "diagnose" in done.stdout
 
 
-def test_the_command_line_imports_neither_tensorflow_nor_sound(tmp_path: Path) -> None:
-    code = "import sys, xttsbench.cli; print(sorted({'tensorflow', 'keras', 'soundfile'} & set(sys.modules)))"
+def test_the_command_line_imports_neither_tensorflow_nor_sound_nor_pandas(tmp_path: Path) -> None:
+    slow = {"tensorflow", "keras", "soundfile", "pandas", "pyarrow", "IPython", "xprof"}
+    code = f"import sys, xttsbench.cli.app, xttsbench.cli.read; print(sorted({slow!r} & set(sys.modules)))"
     done = python("-c", code, cwd=tmp_path, path=ROOT)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 

@@ -14,7 +14,7 @@ import typer
 
 from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Redact, Verbose, detail, typed
 from xttsbench.cli.output import end, open_page, put, rendered, say
-from xttsbench.errors import NothingMeasuredError, UsageError
+from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xttsbench.workflows.compare import Compared
@@ -29,9 +29,18 @@ class Format(StrEnum):
 
     perfetto = "perfetto"
     csv = "csv"
+    parquet = "parquet"
 
 
-_FILES: Final = {Format.perfetto: "trace.json", Format.csv: "steps.csv"}
+class Rows(StrEnum):
+    """Tables of a run."""
+
+    steps = "steps"
+    configurations = "configurations"
+    findings = "findings"
+    trials = "trials"
+
+
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 _NUMBER: Final = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ%]*)\s*")
 _STDOUT: Final = "-"
@@ -225,44 +234,48 @@ def _report_log(log: Path, *, as_json: bool, detail: int, browse: bool) -> None:
 def export(
     directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory, e.g. one under reports/.")],
     form: Annotated[
-        Format, typer.Option("--format", help="perfetto: a time line for ui.perfetto.dev; csv: a row for each step.")
+        Format,
+        typer.Option("--format", help="perfetto: a time line for ui.perfetto.dev; csv and parquet: a table."),
     ] = Format.perfetto,
+    rows: Annotated[Rows, typer.Option("--table", help="Which table of the run, as CSV or Parquet.")] = Rows.steps,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where (default: trace.json or steps.csv in RUN); - for standard output."),
+        typer.Option(
+            metavar="FILE", help="Where (default: trace.json or TABLE.csv in RUN); - for standard output, not Parquet."
+        ),
     ] = None,
     redact: Redact = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write every step of a run for other programs: waits, steps, compilations and processors on one time line, or CSV.
+    """Write a run for other programs: every step on a time line, or a table of steps, configurations or findings.
 
     Example:  xttsbench export reports/20261121T080000Z-diagnose-make --format csv
     """
-    from xttsbench.execution.journal import TRIALS, read_trials
     from xttsbench.files import atomic_write
-    from xttsbench.reporting import traces
-    from xttsbench.workflows.runs import read_run, redacted
+    from xttsbench.workflows.tables import exported
 
-    if as_json and str(out) == _STDOUT:
+    to_stdout = str(out) == _STDOUT
+    if as_json and to_stdout:
         raise UsageError("--json and --out - both write to standard output; give --out a file.")
-    trials = redacted(read_run(directory)).kept.trials if redact else read_trials(directory)
-    steps = sum(segment.steps for trial in trials for segment in trial.segments)
-    if not steps:
-        raise NothingMeasuredError(f"{directory / TRIALS} has no step to export; name a run that measured some.")
-    text = traces.perfetto(trials) if form is Format.perfetto else traces.table(trials)
-    if str(out) == _STDOUT:
-        sys.stdout.write(text)
+    if to_stdout and form is Format.parquet:
+        raise UsageError("--format parquet is for a file; give --out one, or take --format csv.")
+    if form is Format.perfetto and rows is not Rows.steps:
+        raise UsageError(f"--table {rows.value} is no time line; take --format csv or --format parquet.")
+    content, held = exported(directory, form.value, rows.value, redact=redact)
+    if to_stdout:
+        sys.stdout.write(content.decode())
         return
-    file = out or directory / _FILES[form]
+    file = out or directory / ("trace.json" if form is Format.perfetto else f"{rows.value}.{form.value}")
     try:
-        atomic_write(file, text.encode())
+        atomic_write(file, content)
     except OSError as error:
         raise UsageError(f"--out {str(file)!r} cannot be written: {error.strerror or error}. Name another.") from error
     if as_json:
-        typer.echo(json.dumps({"file": str(file), "format": form.value, "trials": len(trials), "steps": steps}))
+        typer.echo(json.dumps({"file": str(file), "format": form.value} | held))
         return
-    say(f"{steps:,} steps of {len(trials)} trials: {file}")
+    of = f" of {held['trials']} trials" if rows is Rows.steps else ""
+    say(f"{held[rows.value]:,} {rows.value}{of}: {file}")
     if form is Format.perfetto:
         say("Open it at https://ui.perfetto.dev, or in chrome://tracing; it stays on this machine.")
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from pydantic import PrivateAttr
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word
 from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.missing import Reasoned
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.training import Training
+
+if TYPE_CHECKING:
+    from xttsbench.records.frames import Frames
+    from xttsbench.records.trial import TrialRecord
 
 Bottleneck = Literal["input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive"]
 SPOKEN: Final = {
@@ -356,3 +363,17 @@ class Report(Reasoned):
     """Every fix that was proposed, with what it was expected to give, what it gave, and what it does to the data."""
     optimized: Optimized | None = None
     """Proposal of the run in the end, as in ``optimized.yaml``; ``None`` where no fix was to be verified."""
+    _read_trials: Callable[[], Sequence[TrialRecord]] | None = PrivateAttr(default=None)
+
+    @property
+    def frames(self) -> Frames:
+        """Steps, configurations, findings and trials as pandas data frames."""
+        from xttsbench.records.frames import Frames  # which knows this record
+
+        return Frames(self, self._read_trials)
+
+    def beside(self, read_trials: Callable[[], Sequence[TrialRecord]]) -> Self:
+        """The report with a reader of its journal, from which :attr:`frames` has the steps."""
+        made = self.model_copy()
+        made._read_trials = read_trials
+        return made

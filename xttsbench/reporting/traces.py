@@ -1,4 +1,4 @@
-"""A run's samples for other programs: a time line in Chrome's trace format, which Perfetto opens, and a table as CSV.
+"""A run's samples as a time line in Chrome's trace format, which Perfetto opens.
 
 The clock of steps and readings is one for all processes of a machine, so all trials of a run stand on one time line,
 each as a process: its steps with what they wait for, what was traced and compiled, under which condition they ran, its
@@ -7,8 +7,6 @@ turns, the operations of a step and of the pipeline, the streams of the GPUs in 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
@@ -20,7 +18,7 @@ from xttsbench.records.pipeline import every_op
 from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, throttle_reason_names
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
-from xttsbench.reporting.words import cell, plain
+from xttsbench.reporting.words import plain
 
 _STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 9)
 _THREADS: Final = {
@@ -73,24 +71,6 @@ def perfetto(trials: Sequence[TrialRecord]) -> str:
     about = {"xttsbench": __version__, "clock": "CLOCK_MONOTONIC from the first event on", "first_ns": first}
     trace = {"displayTimeUnit": "ms", "otherData": about, "traceEvents": events}
     return json.dumps(trace, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def table(trials: Sequence[TrialRecord]) -> str:
-    """Every step of every trial as a row of CSV, with the columns of the journal and their units.
-
-    A column that an older journal does not have is empty.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("trial", "kind", "configuration", "segment", "step", "warm_up", *COLUMNS))
-    for trial in trials:
-        spec = trial.spec
-        names = cell(spec.trial_id), spec.kind, cell(spec.arm or spec.fix or "")
-        for segment in trial.segments:
-            columns = [segment.columns.get(name) or ("",) * segment.steps for name in COLUMNS]
-            for step, row in enumerate(zip(*columns, strict=True)):
-                writer.writerow((*names, cell(segment.name), step, int(step < segment.warmup_steps), *row))
-    return text.getvalue()
 
 
 def _events(trials: Iterable[TrialRecord]) -> Iterator[Event]:

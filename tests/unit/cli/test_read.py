@@ -6,8 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import xttsbench
 from tests.unit.cli.made import invoke
 from xttsbench.cli.read import seconds, share
 from xttsbench.errors import JournalError, NothingMeasuredError, UsageError
@@ -62,10 +64,31 @@ def test_a_table_where_it_is_wanted(run, tmp_path) -> None:
     assert invoke("export", run, "--format", "csv", "--out", "-").stdout == file.read_text()
 
 
+@pytest.mark.parametrize("name", ["steps", "configurations", "trials"])
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_each_table_of_a_run_as_csv_and_as_parquet(tmp_path, name, options) -> None:
+    shutil.copytree(RUN, tmp_path / "run")
+    expected = getattr(xttsbench.read_report(RUN).frames, name)()
+    for form in ("csv", "parquet"):
+        result = invoke("export", tmp_path / "run", "--format", form, "--table", name, "--json", *options)
+        assert json.loads(result.stdout)[name] == len(expected), result.output
+    whole = pd.read_parquet(tmp_path / "run" / f"{name}.parquet")
+    assert (whole.dtypes == expected.dtypes).all()
+    assert list(pd.read_csv(tmp_path / "run" / f"{name}.csv").columns) == list(expected.columns)
+
+
+def test_without_pyarrow_parquet_says_what_to_install(run, monkeypatch) -> None:
+    monkeypatch.setattr("xttsbench.workflows.tables.find_spec", lambda _: None)
+    said = str(invoke("export", run, "--format", "parquet").exception)
+    assert said == "--format parquet needs pyarrow: pip install 'xttsbench[parquet]', or take --format csv."
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
         (["--json", "--out", "-"], UsageError, "standard output"),
+        (["--format", "parquet", "--out", "-"], UsageError, "--format parquet is for a file"),
+        (["--table", "trials"], UsageError, "--table trials is no time line"),
         (["--out", "missing/x.json"], UsageError, "--out 'missing/x.json' cannot be written"),
     ],
 )

@@ -15,11 +15,13 @@ from tests.unit.reporting.conftest import changed, make_trial
 from tests.unit.reporting.trace_format import problems
 from xttsbench.execution.journal import TRIALS, read_trials
 from xttsbench.records.code import OpLine, StepOps
+from xttsbench.records.frames import steps_table
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import Gap, GpuActivity, GpuDevice, GpuReadings, GpuSlices, HostReadings, Readings
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.trial import ProfileSummary, RoundMark, Segment, TrialRecord
 from xttsbench.reporting import traces
+from xttsbench.workflows.tables import csv_of
 
 REFERENCE = Path(__file__).parents[3] / "reports" / "reference"
 MS = 1_000_000
@@ -172,7 +174,7 @@ def test_turns_and_processors_are_on_the_same_clock() -> None:
 
 
 def test_a_row_of_the_table_is_a_step() -> None:
-    rows = list(csv.DictReader(io.StringIO(traces.table([made()]))))
+    rows = list(csv.DictReader(io.StringIO(csv_of(steps_table([made()])))))
     assert [(row["trial"], row["kind"], row["segment"], row["step"], row["warm_up"]) for row in rows] == [
         ("000-ladder", "ladder", "as_is", "0", "1"),
         ("000-ladder", "ladder", "as_is", "1", "0"),
@@ -186,7 +188,7 @@ def test_a_row_of_the_table_is_a_step() -> None:
 def test_hostile_names_stay_text(name) -> None:
     trial = made()
     hostile = changed(trial, spec=changed(trial.spec, trial_id=name, arm=name))
-    row = next(csv.DictReader(io.StringIO(traces.table([hostile]))))
+    row = next(csv.DictReader(io.StringIO(csv_of(steps_table([hostile])))))
     for shown in (row["trial"], row["configuration"], traces.perfetto([hostile]).rstrip("\n")):
         assert shown[0] not in "=+-@"
         assert not set(shown) & set("\n\x1b\u202e")
@@ -197,7 +199,7 @@ def test_stored_runs_are_whole_and_in_order(run) -> None:
     trials = read_trials(run)
     assert problems(traces.perfetto(trials)) == []
     steps = sum(segment.steps for trial in trials for segment in trial.segments)
-    assert len(list(csv.reader(io.StringIO(traces.table(trials))))) == steps + 1
+    assert len(list(csv.reader(io.StringIO(csv_of(steps_table(trials)))))) == steps + 1
     events = json.loads(traces.perfetto(trials))["traceEvents"]
     assert min(one["ts"] for one in events if "ts" in one) == 0
     drawn = {"wait for input": "wait_ns", "step": "step_ns", "trace": "trace_ns", "XLA compile": "xla_ns"}
