@@ -1,12 +1,10 @@
 """``report.html`` in a headless Chromium: no errors, all of it works, reads well to a screen reader, wide and narrow.
 
-``make browser`` installs what this needs. Without it these tests are skipped: continuous integration has no browser.
+Continuous integration has no browser.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -27,23 +25,6 @@ if TYPE_CHECKING:
 SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 DIFF = "--- a/data.py\n+++ b/data.py\n@@ -1 +1 @@\n-ds.map(load)\n+ds.map(load, num_parallel_calls=8)"
 CONTRAST = "(c) => { const x = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return new Set(x).size }"
-
-
-def chromium() -> str:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("XTTSBENCH_CHROMIUM") or next(filter(None, map(shutil.which, names)), "")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    driver = pytest.importorskip("playwright.sync_api", reason="no playwright; `make browser` installs it")
-    if not chromium():
-        pytest.skip("no Chromium on the path, and XTTSBENCH_CHROMIUM names none; `make browser` installs one")
-    with driver.sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=chromium(), args=arguments)
-        yield started
-        started.close()
 
 
 def fixed(run: runs.Run) -> runs.Run:

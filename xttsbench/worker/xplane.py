@@ -273,7 +273,7 @@ def _until_compiled(calls: Intervals, compiled: Intervals) -> Intervals:
 
 _SECONDS: Final = 30.0
 _PACKAGES: Final = ("xprof", "tensorboard_plugin_profile")  # Where the converter is: today, and before 2.20
-_ABSENT: Final = "XProf is not installed: pip install 'xttsbench[profile]'"
+_ABSENT: Final = "XProf is not installed: pip install tensorboard-plugin-profile"
 
 
 def ask(path: Path) -> XProfVerdict | str:

@@ -136,7 +136,7 @@ def test_without_xprof_the_rest_stands(bench, tmp_path, monkeypatch):
     dataset = tf.data.Dataset.from_tensors(1.0).repeat()
     found = profile_window(Loaded("dataset", dataset, None), None, bench, str(tmp_path))
     assert found.xprof is None
-    assert found.unmeasured["xprof"] == "XProf is not installed: pip install 'xttsbench[profile]'"
+    assert found.unmeasured["xprof"] == "XProf is not installed: pip install tensorboard-plugin-profile"
     assert found.gpu.steps == 20
 
 
