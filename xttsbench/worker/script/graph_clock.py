@@ -155,6 +155,10 @@ DEVICE: Final = "/device:CPU:0"
 _COLUMNS: Final = 4
 
 
+_numbers: Final = itertools.count()
+"""Numbers of the places of this process: a graph that was traced for an earlier clock still writes to its own."""
+
+
 class Site:
     """One place in a traced graph.
 
@@ -163,7 +167,8 @@ class Site:
         lost: executions that were overwritten before they were read.
     """
 
-    def __init__(self, number: int, group: int, kind: str) -> None:
+    def __init__(self, group: int, kind: str) -> None:
+        number = next(_numbers)
         self.group = group
         self.kind = kind
         self.lost = 0
@@ -315,7 +320,7 @@ class GraphClock:
             group = self._group
         if group is None:
             group, self._groups = self._groups, self._groups + 1
-        site = Site(len(self.sites), group, kind)
+        site = Site(group, kind)
         self.sites.append(site)
         self._on_site(site)
         return site

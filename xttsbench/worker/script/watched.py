@@ -71,7 +71,7 @@ class Watched:
         """Begin to watch; the patches are in place."""
         places.install()
         self.recorder.watch.__enter__()
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self.leave)
         self.active = True
         threading.Thread(target=self._poll, name="xttsbench-watch", daemon=True).start()
 
@@ -299,8 +299,8 @@ class Watched:
             if results.loops.main is not None and results.loops.main in self.graph and self.recorder.enough():
                 self.recorder.stop()
 
-    def _forked(self) -> None:
-        """A process that the script forked is not watched: its rows would mix with this one's."""
+    def leave(self) -> None:
+        """Watch no more: a process that the script forked is not watched, its rows would mix with this one's."""
         self.active = False
         self.eager.steady.stop()
         self._over.set()

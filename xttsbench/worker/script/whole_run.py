@@ -9,6 +9,7 @@ now on: for a Keras callback, and for loops around their own data.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final
 
@@ -156,15 +157,31 @@ class Attached:
         channel = DirectChannel(take, rows)
         report = ScriptReport(spec, channel)
         self.watched = Watched(report, lambda _: None, WholeRunRecorder(report))
-        patches = Patches()
-        patch_tensorflow(self.watched, patches)
-        patch_keras(self.watched, patches)
-        patches.put(Requests, "__next__", around_request(self.watched))
+        self.watched.before_fit = self._traced_anew
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._patches = Patches()
+        patch_tensorflow(self.watched, self._patches)
+        patch_keras(self.watched, self._patches)
+        self._patches.put(Requests, "__next__", around_request(self.watched))
         self.watched.begin()
         self._samples = RareSamples(
             lambda held: channel.send({"samples": held}) if held else None, lambda: self.watched.requesting
         )
         self._samples.start()
+
+    def _traced_anew(self, model: Any, arguments: dict[str, Any]) -> None:
+        """Have a model forget the function that ``fit`` traced before anyone watched, whose waits would not be seen."""
+        if model not in self._models:
+            self._models.add(model)
+            model.train_function = None
+
+    def close(self) -> None:
+        """Watch no more, and put TensorFlow back as it was."""
+        self.watched.leave()
+        self.watched.recorder.windows.finish()
+        self._samples.end()
+        self._patches.undo()
+        self.watched.recorder.watch.__exit__()
 
     def tell(self) -> None:
         """Have everything told that is known by now: what was stamped in graphs, and which loop trains."""

@@ -238,8 +238,11 @@ class Session:
     ``what`` watches, in words: ``fit`` or ``a loop``. Summaries are shown to people by ``shown``, where there is one.
     """
 
-    def __init__(self, what: str, out: Path | None, tensorboard: Path | None, shown: Shown | None) -> None:
-        script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
+    def __init__(
+        self, what: str, out: Path | None, tensorboard: Path | None, shown: Shown | None, script: str | None = None
+    ) -> None:
+        if script is None:
+            script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
         plan = _plan(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
         self._holds = ExitStack()  # until the run is over, so that its report can be built again beside this process
         self.run = self._holds.enter_context(make_run(plan, out, f"watch-{Path(script).stem or what}"))
@@ -254,6 +257,7 @@ class Session:
             summary_s=_SUMMARY_S,
         )
         self._lock = threading.RLock()
+        self._earlier_error = getattr(sys, "last_value", None)  # of another cell, where somebody types them
         self._shown = shown or (lambda _: None)
         self.observer = Observer(self.run.directory, spec, rows, about, tensorboard=tensorboard, shown=self._shown)
         worker = importlib.import_module("xttsbench.worker.script.whole_run")  # by name: it imports TensorFlow
@@ -266,13 +270,18 @@ class Session:
         threading.Thread(target=self._keep, name="xttsbench-observer", daemon=True).start()
         atexit.register(self._at_exit)
 
-    def finish(self, *, show: bool = True) -> WatchSummary:
-        """Write what is known by now as the run's end, and show it; training may go on after it all the same."""
+    def finish(self, *, show: bool = True, error: BaseException | None = None) -> WatchSummary:
+        """Write what is known by now as the run's end, and show it; training may go on after it all the same.
+
+        ``error`` ended it, or the one that Python printed last.
+        """
         guard = self.observer.guard
         with self._lock:
             guard("Reading what was seen", self.attached.tell)
-            error = getattr(sys, "last_value", None)
-            if isinstance(error, BaseException):
+            last = getattr(sys, "last_value", None)
+            if error is None and isinstance(last, BaseException) and last is not self._earlier_error:
+                error = last
+            if error is not None:
                 cause = f"{type(error).__name__}: {error}"[:300]
                 self.observer.take({"status": "raised", "cause": cause, "error": {"message": cause, "type": ""}})
             self.observer.take({"ended": "raised" if error is not None else "returned", "exit_code": None, "done": 1})
@@ -285,6 +294,16 @@ class Session:
                 guard("Showing what was seen", self._shown, summary)
             self._steps_shown = self.observer.newest
         return summary
+
+    def close(self) -> None:
+        """Watch this process no more; another run may begin in it."""
+        global _session  # noqa: PLW0603 - the run of this process
+        self._over.set()
+        atexit.unregister(self._at_exit)
+        if signal.getsignal(signal.SIGUSR1) == self._on_signal:
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        self.attached.close()
+        _session = None
 
     def _keep(self) -> None:
         while not self._over.wait(_TICK_S):
@@ -324,4 +343,17 @@ def session(what: str, *, out: str | Path | None, tensorboard: str | Path | None
             f"out={str(out)!r}: this process is watched already, into {str(_session.run.directory)!r}; "
             "leave it out, or name the same."
         )
+    return _session
+
+
+def begin(what: str, out: Path | None) -> Session:
+    """A run of its own within this process, such as a cell of a notebook: to be finished and closed.
+
+    Raises:
+        UsageError: the process is watched already, or the directory is taken.
+    """
+    global _session  # noqa: PLW0603 - what the cell watches itself is part of its run
+    if _session is not None and _session._pid == os.getpid():
+        raise UsageError("xttsbench.watched() or keras.Watch() watches this process to its end; restart it first.")
+    _session = Session(what, out, None, None, script="")
     return _session
