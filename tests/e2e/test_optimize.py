@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER, WITH_CTRL_C
+from tests.patching import apply_patch
 from xttsbench.execution.journal import read_trials
 from xttsbench.records.report import Report
 from xttsbench.workflows.saved import read_plan
@@ -128,8 +129,7 @@ def the_patch_is_of_the_user_s_file_and_was_run(ran: Ran, folder: Path) -> None:
     other = folder / "patched"
     other.mkdir()
     shutil.copy(file, other)
-    program = ["patch", "-p1", "-i"] if shutil.which("patch") else ["git", "apply", "-p1"]
-    subprocess.run([*program, str(ran.out / "patch.diff")], cwd=other, check=True, capture_output=True)
+    apply_patch((ran.out / "patch.diff").read_text(encoding="utf-8"), other)
     assert (other / "fixable.py").read_text(encoding="utf-8") == text
 
 
@@ -144,8 +144,7 @@ def test_a_builder_of_several_modules_is_patched_where_its_op_is_made(tmp_path: 
     assert chosen["verified_speedup"]["low"] > 1.5
     assert (chosen["patch"]["ran"], chosen["patch"]["equivalent"], chosen["patch"]["unpatched"]) == (True, True, {})
     assert str(project.resolve() / "speech" / "loading.py") in chosen["patch"]["files"]
-    program = ["patch", "-p1", "-i"] if shutil.which("patch") else ["git", "apply", "-p1"]
-    subprocess.run([*program, "run/patch.diff"], cwd=project, check=True, capture_output=True)
+    apply_patch((project / "run" / "patch.diff").read_text(encoding="utf-8"), project)
     for name, text in chosen["patch"]["files"].items():
         assert Path(name).read_text(encoding="utf-8") == text
     epoch = "import train, numpy as np; print([np.asarray(p).tolist() for b in train.waiting() for p in b])"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER
+from tests.patching import apply_patch
 from tests.scripts import why_nothing_is_kept
 from xttsbench.execution.journal import read_trials
 
@@ -67,8 +68,7 @@ def proved(ran: Ran) -> dict[str, Any]:
     assert (patch["unpatched"], patch["ran"], patch["equivalent"]) == ({}, True, True), patch["why_not"]
     ran.patched.parent.mkdir()
     shutil.copy(ran.out.parent / ran.patched.name, ran.patched)
-    program = ["patch", "-p1", "-i"] if shutil.which("patch") else ["git", "apply", "-p1"]
-    subprocess.run([*program, str(ran.out / "patch.diff")], cwd=ran.patched.parent, check=True, capture_output=True)
+    apply_patch((ran.out / "patch.diff").read_text(encoding="utf-8"), ran.patched.parent)
     return chosen
 
 

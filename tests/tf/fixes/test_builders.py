@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.patching import apply_patch
 from xttsbench.pipeline import places
 from xttsbench.pipeline.read import inspect
 from xttsbench.records.fix import FixSet, Patch
@@ -98,8 +98,7 @@ def test_the_patch_is_applied_to_copies_and_yields_the_same(
     with substituted(copies):
         assert made(folder, name)[:2] == (ops, before)
 
-    program = ["patch", "-p1"] if shutil.which("patch") else ["git", "apply", "-p1"]
-    subprocess.run(program, input=patch.diff, text=True, cwd=folder, check=True, capture_output=True)
+    apply_patch(patch.diff, folder)
     for file, text in patch.files.items():
         assert Path(file).read_text(encoding="utf-8") == text
     assert made(folder, name)[:2] == (ops, before)

@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.processes import still_running
@@ -81,5 +82,4 @@ def _pid(_: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=True)
-    return [int(line) for line in found.stdout.split()]
+    return [child.pid for child in psutil.Process(pid).children()]
