@@ -254,8 +254,9 @@ def test_that_they_are_measured_alone_is_in_their_notes(build) -> None:
     assert session.notes == {None, "measured in fresh processes, one after another: they do not fit"}
 
 
-def test_a_target_by_itself_needs_no_reason_for_that(build) -> None:
-    _, session, _ = run(build, "a", planned=1, again=False)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_target_by_itself_needs_no_reason_for_that(build, again: bool) -> None:
+    _, session, _ = run(build, "a", planned=1, again=again)
     assert session.notes == {None}
 
 

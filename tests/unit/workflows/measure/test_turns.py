@@ -311,13 +311,6 @@ def test_a_target_that_cannot_be_opened_twice_is_measured_in_blocks(build) -> No
     assert note.endswith("beside a no other process could be opened (no such file)")
 
 
-def test_a_baseline_without_a_candidate_is_measured_in_fresh_processes(build) -> None:
-    world, trials = measured(build, "a", planned=3)
-    assert world.lives == []
-    assert sorted(trial.spec.arm for trial in trials) == ["a"] * 3 + ["a:again"] * 3
-    assert {note for _, note in world.alone} == {None}
-
-
 def test_what_does_not_fit_into_memory_is_measured_in_blocks(build) -> None:
     world, _ = measured(build, "a", "b", "c", world=World(own_bytes=6 * GIB))
     assert world.dropped == ["a", "b"]
