@@ -78,7 +78,8 @@ def commands(page: str) -> list[str]:
             fence = None if fence is not None else line[3:]
         elif fence == "" and re.match(r"(xttsbench|patch|pytest) ", line) and "[" not in line:
             found.append(re.sub(r" {3,}#.*| +# .*", "", line).strip())
-    return sorted(found, key=lambda one: one.startswith("xttsbench compare"))  # of runs that the page makes later on
+    once = dict.fromkeys(found)
+    return sorted(once, key=lambda one: one.startswith("xttsbench compare"))  # of runs that the page makes later on
 
 
 def words(command: str) -> list[str]:
@@ -191,7 +192,7 @@ def of_pages() -> dict[str, list[str]]:
         if page == OF_OTHERS or all(map(quick, commands(page))):
             continue
         earlier = {one for known in found.values() for one in known if "--out" not in one and " data " not in one}
-        found[page] = [one for one in dict.fromkeys(commands(page)) if one not in earlier]
+        found[page] = [one for one in commands(page) if one not in earlier]
     return {page: those for page, those in found.items() if those}
 
 

@@ -78,19 +78,19 @@ def test_every_rule_has_a_bad_and_a_good_piece_of_code(rule: str) -> None:
         assert lines[0].startswith("$") or ast.parse("\n".join(lines)).body
 
 
-THREADING = {"private_threadpool_size": None}
-NO_MAP_VECTORIZATION = {"experimental_optimization": {"map_fusion": None}, "threading": THREADING}
+OPTIONS = {"deterministic": None, "threading": {"private_threadpool_size": None}}
 """Options of a TensorFlow, as far as the examples set them."""
 
 
 @pytest.mark.parametrize("rule", rules())
 def test_the_source_s_rules_find_what_is_bad_about_it_and_nothing_in_the_good_pieces(rule: str) -> None:
     kinds = {"late-runtime-config": "late-environment", "memory-growth-conflict": "growth-with-limit"}
+    kinds["dead-option"] = "option-never-applied"
     of_source = [one.id for one in RULES["In the source"]]
     for side, found in (("Bad", [kinds.get(rule, rule)] if rule in of_source else []), ("Good", [])):
         code = "\n".join(explain(rule).parts[side])
         text = code if "import tensorflow" in code else f"import tensorflow as tf\n{code}"
-        facts = scan_text("a.py", f"import os\n{text}\n", options=NO_MAP_VECTORIZATION)
+        facts = scan_text("a.py", f"import os\n{text}\n", options=OPTIONS, is_main=True)
         assert [fact.kind for fact in facts if fact.kind != "pool-size"] == found, side
 
 
