@@ -89,20 +89,24 @@ def definition(code: CodeType) -> Definition | None:
     return nodes[0] if len(nodes) == 1 else None
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def tree_of(file: str) -> ast.Module:
-    """The syntax tree of a file, in which each node has its ``parent``; an empty one where it cannot be read."""
+    """The syntax tree of a ``file``, which it names, and in which each node has its ``parent``.
+
+    An empty one where the file cannot be read.
+    """
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return ast.Module([], [])
+    tree.file = file  # type: ignore[attr-defined]
     for node in ast.walk(tree):
         for child in ast.iter_child_nodes(node):
             child.parent = node  # type: ignore[attr-defined]
     return tree
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def definitions(file: str) -> tuple[Definition, ...]:
     """All functions that are written in a file."""
     return tuple(node for node in ast.walk(tree_of(file)) if isinstance(node, Definition))

@@ -8,7 +8,7 @@ at their word. What the call makes itself may be changed at will; what was there
 What a function only reads and other code changes (an epoch that a callback sets) does not show in a look at the data,
 during which no training runs. It is read from the source of the function's file: another function there that changes
 the same variable, or another method of the same class that sets the attribute. Code that only sets things up
-(``__init__`` and what it calls) and code that the function itself runs do not count.
+(:mod:`xttsbench.pipeline.python.set_up`) and code that the function itself runs do not count.
 """
 
 from __future__ import annotations
@@ -35,12 +35,9 @@ from xttsbench.pipeline.definitions import (
 )
 from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader, from_bytecode
+from xttsbench.pipeline.python.set_up import set_up_of
 from xttsbench.pipeline.python.values import MUTATORS, Scope, Value
 
-_SETS_UP: Final = frozenset(  # methods that run before the first call, or after the last one
-    {"__init__", "__new__", "__post_init__", "__setstate__", "__getstate__", "__reduce__", "__enter__", "__exit__"}
-    | {"__del__", "close", "__set_name__", "__init_subclass__"}
-)
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
 """Methods of a Keras ``PyDataset`` that Keras calls between epochs, whoever else does."""
 
@@ -51,9 +48,12 @@ class _Change:
 
     name: str  # of the variable, or of the attribute of ``self``
     owner: Any  # the function, or the tree of the whole file, that the variable belongs to; the class, for an attribute
-    function: str
-    first_line: int
+    function: Definition
     line: int
+
+    @property
+    def function_name(self) -> str:
+        return getattr(self.function, "name", "<lambda>")
 
 
 def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> str | None:
@@ -78,9 +78,8 @@ def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, with
         file = next((place(method.__code__)[0] for method in vars(one).values() if source.is_users(method)), "")
         for node in ast.walk(tree_of(file)) if file else ():
             if isinstance(node, ast.ClassDef) and node.name == one.__name__:
-                between = _called_by(node, _BETWEEN_EPOCHS)
-                quiet = _called_by(node, _SETS_UP) - between
-                found = _foreign(file, name, node, own, "sets", quiet | between if within_epoch and of_keras else quiet)
+                between = _called_by(node, _BETWEEN_EPOCHS) if within_epoch and of_keras else set()
+                found = _foreign(file, name, node, own, "sets", between)
                 if found is not None:
                     return found
     return None
@@ -92,10 +91,14 @@ def _foreign(
     """The first change by code that the function does not run itself; none where its own code does it, too."""
     found = [change for change in _changes(file) if change.name == name and change.owner is owner]
     places = {place(code) for code in own}
-    if any((file, change.first_line) in places for change in found):
+    if any((file, first_line(change.function)) in places for change in found):
         return None  # state of its own, which is reported as such
-    others = (one for one in found if one.function not in leave_out)
-    return next((f"{one.function}() at {os.path.basename(file)}:{one.line} {verb}" for one in others), None)
+    found = [one for one in found if one.function_name not in leave_out]
+    if not found:
+        return None
+    set_up = set_up_of(file, own)
+    others = (one for one in found if not set_up.has_run(one.line, one.function))
+    return next((f"{one.function_name}() at {os.path.basename(file)}:{one.line} {verb}" for one in others), None)
 
 
 def _above(node: Any) -> Iterator[Any]:
@@ -134,7 +137,7 @@ def _changes(file: str) -> tuple[_Change, ...]:
             of_object = attribute is not None and base == me
             if of_object or base not in _bound(node):
                 name, owner = (attribute or "", around) if of_object else (base, _owner(node, base, file))
-                found.append(_Change(name, owner, getattr(node, "name", "<lambda>"), first_line(node), line))
+                found.append(_Change(name, owner, node, line))
     return tuple(found)
 
 

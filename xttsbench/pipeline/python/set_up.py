@@ -1,0 +1,213 @@
+"""Code of the user's that runs before a pipeline is ready: constructors, the function that makes it, and their calls.
+
+A method that sets an attribute which the pipeline reads is no change of the data if it has run when the first element
+is made. From the source alone that is known where every call of it is one that comes earlier: in a constructor, or
+above the line on which the pipeline is handed its function. A method that nobody is seen to call is called by somebody
+who is not seen, as callbacks are, and a call in a loop around that line comes again.
+
+Names are matched as they are written, over all of the user's files that are loaded: where two things have one name, more
+calls count than there are, and less is taken to be set up.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final
+
+from xttsbench.pipeline.definitions import Definition, definitions, first_line, place, tree_of, within
+from xttsbench.pipeline.source import whose
+
+CONSTRUCTS: Final = frozenset(  # methods that run before the first call, or after the last one
+    {"__init__", "__new__", "__post_init__", "__setstate__", "__getstate__", "__reduce__", "__enter__", "__exit__"}
+    | {"__del__", "close", "__set_name__", "__init_subclass__"}
+)
+_TAKES_FUNCTIONS: Final = frozenset(
+    {"from_generator", "map", "flat_map", "interleave", "filter", "take_while", "scan", "group_by_window"}
+    | {"numpy_function", "py_function", "py_func", "apply", "starmap"}
+)
+"""Names of functions that hand a function over to a pipeline."""
+_LOOPS: Final = ast.For | ast.AsyncFor | ast.While
+_MOST_FILES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A place where a function or method is named: in a call, or handed on as it is."""
+
+    body: Any  # the function around it, or the tree of the file
+    node: ast.Name | ast.Attribute
+    is_called: bool
+
+
+def set_up_of(file: str, own: Collection[CodeType]) -> SetUp:
+    """The set-up of a pipeline's function as the user's modules that are loaded tell, with the ``file`` given."""
+    return _set_up_of(_user_files(file), frozenset(own))
+
+
+@functools.lru_cache(maxsize=16)
+def _set_up_of(files: tuple[str, ...], own: frozenset[CodeType]) -> SetUp:
+    return SetUp(files, own)
+
+
+def _user_files(first: str) -> tuple[str, ...]:
+    loaded = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
+    own = [file for file in dict.fromkeys(loaded) if file and file.endswith(".py") and whose(file) == "user"]
+    return tuple(dict.fromkeys([first, *own[:_MOST_FILES]]))
+
+
+class SetUp:
+    """Set-up of one pipeline.
+
+    Args:
+        files: of the user's code.
+        own: code of the pipeline's function, and of all that it runs itself.
+    """
+
+    def __init__(self, files: Collection[str], own: Collection[CodeType]) -> None:
+        self._files = tuple(files)
+        self._places = {place(code) for code in own}
+        self._names = {code.co_name.removeprefix("tf__") for code in own}
+        self._asked: set[int] = set()
+
+    def has_run(self, line: int, function: Definition) -> bool:
+        """Whether what a line of a function does is done when the pipeline yields its first element."""
+        return self._comes_before(function, line) or self._is_called_before(function)
+
+    def _is_called_before(self, function: Any) -> bool:
+        name = getattr(function, "name", "")
+        if name in CONSTRUCTS and isinstance(getattr(function, "parent", None), ast.ClassDef):
+            return True
+        if not name or name.startswith("on_") or id(function) in self._asked:
+            return False
+        self._asked.add(id(function))
+        calls = [call for call in _calls_of(function, self._files) if call.body is not function]
+        found = bool(calls) and all(call.is_called and self._is_before(call) for call in calls)
+        self._asked.discard(id(function))
+        return found
+
+    def _is_before(self, call: _Call) -> bool:
+        in_function = isinstance(call.body, Definition)
+        return self._comes_before(call.body, call.node.lineno) or (in_function and self._is_called_before(call.body))
+
+    def _comes_before(self, body: Any, line: int) -> bool:
+        """Whether a line of a body comes before that which makes the pipeline ready in it, and in no loop with it."""
+        ready = self._ready.get(id(body))
+        if ready is None or line >= ready.lineno:
+            return False
+        loops = (one for one in _above(ready, body) if isinstance(one, _LOOPS))
+        return not any(loop.lineno <= line for loop in loops)
+
+    @functools.cached_property
+    def _ready(self) -> dict[int, Any]:
+        """By identity of a body that makes the pipeline, the first node that does; those that call such ones, too."""
+        bodies = [body for file in self._files for body in (tree_of(file), *definitions(file))]
+        found: dict[int, Any] = {}
+        makers: set[str] = set()
+        before = -1
+        while before < len(found):
+            before = len(found)
+            for body in bodies:
+                if id(body) not in found and (node := self._makes(body, makers)) is not None:
+                    found[id(body)] = node
+                    makers.add(getattr(body, "name", ""))
+        return found
+
+    def _makes(self, body: Any, makers: Collection[str]) -> Any:
+        nodes = list(_everything(body))
+        found = [node for node in nodes if self._hands_over(node, makers)]
+        if not found:
+            found = [node for node in nodes if isinstance(node, Definition) and self._is_own(node)]
+        return min(found, key=lambda node: node.lineno, default=None)
+
+    def _is_own(self, node: Definition) -> bool:
+        return (_file_of(node), first_line(node)) in self._places
+
+    def _hands_over(self, node: Any, makers: Collection[str]) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        name = _last(node.func)
+        if name in makers and not isinstance(getattr(node.func, "value", None), ast.Attribute):
+            return True
+        return name in _TAKES_FUNCTIONS and any(
+            self._is_own(one) if isinstance(one, ast.Lambda) else _last(one) in self._names and not _is_called(one)
+            for given in (*node.args, *(one.value for one in node.keywords))
+            for one in ast.walk(given)
+        )
+
+
+def _everything(body: Any) -> Iterator[Any]:
+    """The nodes of a function, with those of functions written inside it; of a file, those outside of its functions."""
+    if not isinstance(body, ast.Module):
+        yield from (node for node in ast.walk(body) if node is not body and hasattr(node, "lineno"))
+        return
+    for node in within(body):
+        if isinstance(node, ast.Lambda):
+            yield from ast.walk(node)
+        elif not isinstance(node, Definition):
+            yield node
+
+
+def _last(node: Any) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_called(node: Any) -> bool:
+    return isinstance(node.parent, ast.Call) and node.parent.func is node
+
+
+def _above(node: Any, body: Any) -> Iterator[Any]:
+    while (node := getattr(node, "parent", None)) is not None and node is not body:
+        yield node
+
+
+def _file_of(node: Any) -> str:
+    while getattr(node, "parent", None) is not None:
+        node = node.parent
+    return str(getattr(node, "file", ""))
+
+
+def _calls_of(function: Any, files: Collection[str]) -> Iterator[_Call]:
+    kind, home = getattr(function, "parent", None), _file_of(function)
+    for file in files:
+        for body in (tree_of(file), *definitions(file)):
+            for node in within(body):
+                if isinstance(node, ast.Name | ast.Attribute) and _last(node) == function.name:
+                    means = _of_function if not isinstance(kind, ast.ClassDef) else _of_method
+                    if isinstance(node.ctx, ast.Load) and means(node, body, kind, file, home):
+                        yield _Call(body, node, _is_called(node))
+
+
+def _of_function(node: Any, body: Any, kind: Any, file: str, home: str) -> bool:
+    """Whether a name may mean a function of the file that is its home."""
+    if isinstance(node, ast.Attribute):
+        return _of_module(node, file)
+    return file == home or node.id in _imports(file)
+
+
+def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str) -> bool:
+    """Whether a name may mean a method of a class: of any object but another class's own."""
+    if not isinstance(node, ast.Attribute) or _of_module(node, file):
+        return False
+    around = getattr(body, "parent", None)
+    if around is kind or not isinstance(around, ast.ClassDef) or not body.args.args:
+        return True
+    of_itself = isinstance(node.value, ast.Name) and node.value.id == body.args.args[0].arg
+    has_it = any(getattr(one, "name", "") == node.attr for one in around.body)
+    related = {around.name, *map(_last, around.bases)} & {kind.name, *map(_last, kind.bases)}
+    return bool(related) or not (of_itself and has_it)
+
+
+def _of_module(node: ast.Attribute, file: str) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in _imports(file)
+
+
+@functools.lru_cache(maxsize=256)
+def _imports(file: str) -> frozenset[str]:
+    """Names that a file's imports bind, at any depth."""
+    found = (one for one in ast.walk(tree_of(file)) if isinstance(one, ast.Import | ast.ImportFrom))
+    return frozenset((alias.asname or alias.name.split(".")[0]) for one in found for alias in one.names)
