@@ -6,6 +6,7 @@ import difflib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pkgutil import resolve_name
+from typing import Final
 
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import Location
@@ -70,7 +71,12 @@ def _found(fix: Fix, calls: Calls) -> Iterable[Found]:
         return [Found(why_not=by_hand or f"no edit of the source is known for {str(fix)!r}")]
     if fix.mark == ":" and fix.number is None:
         return [Found(why_not=f"{str(fix)!r} does not end in a whole number")]
+    if spec.hazards is not None and not spec.keeps_conditions and calls.settings:
+        return [Found(why_not=_ONLY_WHILE.format(calls.settings[0].name, calls.settings[0].value))]
     return resolve_name(spec.patch)(calls, fix.number, fix.op or "")
+
+
+_ONLY_WHILE: Final = "what it gives is right only while {} is {}, and no edit of this kind keeps such a condition"
 
 
 class _Draft:

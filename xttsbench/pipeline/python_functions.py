@@ -20,7 +20,7 @@ from xttsbench.pipeline.clocks import measure_shares
 from xttsbench.pipeline.definitions import place
 from xttsbench.pipeline.python.opened import compiled
 from xttsbench.pipeline.python.split import CannotOpenError
-from xttsbench.pipeline.python.state import state_effects
+from xttsbench.pipeline.python.state import python_state, state_effects
 from xttsbench.pipeline.source import Registered, generator_start_token, lookup, recording
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
 
@@ -87,10 +87,15 @@ def classify(
             "call_times_s": recorder.times_s(),
             "calls_per_batch": (after - before) / (drawn - 1) if drawn > 1 else None,  # buffers fill before the first
             "around_call_s": around_s[function.kind],
+            "settings": python_state(_of_user(found)).settings,
         }
         return function.model_copy(update=update)
 
     return pipeline.model_copy(update={"python_functions": tuple(map(filled, pipeline.python_functions))})
+
+
+def _of_user(found: Registered) -> Any:
+    return found.generator_state._generator if found.kind == "generator" else found.called
 
 
 def call_s(kind: PythonKind) -> float:

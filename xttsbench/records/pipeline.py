@@ -116,6 +116,17 @@ class GeneratorParts(Record):
     head_s: float | None = None  # Mean wall time of picking an item; ``None`` where it was not measured
 
 
+class Setting(Record):
+    """A setting at whose value a condition in a Python function was taken: what it turns off was not read."""
+
+    name: str  # As the function writes it: ``self.config.enable_pitch_shift``, or a global
+    value: str  # As Python writes it
+    file: str  # Of the condition
+    line: int
+    owners: tuple[str, ...] = ()
+    """Names of the classes of the object with which the name begins; empty for a global of the file."""
+
+
 class PythonFunction(Record):
     """A Python function that runs inside the graph, found through its token in TensorFlow's script-op registry."""
 
@@ -137,6 +148,7 @@ class PythonFunction(Record):
     native: NativeFunction | None = None  # The function as ops of TensorFlow; ``None`` where that was not tried
     parts: GeneratorParts | None = None  # Of a generator that can be cut in two
     whole_because: str | None = None  # Why a generator cannot be
+    settings: tuple[Setting, ...] = ()  # Settings at whose values its code was read
     elements: int | None = None
     """Elements of one epoch of a generator whose items were counted to their end; ``None`` where that was not reached.
     """

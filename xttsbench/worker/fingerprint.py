@@ -103,6 +103,13 @@ def read_elements(
     cut = batching(before) if before is not None else Batching()
     drawn = () if before is None else random_ops(original, before)
     passes = max(spec.epochs, EPOCHS) if drawn else spec.epochs
+    objections: dict[str, None] = {}
+
+    def look() -> None:
+        """What speaks against the fix by the code as its settings are now, which a pass may have changed."""
+        if before is not None:
+            objections.update(dict.fromkeys(hazards(original, before, FixSet.parse(spec.fix))))
+
     limit = spec.source_limit if after is not None else None
     while True:
         told = _Passes(spec, bench.channel, cut, passes, trained=0 if step is None else _STEPS)
@@ -112,7 +119,8 @@ def read_elements(
             _end_within(dataset, bench)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
-            epochs = told.read(_epochs(dataset, graph, before), () if before is None else ends_of_epochs(before))
+            ends = () if before is None else (*ends_of_epochs(before), look)
+            epochs = told.read(_epochs(dataset, graph, before), ends)
         if epochs[0].elements or limit is None:
             break
         # A batch that is never full, or a filter: the same elements are missing from a run of the fixed pipeline.
@@ -123,6 +131,7 @@ def read_elements(
         shutil.rmtree(spec.cache_dir, ignore_errors=True)  # of a shortened dataset, which nobody must read
     bench.channel.phase("reading the code")
     losses = _losses(spec, step, told.kept, unknown, bench)
+    look()
     return Elements(
         fix=spec.fix,
         seed=spec.seed,
@@ -135,7 +144,7 @@ def read_elements(
         ordered=after is None or _ordered(loaded.dataset, after),
         random_ops=() if after is None else random_ops(loaded.dataset, after),
         objections=(
-            *(() if before is None else hazards(original, before, FixSet.parse(spec.fix))),
+            *objections,
             *_step_objections(spec, loaded),
         ),
         jittered=jitter,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply
+from xttsbench.fixes.graph.hazards import hazards
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
@@ -52,6 +54,7 @@ def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None)
     if not fixes:
         return dataset
     _check_identity(dataset, plan, fixes, before)
+    _check_code(dataset, plan, fixes)
     for text in _doubts(plan, fixes):
         _warn(text)
     return rewritten(dataset, fixes, plan.cache_directory)
@@ -114,6 +117,17 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeli
                 "Optimize again for these data."
             )
         _warn("the pipeline is the plan's, its data are others: what the fixes gain here was not measured")
+
+
+def _check_code(dataset: Any, plan: Optimized, fixes: FixSet) -> None:
+    """A switch in a Python function is no part of its graph: the code is read again, as its settings are now."""
+    with suppress(tf.errors.OpError):
+        found = hazards(dataset, read_graph(dataset), fixes)
+        if found:
+            raise PlanError(
+                f"The plan of {plan.target} would change the data of this pipeline as it is now: {found[0]}. "
+                "Optimize again."
+            )
 
 
 def _doubts(plan: Optimized, fixes: FixSet) -> Iterator[str]:

@@ -289,6 +289,7 @@ CACHE: Final = Spec(
     rank=5,
     rewrite="xttsbench.fixes.cache.rewrite:in_memory",
     hazards="xttsbench.fixes.cache.rewrite:hazards",
+    keeps_conditions=True,
     patch="xttsbench.fixes.cache.patch:cache",
 )
 CACHE_FILE: Final = Spec(
@@ -301,5 +302,6 @@ CACHE_FILE: Final = Spec(
     tried_unpriced=True,
     rewrite="xttsbench.fixes.cache.rewrite:on_disk",
     hazards="xttsbench.fixes.cache.rewrite:hazards",
+    keeps_conditions=True,
     patch="xttsbench.fixes.cache.patch:cache_file",
 )

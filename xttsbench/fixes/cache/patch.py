@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xttsbench.fixes.cache import useless
+from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
+from xttsbench.targets.source.conditions import condition
 from xttsbench.targets.source.edits import Change, Found, appended, removed
 from xttsbench.throughput.threads import chain_before, inputs_of
 
@@ -21,14 +23,23 @@ def cache_file(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     return [_cached(calls, op, f'.cache("{escaped}")')]
 
 
-def _cached(calls: Calls, name: str, text: str) -> Found:
+def _while_settings_last(calls: Calls, op: PipelineOp, text: str) -> str:
+    """The link behind an op, which falls away where a setting is not as the code of the pipeline was read."""
+    if not calls.settings:
+        return text
+    module, link = calls.maker(op)
+    asked = condition(calls.settings, module, link.node)
+    return f".apply(lambda elements: elements{text} if {asked} else elements)"
+
+
+def _cached(calls: Calls, name: str, kept: str) -> Found:
     """A cache behind an op; caches above it, which it replaces, go.
 
     Shuffles and repeats before a map come behind the cache, as the fix has them.
     """
     ops = {one.name: one for one in calls.pipeline.ops}
     if name not in ops:
-        return Found(why_not=f"the pipeline has no op {name}; write {text} behind the op that is to be kept")
+        return Found(why_not=f"the pipeline has no op {name}; write {kept} behind the op that is to be kept")
     op = ops[name]
     chain = chain_before(op, calls.pipeline)
     # Those that are moved behind the cache do not read what comes before it any more.
@@ -36,6 +47,7 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
     inputs[name] = (chain.source,) if chain.orderings else inputs[name]
 
     def edit() -> Sequence[Change]:
+        text = _while_settings_last(calls, op, kept)
         between = [one for one in calls.pipeline.ops if one.name in (*chain.orderings, *chain.between)]
         if chain.orderings:
             first = rearranged(calls, between, chain.orderings, text)
@@ -45,7 +57,7 @@ def _cached(calls: Calls, name: str, text: str) -> Found:
         above = useless(name, {one.name: one.op for one in calls.pipeline.ops}, inputs, in_memory)
         return [first, *(removed(*calls.call(ops[one], set(above))) for one in above)]
 
-    by_hand = f"write {text} behind what is made at {place(op)}"
+    by_hand = f"write {kept} behind what is made at {place(op)}"
     if chain.orderings:
         moved = " and ".join(f"{kind(ops[one])} at {place(ops[one])}" for one in chain.orderings)
         by_hand += f", and what is done by {moved} behind that"

@@ -125,6 +125,7 @@ PARALLEL_MAP: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel.rewrite:map_hazards",
     runs_ahead=True,
+    keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:parallel_map",
 )
 CALLS: Final = Spec(
@@ -139,6 +140,7 @@ CALLS: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel.rewrite:map_hazards",
     runs_ahead=True,
+    keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:parallel_calls",
 )
 PARALLEL_INTERLEAVE: Final = Spec(
@@ -154,6 +156,7 @@ PARALLEL_INTERLEAVE: Final = Spec(
     argument="calls",
     hazards="xttsbench.fixes.parallel.rewrite:interleave_hazards",
     runs_ahead=True,
+    keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:parallel_interleave",
 )
 ANY_ORDER: Final = Spec(
@@ -164,5 +167,6 @@ ANY_ORDER: Final = Spec(
     candidates=order_given_up,
     rewrite="xttsbench.fixes.parallel.rewrite:any_order",
     asked_for="elements in another order have to be asked for",
+    keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:any_order",
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from xttsbench.targets.source.calls import Calls, kind, place
+from xttsbench.targets.source.conditions import condition
 from xttsbench.targets.source.edits import Change, Found, NothingToDoError, argument, autotune_or, change, with_argument
 from xttsbench.targets.source.module import Link, Module, is_name
 
@@ -57,6 +58,8 @@ def _made_parallel(calls: Calls, method: str, count: int | None, *, already: boo
 
     def edit(module: Module, link: Link) -> Change:
         given = {"num_parallel_calls": autotune_or(module, link.node, count)}
+        if not already and calls.settings:
+            given["num_parallel_calls"] += f" if {condition(calls.settings, module, link.node)} else None"
         if not already and "any-order" not in calls.together and _order_lost(calls, link):
             given["deterministic"] = "True"
         return _given(module, link, given)

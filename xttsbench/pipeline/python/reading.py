@@ -1,31 +1,29 @@
 """Reading a Python function: what it changes that was there before, what it draws, and what others may change.
 
-Branches are joined, loops are read twice. A call of the user's own functions is read with what it is given, so that a
-function that changes its argument is reported only where that argument is shared.
+Branches are joined, loops are read twice; a condition on a setting is taken at the setting's value. A call of the
+user's own functions is read with what it is given, so that a function that changes its argument is reported only where
+that argument is shared.
 """
 
 from __future__ import annotations
 
 import ast
-import dis
 import functools
-import os
 import random
 import sys
 import types
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Collection, Iterable
+from typing import Any, Final
 
 import numpy as np
 
 from xttsbench.pipeline import source
-from xttsbench.pipeline.definitions import definition, parameter_names, place, within
+from xttsbench.pipeline.definitions import definition, parameter_names, within
 from xttsbench.pipeline.python import values
+from xttsbench.pipeline.python.bytecode import Effect, Kind, file_name, from_bytecode
+from xttsbench.pipeline.python.conditions import Conditions
 from xttsbench.pipeline.python.libraries import clock, draws, seeds, writes_into
 from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value
-
-Kind = Literal["state", "random", "clock", "read"]
 
 _MOST_FUNCTIONS: Final = 300
 _DEEPEST: Final = 15
@@ -33,23 +31,18 @@ _GENERATORS: Final = np.random.Generator | np.random.RandomState | random.Random
 _PASS_ON: Final = (zip, enumerate, map, filter, iter, reversed)
 _CONSUMERS: Final = (*_PASS_ON, list, tuple, set, dict, sum, min, max, sorted, any, all)
 _NAMED: Final = types.ModuleType | types.FunctionType | types.BuiltinFunctionType | type
-_MAKES_FROZEN: Final = frozenset({"__dataclass_builtins_object__"})  # sets attributes of a new frozen dataclass
-_LOADS: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One thing that was found."""
-
-    kind: Kind
-    text: str
 
 
 class Reader:
-    """Reads functions; what it finds is in ``effects``, in the order of reading."""
+    """Reads functions; what it finds is in ``effects``, in the order of reading.
 
-    def __init__(self) -> None:
+    Args:
+        settled: names of the settings whose conditions are taken at their value; ``None`` for all.
+    """
+
+    def __init__(self, settled: Collection[str] | None = ()) -> None:
         self.effects: list[Effect] = []
+        self.conditions = Conditions(self.value, settled)
         self.variables: dict[tuple[types.CodeType, str], str] = {}
         """Global and captured variables that were read: code of the reader and name -> where, in words."""
         self.attributes: dict[tuple[type, str], str] = {}
@@ -82,7 +75,7 @@ class Reader:
         if node is None:
             self.effects.extend(from_bytecode(function))
             return LOCAL
-        scope = Scope(function, f"{getattr(node, 'name', '<lambda>')}() at {_file(function)}")
+        scope = Scope(function, f"{getattr(node, 'name', '<lambda>')}() at {file_name(function)}")
         for parameter in source.parameters_of(function).values():
             default = parameter.default
             kept = default is not parameter.empty and not values.immutable(default)
@@ -127,11 +120,12 @@ class Reader:
 
     # Statements
 
-    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> None:
-        for statement in statements:
-            self._statement(statement, scope)
+    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> bool:
+        """Read statements up to one that surely leaves them; whether there is one."""
+        return any(self._statement(statement, scope) for statement in statements)
 
-    def _statement(self, node: ast.stmt, scope: Scope) -> None:
+    def _statement(self, node: ast.stmt, scope: Scope) -> bool:
+        """Read a statement; whether what follows it in its block is never reached."""
         match node:
             case ast.Assign(targets=targets, value=assigned):
                 value = self.value(assigned, scope)
@@ -148,15 +142,19 @@ class Reader:
                         self._store(target, LOCAL, scope)
             case ast.Return(value=ast.expr() as returned):
                 scope.returned = values.join(scope.returned, self._result(self.value(returned, scope), node, scope))
+                return True
+            case ast.Return() | ast.Break() | ast.Continue():
+                return True
             case ast.If(test=test, body=body, orelse=orelse):
-                self.value(test, scope)
-                self._branches([body, orelse], scope)
+                if (holds := self.conditions.truth(test, scope)) is not None:
+                    return self._block(body if holds else orelse, scope)
+                return self._branches([[body], [orelse]], scope)
             case ast.While(test=test, body=body, orelse=orelse):
                 self.value(test, scope)
-                self._branches([[*body, *body, *orelse], []], scope)
+                self._branches([[body, body, orelse], []], scope)
             case ast.For(target=target, iter=taken, body=body, orelse=orelse):
                 self._store(target, self._iterated(taken, scope), scope)
-                self._branches([[*body, *body, *orelse], []], scope)
+                self._branches([[body, body, orelse], []], scope)
             case ast.With(items=items, body=body):
                 for item in items:
                     value = self.value(item.context_expr, scope)
@@ -166,11 +164,11 @@ class Reader:
                 self._block(body, scope)
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
                 self._block(body, scope)
-                self._branches([orelse, *(handler.body for handler in handlers)], scope)
+                self._branches([[orelse], *([handler.body] for handler in handlers)], scope)
                 self._block(finalbody, scope)
             case ast.Match(subject=subject, cases=cases):
                 self.value(subject, scope)
-                self._branches([case.body for case in cases], scope)
+                self._branches([[case.body] for case in cases], scope)
             case ast.FunctionDef(name=name):
                 scope.names[name] = LOCAL
                 self._written_here(node, scope)
@@ -181,6 +179,7 @@ class Reader:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
                         self.value(child, scope)
+        return False
 
     def _imported(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, scope: Scope) -> None:
         name = alias.asname or alias.name.split(".")[0]
@@ -191,15 +190,21 @@ class Reader:
             module = sys.modules.get(node.module or "", UNKNOWN)
             scope.names[name] = values.attribute(Value(True, module, ""), alias.name)
 
-    def _branches(self, blocks: Iterable[list[ast.stmt]], scope: Scope) -> None:
-        """Read each block from the same start and join what the names stand for after each."""
-        before, joined = scope.names.maps[0], dict[str, Value]()
-        for block in blocks:
+    def _branches(self, branches: Iterable[Iterable[list[ast.stmt]]], scope: Scope) -> bool:
+        """Read the blocks of each branch from the same start, and join what the names stand for after each.
+
+        Returns:
+            Whether the last block of every branch is surely left.
+        """
+        before, joined, leave = scope.names.maps[0], dict[str, Value](), list[bool]()
+        for blocks in branches:
             scope.names.maps[0] = dict(before)
-            self._block(block, scope)
+            left = [self._block(block, scope) for block in blocks]
+            leave.append(bool(left) and left[-1])
             for name, value in scope.names.maps[0].items():
                 joined[name] = values.join(joined[name], value) if name in joined else value
         scope.names.maps[0] = joined
+        return all(leave)
 
     def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
         added = self.value(node.value, scope)
@@ -255,7 +260,8 @@ class Reader:
             case ast.Call():
                 return self._call(node, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                self.value(test, scope)
+                if (holds := self.conditions.truth(test, scope)) is not None:
+                    return self.value(body if holds else orelse, scope)
                 return values.join(self.value(body, scope), self.value(orelse, scope))
             case ast.BoolOp(values=either):
                 return functools.reduce(values.join, [self.value(one, scope) for one in either])
@@ -421,30 +427,3 @@ class Reader:
         if made:
             return LOCAL
         return Value(True, UNKNOWN, getattr(function, "__name__", "")) if memoised else result
-
-
-def from_bytecode(function: Any) -> list[Effect]:
-    """Effects of a function without source, from its bytecode: stores into captured variables."""
-    function = getattr(function, "__func__", function)
-    code, found, before = function.__code__, list[Effect](), list[dis.Instruction]()
-    where = f"{code.co_name}() at {_file(function)}:{place(code)[1]}"
-    known = source.cells(function) | {name: function.__globals__.get(name) for name in code.co_names}
-    for one in dis.get_instructions(code):
-        name = str(one.argval)
-        outer = one.opname == "STORE_DEREF" and name in code.co_freevars
-        if outer or one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            found.append(Effect("state", f"{where} sets the variable {name!r}, which outlives the call"))
-        stores_item = one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
-        mutates = one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in values.MUTATORS
-        if stores_item or mutates or one.opname in ("STORE_ATTR", "DELETE_ATTR"):
-            base = next(iter(before[-2:] if stores_item else before[-1:]), None)
-            captured = base is not None and base.opname in _LOADS and str(base.argval) in known.keys() - _MAKES_FROZEN
-            if captured and base is not None and not isinstance(known[str(base.argval)], types.ModuleType):
-                found.append(Effect("state", f"{where} changes what is captured as {base.argval!r}"))
-        if one.opname not in ("CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"):
-            before.append(one)
-    return found
-
-
-def _file(function: Any) -> str:
-    return os.path.basename(place(function.__code__)[0])

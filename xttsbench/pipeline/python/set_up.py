@@ -5,14 +5,15 @@ is made. From the source alone that is known where every call of it is one that 
 above the line on which the pipeline is handed its function. A method that nobody is seen to call is called by somebody
 who is not seen, as callbacks are, and a call in a loop around that line comes again.
 
-Names are matched as they are written, over all of the user's files that are loaded: where two things have one name, more
-calls count than there are, and less is taken to be set up.
+Names are matched as they are written, over all of the user's files that are loaded: where two things have one name,
+more calls count than there are, and less is taken to be set up.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import os
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -77,6 +78,24 @@ class SetUp:
     def has_run(self, line: int, function: Definition) -> bool:
         """Whether what a line of a function does is done when the pipeline yields its first element."""
         return self._comes_before(function, line) or self._is_called_before(function)
+
+    def later_setter(self, name: str, holders: Collection[str]) -> str | None:
+        """Place at which an attribute of that name is set once the pipeline may be under way; ``None`` for none.
+
+        A method that sets it for its own object counts where its class is one of the ``holders``' names.
+        """
+        for file in self._files:
+            for body in (tree_of(file), *definitions(file)):
+                if (node := next((one for one in within(body) if _sets(one, name)), None)) is None:
+                    continue
+                if isinstance(body, ast.Module):
+                    if id(body) not in self._ready or self._comes_before(body, node.lineno):
+                        continue  # as the module is imported
+                elif self._is_own(body) or _for_another(node, body, holders) or self.has_run(node.lineno, body):
+                    continue
+                where = f"{body.name}() at " if getattr(body, "name", "") else ""
+                return f"{where}{os.path.basename(file)}:{node.lineno} sets"
+        return None
 
     def _is_called_before(self, function: Any) -> bool:
         name = getattr(function, "name", "")
@@ -169,6 +188,23 @@ def _file_of(node: Any) -> str:
     while getattr(node, "parent", None) is not None:
         node = node.parent
     return str(getattr(node, "file", ""))
+
+
+def _sets(node: Any, name: str) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == name and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Call) and _last(node.func) in ("setattr", "delattr") and len(node.args) > 1:
+        return isinstance(node.args[1], ast.Constant) and node.args[1].value == name
+    return False
+
+
+def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
+    """Whether a method sets an attribute of its own object, whose class is none of these."""
+    around = getattr(body, "parent", None)
+    if not isinstance(around, ast.ClassDef) or not isinstance(node, ast.Attribute) or not body.args.args:
+        return False
+    of_itself = isinstance(node.value, ast.Name) and node.value.id == body.args.args[0].arg
+    return of_itself and around.name not in holders
 
 
 def _calls_of(function: Any, files: Collection[str]) -> Iterator[_Call]:

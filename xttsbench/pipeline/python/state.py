@@ -33,10 +33,12 @@ from xttsbench.pipeline.definitions import (
     tree_of,
     within,
 )
+from xttsbench.pipeline.python.bytecode import from_bytecode
 from xttsbench.pipeline.python.libraries import surely_outside
-from xttsbench.pipeline.python.reading import Reader, from_bytecode
+from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.set_up import set_up_of
 from xttsbench.pipeline.python.values import MUTATORS, Scope, Value
+from xttsbench.records.pipeline import Setting
 
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
 """Methods of a Keras ``PyDataset`` that Keras calls between epochs, whoever else does."""
@@ -187,11 +189,38 @@ class PythonState:
     """Random numbers that no state of the function's own explains, or the time of day in its result."""
     reads: str | None = None  # what it only reads, and other code changes
     reads_within_epoch: str | None = None  # the same without what Keras has a ``PyDataset`` change between epochs
+    settings: tuple[Setting, ...] = ()  # at whose values something of this is not there
+
+    @property
+    def kinds(self) -> tuple[bool, ...]:
+        """Whether there is state, randomness, something that others change, and that within an epoch."""
+        return tuple(one is not None for one in (self.state, self.random, self.reads, self.reads_within_epoch))
 
 
-def python_state(function: Any, reader: Reader | None = None) -> PythonState:
-    """State and randomness of a user's function, method, partial, callable object or memoised function."""
+_NOTHING: Final = PythonState().kinds
+
+
+def python_state(function: Any) -> PythonState:
+    """State and randomness of a user's function, method, partial, callable object or memoised function.
+
+    Where they lie in branches that settings turn off, they are not there, and the settings are named: as few as do.
+    """
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
+    whole = _state(function, Reader())
+    if whole.kinds == _NOTHING:
+        return whole
+    best = _state(function, Reader(settled=None))
+    if best.kinds == whole.kinds:
+        return whole
+    names = {one.name for one in best.settings}
+    for name in sorted(names):
+        without = _state(function, Reader(settled=names - {name}))
+        if without.kinds == best.kinds:
+            best, names = without, names - {name}
+    return best
+
+
+def _state(function: Any, reader: Reader) -> PythonState:
     inner, reader = called(function), _read(function, reader)
     first: dict[str, str] = {}
     for effect in reader.effects:
@@ -199,7 +228,23 @@ def python_state(function: Any, reader: Reader | None = None) -> PythonState:
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
     reads = [first.get("read") or changed_elsewhere(reader, within_epoch=only) for only in (False, True)]
-    return PythonState(first.get("state"), first.get("random"), *reads)
+    return PythonState(first.get("state"), first.get("random"), *reads, _settings(inner, reader))
+
+
+def _settings(function: Any, reader: Reader) -> tuple[Setting, ...]:
+    of_object = isinstance(function, types.MethodType)
+    first = next(iter(source.parameters_of(function.__func__)), "") if of_object else ""
+    kinds = tuple(kind.__name__ for kind in type(function.__self__).__mro__[:-1]) if of_object else ()
+    return tuple(
+        Setting(
+            name=one.name,
+            value=repr(one.value),
+            file=one.file,
+            line=one.line,
+            owners=kinds if one.name.partition(".")[0] == first else (),
+        )
+        for one in reader.conditions.assumed
+    )
 
 
 def state_effects(function: Any) -> tuple[str, ...]:
@@ -227,6 +272,10 @@ def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | No
     for (kind, name), text in reader.attributes.items():
         if change := _changed_attribute(kind, name, reader.own, within_epoch=within_epoch):
             return f"{text}, which {change}"
+    for one in reader.conditions.assumed:
+        name = one.name.rpartition(".")[2]
+        if change := set_up_of(one.file, reader.own).later_setter(name, one.held_by):
+            return f"{os.path.basename(one.file)}:{one.line} asks for {name!r}, which {change}"
     return None
 
 

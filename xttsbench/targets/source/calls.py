@@ -18,7 +18,7 @@ from libcst.metadata import ClassScope
 
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import Pipeline, PipelineOp, kind_of_op
+from xttsbench.records.pipeline import Pipeline, PipelineOp, Setting, kind_of_op
 from xttsbench.records.trial import Trace
 from xttsbench.targets.source import edits
 from xttsbench.targets.source.edits import Change, NoEditError
@@ -82,6 +82,11 @@ class Calls:
             return read_module(file, self.read(file))
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             return f"{file} could not be read as Python ({type(error).__name__})"
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Settings at whose values the pipeline's Python functions were read."""
+        return tuple(dict.fromkeys(one for function in self.pipeline.python_functions for one in function.settings))
 
     def modules(self) -> Iterator[Module]:
         """The files of the step and of the pipeline's calls that can be read, each once."""

@@ -159,7 +159,9 @@ def test_what_may_run_later_is_a_change(loaded, methods, functions):
 def test_a_call_in_another_file_of_the_users_counts(loaded, tmp_path, monkeypatch):
     loader = loaded(MADE_BY_A_METHOD).Loader([1, 2])
     assert python_state(loader.generator).reads is None
-    (tmp_path / "trains.py").write_text("def train(loader, epochs):\n    for _ in epochs:\n        loader.read_entries()\n")
+    (tmp_path / "trains.py").write_text(
+        "def train(loader, epochs):\n    for _ in epochs:\n        loader.read_entries()\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("trains")
     try:
@@ -184,3 +186,166 @@ def other(text):
     return json.read_entries(text)
 """
     assert python_state(loaded(MADE_BY_A_METHOD, functions).Loader([1, 2]).generator).reads is None
+
+
+SWITCHES = """
+import random
+
+import tensorflow as tf
+
+SHIFTED = False
+
+class Config:
+    def __init__(self):
+        self.enable_pitch_shift = False
+        self.shift = 0.0
+        self.mode = "plain"
+
+class Loader:
+    def __init__(self, config):
+        self.config = config
+        self.seen = []
+
+    def load(self, x):
+        {body}
+
+    def create(self):
+        {before}
+        return tf.data.Dataset.range(9).map(lambda x: tf.numpy_function(self.load, [x], tf.int64))
+
+{functions}
+"""
+SHIFT = "x + random.randrange(9)"
+
+
+@pytest.fixture
+def switched(tmp_path):
+    """The Python state of a loader's function with this body, of which some conditions are settled by settings."""
+
+    def state(body, *, before="pass", functions="", set_to=()):
+        name = f"switched_{tmp_path.name}".replace("-", "_")
+        file = tmp_path / f"{name}.py"
+        file.write_text(SWITCHES.format(body=body, before=before, functions=functions))
+        spec = importlib.util.spec_from_file_location(name, file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+            config = module.Config()
+            for attribute, value in set_to:
+                setattr(config, attribute, value)
+            return python_state(module.Loader(config).load)
+        finally:
+            del sys.modules[name]
+
+    return state
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"return {SHIFT} if self.config.enable_pitch_shift else x",
+        f"""if not self.config.enable_pitch_shift:
+            return x
+        return {SHIFT}""",
+        f"""config = self.config
+        if config.shift > 0 and random.random() < config.shift:
+            x = {SHIFT}
+        return x""",
+        f"""if self.config.mode == "plain" or SHIFTED:
+            return x
+        else:
+            return {SHIFT}""",
+        f"""if SHIFTED:
+            self.seen.append(x)
+            x = {SHIFT}
+        return x""",
+        f"""for _ in range(3):
+            if not self.config.enable_pitch_shift:
+                continue
+            x = {SHIFT}
+        return x""",
+    ],
+)
+def test_a_branch_that_a_setting_turns_off_is_not_there(switched, body):
+    found = switched(body)
+    assert (found.random, found.state, found.reads) == (None, None, None)
+    assert {one.name for one in found.settings} <= {
+        "self.config.enable_pitch_shift",
+        "self.config.shift",
+        "self.config.mode",
+        "SHIFTED",
+    }
+    assert found.settings
+    assert all(one.owners == (("Loader",) if one.name.startswith("self.") else ()) for one in found.settings)
+
+
+@pytest.mark.parametrize(
+    ("body", "set_to"),
+    [
+        (f"return {SHIFT} if self.config.enable_pitch_shift else x", [("enable_pitch_shift", True)]),
+        (f"return {SHIFT} if self.config.mode != 'plain' else x", [("mode", "shifted")]),
+        (f"return {SHIFT} if x > 3 else x", []),
+        (f"return {SHIFT} if self.seen else x", []),  # a list is no setting: others may fill it
+        (f"return {SHIFT} if self.config.shift or x > 1 else x", []),
+        (f"return {SHIFT} if x > 1 and not self.config.shift else x", []),
+        (
+            f"""while self.config.enable_pitch_shift:
+            x = {SHIFT}
+        return x""",
+            [],
+        ),
+    ],
+)
+def test_a_branch_that_may_be_taken_is_read(switched, body, set_to):
+    assert "random" in switched(body, set_to=set_to).random
+
+
+def test_only_settings_that_turn_something_off_are_named(switched):
+    body = f"""if self.config.mode == "plain":
+            x = x + 1
+        if self.config.enable_pitch_shift and self.config.mode != "fast":
+            x = {SHIFT}
+        return x"""
+    assert [(one.name, one.value) for one in switched(body).settings] == [("self.config.enable_pitch_shift", "False")]
+
+
+def test_a_branch_without_anything_in_it_needs_no_setting(switched):
+    assert switched('return x if self.config.mode == "plain" else -x').settings == ()
+
+
+def test_a_branch_that_is_taken_is_read_to_its_end(switched):
+    body = f"""if not self.config.enable_pitch_shift:
+            self.config.enable_pitch_shift = True
+            return x
+        return {SHIFT}"""
+    assert "sets 'enable_pitch_shift'" in switched(body).state
+
+
+def test_who_sets_a_setting_before_the_pipeline_is_ready_changes_nothing(switched):
+    body = f"return {SHIFT} if self.config.enable_pitch_shift else x"
+    assert switched(body, before="self.config.enable_pitch_shift = False").reads is None
+    making = "def make(loader):\n    loader.config.enable_pitch_shift = False\n    return loader.create()\n"
+    assert switched(body, functions=making).reads is None
+    other = "class Other:\n    def turn(self):\n        self.enable_pitch_shift = True\n"
+    assert switched(body, functions=other).reads is None
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        "def train(loader):\n    for epoch in range(3):\n        loader.config.enable_pitch_shift = epoch > 1\n",
+        "def turn_on(config):\n    setattr(config, 'enable_pitch_shift', True)\n",
+        "class Turned(Config):\n    def turn(self):\n        self.config = Config()\n"
+        "        self.config.enable_pitch_shift = True\n",
+    ],
+)
+def test_who_sets_a_setting_meanwhile_is_named(switched, functions):
+    found = switched(f"return {SHIFT} if self.config.enable_pitch_shift else x", functions=functions)
+    assert "'enable_pitch_shift', which" in found.reads
+    assert "sets" in found.reads
+
+
+def test_a_global_that_another_module_sets_is_changed_meanwhile(switched):
+    functions = "import random as data\n\ndef later():\n    data.SHIFTED = True\n"
+    assert "'SHIFTED', which later()" in switched(f"return {SHIFT} if SHIFTED else x", functions=functions).reads
