@@ -71,7 +71,7 @@ def _found(fix: Fix, calls: Calls) -> Iterable[Found]:
         return [Found(why_not=by_hand or f"no edit of the source is known for {str(fix)!r}")]
     if fix.mark == ":" and fix.number is None:
         return [Found(why_not=f"{str(fix)!r} does not end in a whole number")]
-    if spec.hazards is not None and not spec.keeps_conditions and calls.settings:
+    if calls.settings and not (spec.keeps_conditions or fix.is_of_step):
         return [Found(why_not=_ONLY_WHILE.format(calls.settings[0].name, calls.settings[0].value))]
     return resolve_name(spec.patch)(calls, fix.number, fix.op or "")
 

@@ -60,6 +60,7 @@ BUFFER: Final = Spec(
     rewrite="xttsbench.fixes.prefetch.rewrite:last_buffer",
     argument="elements",
     runs_ahead=True,
+    keeps_conditions=True,
     patch="xttsbench.fixes.prefetch.patch:prefetch_buffer",
 )
 PREFETCH: Final = Spec(
@@ -76,5 +77,6 @@ PREFETCH: Final = Spec(
     argument="elements",
     needs_graph=False,
     runs_ahead=True,
+    keeps_conditions=True,
     patch="xttsbench.fixes.prefetch.patch:prefetch",
 )

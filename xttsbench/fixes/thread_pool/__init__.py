@@ -45,5 +45,6 @@ THREAD_POOL: Final = Spec(
     on_dataset="xttsbench.fixes.thread_pool.rewrite:with_pool",
     argument="threads",
     needs_graph=False,
+    keeps_conditions=True,
     patch="xttsbench.fixes.thread_pool.patch:thread_pool",
 )

@@ -109,7 +109,7 @@ class Conditions:
         self._read(node, scope)  # others may change it
         kinds = () if holder is None or isinstance(holder, types.ModuleType) else type(holder).__mro__[:-1]
         names = tuple(kind.__name__ for kind in kinds)
-        found = Assumed(value.name, value.obj, place(scope.function.__code__)[0], node.lineno, names)
-        if found not in self.assumed:
-            self.assumed.append(found)
+        one = Assumed(value.name, value.obj, place(scope.function.__code__)[0], node.lineno, names)
+        if one not in self.assumed:
+            self.assumed.append(one)
         return value.obj

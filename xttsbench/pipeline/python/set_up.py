@@ -93,7 +93,8 @@ class SetUp:
                         continue  # as the module is imported
                 elif self._is_own(body) or _for_another(node, body, holders) or self.has_run(node.lineno, body):
                     continue
-                where = f"{body.name}() at " if getattr(body, "name", "") else ""
+                function = getattr(body, "name", "")
+                where = f"{function}() at " if function else ""
                 return f"{where}{os.path.basename(file)}:{node.lineno} sets"
         return None
 
@@ -208,7 +209,8 @@ def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
 
 
 def _calls_of(function: Any, files: Collection[str]) -> Iterator[_Call]:
-    kind, home = getattr(function, "parent", None), _file_of(function)
+    kind: Any = getattr(function, "parent", None)
+    home = _file_of(function)
     for file in files:
         for body in (tree_of(file), *definitions(file)):
             for node in within(body):

@@ -228,7 +228,7 @@ def _state(function: Any, reader: Reader) -> PythonState:
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
     reads = [first.get("read") or changed_elsewhere(reader, within_epoch=only) for only in (False, True)]
-    return PythonState(first.get("state"), first.get("random"), *reads, _settings(inner, reader))
+    return PythonState(first.get("state"), first.get("random"), reads[0], reads[1], _settings(inner, reader))
 
 
 def _settings(function: Any, reader: Reader) -> tuple[Setting, ...]:

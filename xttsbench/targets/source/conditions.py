@@ -42,8 +42,8 @@ def _named(setting: Setting, module: Module, node: cst.CSTNode) -> str:
     """The setting's name at a node: of the object of the method that it is in, or a global of the same file."""
     root, dot, rest = setting.name.partition(".")
     if setting.owners:
-        for around in module.ancestors(node):
-            scope = module.scope(around) if isinstance(around, cst.FunctionDef) else None
+        for around in (one for one in module.ancestors(node) if isinstance(one, cst.FunctionDef)):
+            scope = module.scope(around)
             if isinstance(scope, ClassScope) and scope.name in setting.owners and around.params.params:
                 return f"{around.params.params[0].name.value}{dot}{rest}"
     elif setting.file == module.file:
