@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
+from xttsbench import files
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import (
     Definition,
@@ -287,7 +288,7 @@ def called(function: Any) -> Any:
     for _ in range(20):
         if isinstance(function, functools.partial):
             function = function.func
-        elif isinstance(function, types.FunctionType) and source.is_tensorflow(function):
+        elif isinstance(function, types.FunctionType) and _is_wrapper(function):
             inner = _unwrapped(function)
             if inner is function:
                 return None
@@ -302,10 +303,15 @@ def called(function: Any) -> Any:
     return None
 
 
+def _is_wrapper(function: types.FunctionType) -> bool:
+    """Whether TensorFlow made a function; AutoGraph's wrapper of a method has the module of what it wraps."""
+    return source.is_tensorflow(function) or files.owner(place(function.__code__)[0]) == "framework"
+
+
 def _unwrapped(function: Any) -> Any:
     """The object that TensorFlow's wrappers, such as those of AutoGraph, call; itself where there is none."""
     for _ in range(20):
-        if not (isinstance(function, types.FunctionType) and source.is_tensorflow(function)):
+        if not (isinstance(function, types.FunctionType) and _is_wrapper(function)):
             break
         inner = getattr(function, "__wrapped__", None) or source.cells(function).get("func")
         if inner is None:

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from xttsbench.pipeline.python.state import python_state
+from xttsbench.pipeline.read import inspect
+from xttsbench.pipeline.source import lookup
 
 pytestmark = pytest.mark.tf
 
@@ -349,3 +351,17 @@ def test_who_sets_a_setting_meanwhile_is_named(switched, functions):
 def test_a_global_that_another_module_sets_is_changed_meanwhile(switched):
     functions = "import random as data\n\ndef later():\n    data.SHIFTED = True\n"
     assert "'SHIFTED', which later()" in switched(f"return {SHIFT} if SHIFTED else x", functions=functions).reads
+
+
+def test_a_method_that_tensorflow_has_wrapped_is_read_as_that_of_its_object(tmp_path, monkeypatch):
+    body = f"return {SHIFT} if self.config.enable_pitch_shift else x"
+    making = "def make():\n    return Loader(Config()).create()\n"
+    (tmp_path / "wrapped_method.py").write_text(SWITCHES.format(body=body, before="pass", functions=making))
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("wrapped_method")
+    try:
+        (function,) = inspect(module.make()).python_functions
+        (found,) = python_state(lookup(function.token).called).settings
+    finally:
+        del sys.modules["wrapped_method"]
+    assert (found.name, found.value, found.owners) == ("self.config.enable_pitch_shift", "False", ("Loader",))
