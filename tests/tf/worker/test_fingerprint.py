@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from xttsbench.fixes import graph as rewrite
 from xttsbench.pipeline import places
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded
@@ -364,3 +365,27 @@ def test_what_is_a_graph_already_has_lost_its_log_before_any_fix(take_with_step)
         return tf.reduce_mean(batch)
 
     assert take_with_step(step, "step:xla").objections == ()
+
+
+class Switched:
+    on = False
+
+    def number(self, i):
+        return i + np.random.default_rng().integers(9) if self.on else i
+
+    def create(self):
+        return tf.data.Dataset.range(8).map(lambda i: tf.numpy_function(self.number, [i], tf.int64))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_switch_that_is_turned_unseen_is_noticed_where_the_code_is_read_again(take, turned):
+    loader = Switched()
+
+    def step(batch):
+        if turned:
+            setattr(loader, "".join(["o", "n"]), True)  # no text says which attribute it is
+        return tf.constant(1.0)
+
+    cached = "cache@" + next(node.name for node in read_graph(loader.create()).node if node.op == "MapDataset")
+    objections = take(loader.create, fix=cached, step=step).objections
+    assert any("draws random numbers" in one for one in objections) is turned

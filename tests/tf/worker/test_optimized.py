@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -272,3 +273,27 @@ def test_a_target_is_found_here_by_what_it_is(tmp_path: Path) -> None:
     assert int(named.dataset.cardinality()) == 5
     with pytest.raises(TargetError, match="returned int 7"):
         load_here(7, "seven", {})
+
+
+class Shifting:
+    """A loader whose random shift is switched off when the plan is made."""
+
+    def __init__(self) -> None:
+        self.config = SimpleNamespace(enabled=False)
+
+    def load(self, x: Any) -> Any:
+        return x + np.random.default_rng().integers(9) if self.config.enabled else x
+
+    def create(self) -> tf.data.Dataset:
+        return tf.data.Dataset.range(8).map(lambda x: tf.numpy_function(self.load, [x], tf.int64))
+
+
+def test_a_plan_is_refused_where_a_switch_of_its_functions_was_turned() -> None:
+    loader = Shifting()
+    dataset = loader.create()
+    mapped = next(node.name for node in read_graph(dataset).node if node.op == "MapDataset")
+    plan = plan_for(dataset, f"cache@{mapped}")
+    assert any(op.startswith("Cache") for op in ops(apply_plan(dataset, plan)))
+    vars(loader.config)["enabled"] = True  # seen by no reader of the text
+    with pytest.raises(PlanError, match="would change the data of this pipeline as it is now: .*draws"):
+        apply_plan(dataset, plan)
