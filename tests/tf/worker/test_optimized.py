@@ -295,5 +295,5 @@ def test_a_plan_is_refused_where_a_switch_of_its_functions_was_turned() -> None:
     plan = plan_for(dataset, f"cache@{mapped}")
     assert any(op.startswith("Cache") for op in ops(apply_plan(dataset, plan)))
     vars(loader.config)["enabled"] = True  # seen by no reader of the text
-    with pytest.raises(PlanError, match="would change the data of this pipeline as it is now: .*draws"):
+    with pytest.raises(PlanError, match=r"would change the data of this pipeline as it is now: .*draws"):
         apply_plan(dataset, plan)
