@@ -90,7 +90,7 @@ class Spec:
     """Whether the fix may make the step itself faster, so that it is of use where nobody waits for data."""
     asked_for: str | None = None  # what has to be asked for, in a sentence; `None` where nothing has
     keeps_conditions: bool = False
-    """Whether its edit stays right when a setting is changed that the pipeline's functions were read with."""
+    """Whether the edit stays right when settings are changed at whose values the pipeline's functions were read."""
     patch: str | None = None
     """``module:function`` of its edit of the user's source: from the pipeline's calls
     (:class:`xttsbench.targets.source.calls.Calls`), the number (``None`` is AUTOTUNE, or that there is none) and the op

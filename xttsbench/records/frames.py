@@ -127,7 +127,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("id", "text", "id of the trial, unique in its run"),
         Column("kind", "text", "kind of the trial"),
         Column("configuration", "text", "id of the configuration, or the fix; missing for the target as it is"),
-        Column("block", "count", "number of the block of processes"),
+        Column("block", "count", "number of the process, counted within its configuration"),
         Column("status", "text", "`ok`, or how it ended"),
         Column("cause", "text", "reason, where it is not `ok`"),
         Column("started_utc", "time", "start of the trial"),

@@ -106,7 +106,7 @@ def read_elements(
     objections: dict[str, None] = {}
 
     def look() -> None:
-        """What speaks against the fix by the code as its settings are now, which a pass may have changed."""
+        """Read the code as its settings are now, which a pass may have changed, and keep all objections to the fix."""
         if before is not None:
             objections.update(dict.fromkeys(hazards(original, before, FixSet.parse(spec.fix))))
 

@@ -76,7 +76,7 @@ class SetUp:
         self._asked: set[int] = set()
 
     def has_run(self, line: int, function: Definition) -> bool:
-        """Whether what a line of a function does is done when the pipeline yields its first element."""
+        """Whether a line of a function has run when the pipeline yields its first element."""
         return self._comes_before(function, line) or self._is_called_before(function)
 
     def later_setter(self, name: str, holders: Collection[str]) -> str | None:
