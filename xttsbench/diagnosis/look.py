@@ -1,7 +1,8 @@
 """Looks at a run while a trial goes on: the verdict so far, and whether what is still to come could change it.
 
-A look after every round is paid for by what it asks: 99 % at the first one, and 95 % later, as at the end. What a step
-launches or does on the host is not known before its anatomy is read, and whether the pipeline's Python holds the
+A look after every round is paid for by what it asks: 99 % at the first one, and 95 % later, as at the end; beside
+neighbours 99 % at two in a row, since what they take looks like a loss of the target's own for as long as they do. What
+a step launches or does on the host is not known before its anatomy is read, and whether the pipeline's Python holds the
 interpreter lock not before the pipeline is: a verdict that either could turn is not final.
 """
 
@@ -17,21 +18,29 @@ from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.records.trial import Look, TrialRecord
 
 _FIRST: Final = 0.99
-"""Probability that makes a verdict final at the first look of a process, where it has seen enough steps."""
+"""Probability that makes a verdict final at the first look of a process, where it has seen enough steps, and at each of
+two looks in a row where neighbours disturbed it."""
 
 
 def look(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> tuple[Diagnosis, Look]:
     """The diagnosis of trials of which the last one goes on, and what is to be kept of it. Pure."""
     now = trials[-1]
     found = build_diagnosis(trials, environment, seed=seed)
-    final = _decides(found, bool(now.looks)) and _stays(found, trials, environment, seed)
+    final = _decides(found, now.looks) and _stays(found, trials, environment, seed)
     seen = Look(after_s=now.duration_s, bottleneck=found.bottleneck, probability=found.probability, final=final)
     return found, seen
 
 
-def _decides(found: Diagnosis, again: bool) -> bool:
-    enough = again or found.at_threshold or (found.probability >= _FIRST and _steps(found) >= MIN_STEPS)
-    return found.bottleneck != "inconclusive" and found.sure and enough
+def _decides(found: Diagnosis, before: Sequence[Look]) -> bool:
+    if found.bottleneck == "inconclusive":
+        return False
+    if found.disturbed:
+        last = before[-1] if before else None
+        same = last is not None and last.bottleneck == found.bottleneck
+        return same and (found.at_threshold or min(found.probability, last.probability) >= _FIRST)
+    if not before:
+        return found.at_threshold or (found.probability >= _FIRST and _steps(found) >= MIN_STEPS)
+    return found.sure
 
 
 def _steps(found: Diagnosis) -> int:

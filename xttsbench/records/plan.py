@@ -122,6 +122,15 @@ class RunPlan(Record):
         return self.model_copy(update={"hidden": Hidden.of(sorted(set(found.hidden)), salt)})
 
     @property
+    def why_unverified(self) -> str | None:
+        """Why no fix is verified, whatever time there is; ``None`` where fixes are."""
+        if self.verified:
+            return None
+        if self.comparison is not None:
+            return "configurations were compared in place of fixes; xttsbench optimize verifies those"
+        return "no verification was asked for"
+
+    @property
     def asked(self) -> frozenset[str]:
         """Kinds of fix that change what the batches hold, and are wanted."""
         return frozenset(["any-order"] * self.any_order + ["buckets"] * self.other_batches)

@@ -74,19 +74,21 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
             if bench.channel.decided():
                 break
         rounds.measure_stretch(number + 1)
-        rounds.end()
+        if spec.block == 0:
+            rounds.end()
     if (seen_idle := [mark.input_idle for mark in bench.marks if mark.input_idle is not None]) and not any(seen_idle):
         bench.channel.note(
             "the input never stood still, so the step alone was measured beside it: it may be faster alone than shown"
         )
     seen = tuple(str(list(signature)) for signature in bench.shapes)[:50]
     bench.channel.part("batches", facts.model_copy(update={"shapes": seen}))
+    if spec.block:
+        return  # what a step is made of, and what looking costs, the first process has said
     if step is not None:
         bench.channel.phase("anatomy")
         bench.channel.part("anatomy", read_step_profile(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
-        if spec.block == 0:
-            bench.channel.phase("ops of the step")
-            bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
+        bench.channel.phase("ops of the step")
+        bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         if bench.synchronise is not None:
             bench.channel.part("transfer_s", _transfer_s(batches[0], bench))
     if spec.profile_dir:

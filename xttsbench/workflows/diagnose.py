@@ -42,7 +42,7 @@ STEPS: Final = 400
 """Steps to measure where there is time: 240 certify a steady state, 400 show a period."""
 _MODES_S: Final = 36.0
 """For the modes of the step, where the job asks what each costs and the time for the verdict has not sufficed."""
-_COMPARE_S: Final = 60.0  # for the configurations that are compared after the verdict
+_COMPARE_S: Final = 45.0  # for the configurations that are compared after the verdict
 _COMPARE_ROUNDS: Final = 4  # at most: one process of each is compared, and many rounds of it say little more
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
@@ -51,6 +51,7 @@ _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Kinds of trials that say which fixes are worth verifying."""
 _STRETCH: Final = 0.1  # Of the budget, for one stretch of the target as it is after its rounds
 _FIXES_STRETCH: Final = 0.02  # The same where the time is for fixes: a stall of some seconds' rhythm shows
+_COMPARED_STRETCH: Final = 0.04
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
@@ -132,7 +133,8 @@ def plan_of(request: Request) -> RunPlan:
             "created_utc": now_utc(),
             "accelerator": parse_accelerator(request.accelerator),
             "steps": request.steps or STEPS,
-            "verified": request.verify,
+            # Configurations that are compared are the remedy, and a page with two of them serves nobody.
+            "verified": request.verify and request.comparison is None,
         }
     )
 
@@ -148,7 +150,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         steps=plan.steps,
         window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         seed=plan.seed,
-        stretch_s=(_FIXES_STRETCH if optimizing else _STRETCH) * plan.budget_s,
+        stretch_s=_stretch(plan) * plan.budget_s,
         profile_dir=str(run.directory / PROFILE) if plan.profile else None,
         script=script,
         arguments=plan.arguments,
@@ -171,6 +173,12 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         if plan.verified and found is not None and not interrupted(session.trials):
             verify_fixes(run, job, session, found.evidence, until_s=plan.budget_s - _FIXES_REPORT_S)
         return session.trials
+
+
+def _stretch(plan: RunPlan) -> float:
+    if plan.kind == "optimize":
+        return _FIXES_STRETCH
+    return _STRETCH if plan.comparison is None else _COMPARED_STRETCH
 
 
 @dataclass(frozen=True)

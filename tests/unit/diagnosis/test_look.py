@@ -57,3 +57,26 @@ def test_few_steps_are_looked_at_once_more(build):
     few = under_way(build, **WAITING, steps=8)
     assert look([few], {})[1].final is False
     assert look([few.model_copy(update={"looks": (NOT_FINAL,)})], {})[1].final
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "final"),
+    [
+        (None, 0.999, False),
+        (("input", 0.995), 0.999, True),
+        (("input", 0.97), 0.999, False),
+        (("input", 0.995), 0.97, False),
+        (("contention", 0.995), 0.999, False),
+    ],
+)
+def test_beside_neighbours_two_looks_in_a_row_have_to_be_as_sure_as_the_first(build, monkeypatch, before, now, final):
+    real = look.__globals__["build_diagnosis"]
+
+    def disturbed(*args, **kwargs):
+        found = real(*args, **kwargs)
+        return found.__class__(**vars(found) | {"probability": now, "disturbed": True})
+
+    monkeypatch.setitem(look.__globals__, "build_diagnosis", disturbed)
+    last = () if before is None else (NOT_FINAL.model_copy(update=dict(zip(("bottleneck", "probability"), before))),)
+    record = under_way(build, **WAITING).model_copy(update={"looks": last})
+    assert look([record], {})[1].final is final

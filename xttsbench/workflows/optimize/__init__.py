@@ -131,7 +131,7 @@ def fix_section(
         return (), None
     proposed = proposals(diagnosis.evidence, asked=plan.asked)
     found = verified(run.trials, plan.accelerator)
-    why = None if plan.verified else "no verification was asked for"
+    why = plan.why_unverified
     if plan.verified and (script := diagnosis.evidence.script) is not None:
         why = why_not_again(plan, script)
     rows = results(

@@ -302,7 +302,7 @@ def _of_fixes(record: Report) -> dict[str, str]:
 
 def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
     """Why a finding has no verified fix, or none whose data could be told."""
-    if not plan.verified:
-        return "no verification was asked for"
+    if (why := plan.why_unverified) is not None:
+        return why
     fix = mending(finding, record.fixes)
     return "there is no fix for it that could be measured" if fix is None else f"{fix.name}: {fix.why}"
