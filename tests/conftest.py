@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and children would ignore it as well
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # likewise behind a shell's `&`
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
 _FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu", "browser")

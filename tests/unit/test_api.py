@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import xttsbench
+from tests.unit.reporting.conftest import starving_run
 from xttsbench import api
-from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.errors import JournalError, TargetError, XttsbenchError
 from xttsbench.targets.spec import parse_target
+from xttsbench.workflows.runs import Outcome
 
 _DECORATOR = """
 import functools
@@ -107,7 +109,8 @@ def _diagnosed(monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str | N
 
     def run(request):
         asked.append(request)
-        return types.SimpleNamespace(exit_code=exit_code, message=message, report="the report")
+        report = starving_run().report
+        return Outcome(report=report, directory=Path("the run"), exit_code=exit_code, message=message)
 
     monkeypatch.setattr(workflow, "diagnose", run)
     return asked
@@ -119,7 +122,9 @@ def test_a_finished_diagnosis_gives_its_report_even_if_inconclusive(monkeypatch,
     found = api.diagnose(
         module.make, kwargs={"n": 1}, accelerator="emulated:5", steps=9, budget_s=7.0, out=str(tmp_path)
     )
-    assert found == "the report"
+    assert found.command == starving_run().report.command
+    with pytest.raises(JournalError, match=r"the run/trials\.jsonl"):  # where the frames look for its steps
+        found.frames.steps()
     (request,) = asked
     assert request.target == f"{module.__file__}:make"
     assert (request.kwargs, request.accelerator, request.steps, request.budget_s) == ({"n": 1}, "emulated:5", 9, 7.0)

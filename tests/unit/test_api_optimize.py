@@ -12,6 +12,7 @@ import xttsbench
 from xttsbench import api as optimizing
 from xttsbench.errors import InvalidInputError, TargetError, XttsbenchError
 from xttsbench.records.fix import Optimized
+from xttsbench.workflows.runs import Outcome
 from xttsbench.workflows.saved import report_of, write_plan
 
 PLAN = Optimized(
@@ -62,8 +63,8 @@ def search(monkeypatch: pytest.MonkeyPatch):
 
         def run(request):
             asked.append(request)
-            report = types.SimpleNamespace(optimized=optimized)
-            return types.SimpleNamespace(exit_code=exit_code, message=message, report=report)
+            report = report_of(PLAN, "data.py:make").model_copy(update={"optimized": optimized})
+            return Outcome(report=report, directory=Path("the run"), exit_code=exit_code, message=message)
 
         monkeypatch.setattr(workflow, "optimize", run)
         return asked

@@ -1,6 +1,7 @@
 """The benchmark of other people's code: what is taken of a file is as it was; the tables say what was measured."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def test_the_targets_take_each_file_from_a_repository_of_the_list() -> None:
         assert not pipeline.own or f"def {pipeline.own}(" in template
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 def test_the_commit_of_a_clone(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     subprocess.run(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 
 import public_scripts
 import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git, by which the code of others is taken")
 
 
 @pytest.mark.parametrize("one", public_scripts.PUBLIC, ids=lambda one: one.name)
