@@ -97,6 +97,7 @@ docs: dev ## write the reference pages, the licences and the picture of the READ
 	$(BIN)/python docs/licences.py
 	$(BIN)/python docs/picture.py reports/reference/tutorial/faster docs/images/verdict.svg
 	$(BIN)/python docs/processes.py docs/images/processes.svg
+	$(BIN)/python docs/notebook.py
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -160,6 +163,22 @@ def test_the_tutorial_s_code_and_figures_are_those_of_its_runs() -> None:
     for line in (runs / "faster" / "patch.diff").read_text(encoding="utf-8").splitlines()[2:]:
         if line[:1] in "+-":
             assert f"\n{line}\n" in text
+
+
+def test_the_notebook_runs_and_its_outputs_are_those_of_its_runs(tmp_path) -> None:
+    source, copy = _PAGE.parent / "runs-as-frames.ipynb", tmp_path / "copy.ipynb"
+    command = [sys.executable, str(_PAGE.parent / "notebook.py"), str(source), str(copy)]
+    environment = os.environ | {"IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(_PACKAGE.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    def outputs(path: Path) -> list[list[object]]:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        found = [one for cell in cells for one in cell.get("outputs", ())]
+        return [one.get("text") or [*one["data"]] for one in found]
+
+    assert outputs(copy) == outputs(source)
+    assert ["image/png"] in outputs(source)
 
 
 def test_the_code_on_the_page_of_frames_runs(tmp_path, monkeypatch, capsys) -> None:

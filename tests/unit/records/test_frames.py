@@ -96,8 +96,10 @@ def test_trials_of_a_report_alone_have_what_it_knows_of_them() -> None:
     assert whole["started_utc"].dt.tz is not None
 
 
-def test_where_nothing_is_chosen_the_choice_is_missing() -> None:
+def test_a_sweep_has_its_choice_and_others_none() -> None:
     assert of(arm("a", group="g")).frames.configurations()["chosen"].isna().all()
+    frame = xttsbench.read_report(RUNS / "sweep").frames.configurations()
+    assert frame.loc[frame["chosen"].fillna(False), "config_calls"].tolist() == [8]
 
 
 def test_parquet_keeps_types_units_and_reasons(tmp_path: Path) -> None:
