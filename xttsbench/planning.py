@@ -59,12 +59,10 @@ class Job:
     again: ScriptAgain | None = None
     private: str | None = None
 
-    def spec(
-        self, number: int, kind: TrialKind, *, block: int = 0, fix: str | None = None, share: float = 1.0
-    ) -> TrialSpec:
+    def spec(self, number: int, kind: TrialKind, *, block: int = 0, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
         return TrialSpec(
-            trial_id=f"{number:03d}-{kind}" + (f"-{fix.replace(':', '-').replace(' ', '')}" if fix else ""),
+            trial_id=f"{number:03d}-{kind}",
             block=block,
             kind=kind,
             target=self.target,
@@ -76,7 +74,6 @@ class Job:
             steps=self.steps,
             window_s=self.window_s * share,
             stretch_s=self.stretch_s if kind == "ladder" and block == 0 else 0.0,
-            fix=fix,
             profile_dir=self.profile_dir if kind in MAIN_KINDS and block == 0 else None,
             seed=self.seed,
         )

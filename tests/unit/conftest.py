@@ -56,7 +56,7 @@ def segment(name: str = "as_is", *, steps: int | None = None, warmup: int = 0, g
 def trial(kind: str = "ladder", *segments: Segment, number: int = 0, block: int = 0, **fields: Any) -> TrialRecord:
     told = ("fix", "emulated_ms", "kwargs", "target", "arm", "group", "others", "window_s")
     spec = {name: fields.pop(name) for name in told if name in fields}
-    if kind in ("ladder", "input", "fix", "arm"):
+    if kind in ("ladder", "input", "arm"):
         fields.setdefault("target_kind", "dataset+step")
     fields = {"status": "ok", "started_utc": "2026-01-02T03:04:05Z", "duration_s": 10.0, "setup_s": 0.5, **fields}
     return TrialRecord(

@@ -36,7 +36,7 @@ from xttsbench.diagnosis.bottleneck import (
     why_undecided,
 )
 from xttsbench.evidence import Evidence, given_mode, step_facts
-from xttsbench.evidence.step import compiled_share, fixes, modes
+from xttsbench.evidence.step import compiled_share, modes
 from xttsbench.fixes.cache import behind_cache
 from xttsbench.fixes.model import predictions
 from xttsbench.records.base import Estimate
@@ -153,7 +153,6 @@ def build_diagnosis(
         cores_wanted=float(wanted[0]) if wanted is not None else None,
         traces=records[0].traces,
         modes=modes(trials, records, facts, rng),
-        fixes=fixes(trials, records, wall, rng),
         oscillation=vector,
         explanation=explanation,
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(stretch),

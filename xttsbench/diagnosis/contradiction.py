@@ -18,14 +18,13 @@ _OF_INPUT: Final = frozenset({"loader", "prefetch", "workers", "threads", "deter
 """Keys of a configuration that change how batches are made, and nothing of the step."""
 
 
-def gains(
-    diagnosis: Diagnosis, fixes: Iterable[FixResult], arms: Iterable[Variant], accelerator: str
-) -> dict[str, Estimate]:
+def gains(fixes: Iterable[FixResult], arms: Iterable[Variant], accelerator: str) -> dict[str, Estimate]:
     """Measured gains of changes of the input alone, by name: of fixes, and of configurations on that accelerator."""
-    found = {name: fix.speedup for name, fix in diagnosis.evidence.fixes.items() if fix.speedup is not None}
-    for fix in fixes:
-        if fix.verified_speedup is not None and not any(one.is_of_step for one in FixSet.of(fix.fixes)):
-            found[fix.name] = fix.verified_speedup
+    found = {
+        fix.name: fix.verified_speedup
+        for fix in fixes
+        if fix.verified_speedup is not None and not FixSet.of(fix.fixes).of_step
+    }
     compared = [arm for arm in arms if arm.accelerator == accelerator]
     baseline = next((arm.config for arm in compared if arm.role == "baseline"), {})
     for arm in compared:

@@ -2,9 +2,9 @@
 
 Pure: from the trials so far, what they say so far, and the seconds left to the next specification. The order is what a
 verdict needs first: the target as it is with its input and its step alone; the graph and costs of the pipeline; what
-compiling an eager step gives; the fixes of a pipeline that the step waits for; the whole again in a fresh process,
-where the verdict is not sure yet or neighbours disturbed it (before the pipeline, where there is no verdict yet); and
-last, of a step that computes, what else could make it faster.
+compiling an eager step gives; the whole again in a fresh process, where the verdict is not sure yet or neighbours
+disturbed it (before the pipeline, where there is no verdict yet); and last, of a step that computes, what else could
+make it faster. Fixes of the pipeline are no part of it: they are verified afterwards, beside the original.
 """
 
 from __future__ import annotations
@@ -16,15 +16,9 @@ from xttsbench.analysis.steps import measured, steps_of
 from xttsbench.diagnosis import Diagnosis
 from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.evidence import ALWAYS, is_eager, is_opaque
-from xttsbench.fixes.calls import BLOCKING_POOL
 from xttsbench.planning import IMPORT_S, Job
-from xttsbench.records.fix import Fix, FixSet
-from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import TrialKind, TrialRecord, TrialSpec
-from xttsbench.throughput.threads import may_wait
 
-WAITS: Final = 0.07
-"""Share of the step in ``next()`` from which fixes of the pipeline are tried."""
 _COMPUTES: Final = 0.5
 """A step that waits for less than this share of its time has something to gain from other precision."""
 _SKIP_S: Final = 2.0
@@ -41,7 +35,6 @@ class _Wanted(NamedTuple):
     """A trial that is worth running; ``share`` is that of the window in which it measures."""
 
     kind: TrialKind
-    fix: str | None = None
     block: int = 0
     share: float = 0.5
 
@@ -73,7 +66,7 @@ def next_trial(
         if _expected_s(first, one.kind, one.block, job.window_s * one.share) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole repeat.
             block = max(one.block, done[-1].spec.block)
-            spec = job.spec(len(done), one.kind, block=block, fix=one.fix, share=one.share)
+            spec = job.spec(len(done), one.kind, block=block, share=one.share)
             return spec.model_copy(update={"skip": _measured_before(done)}) if one.kind == "ladder" else spec
     return None
 
@@ -104,8 +97,8 @@ def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float, *, once: 
 
 
 def _ran(done: Sequence[TrialRecord], one: _Wanted) -> bool:
-    specs = [trial.spec for trial in done if trial.spec.kind == one.kind and trial.spec.fix == one.fix]
-    return any(spec.block == one.block or one.kind != "ladder" for spec in specs)
+    own = [trial.spec for trial in done if trial.spec.kind == one.kind]
+    return any(spec.block == one.block or one.kind != "ladder" for spec in own)
 
 
 def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[str]:
@@ -113,9 +106,7 @@ def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[
     if not done or done[0].status != "ok" or done[0].spec.kind == "script":
         return []
     return [
-        (f"{one.kind} {one.fix}" if one.fix else one.kind) + (f" (repeat {one.block})" if one.block else "")
-        for one in _wanted(done, said)
-        if not _ran(done, one)
+        one.kind + (f" (repeat {one.block})" if one.block else "") for one in _wanted(done, said) if not _ran(done, one)
     ]
 
 
@@ -123,20 +114,17 @@ def _wanted(
     done: Sequence[TrialRecord], said: Diagnosis | None, asked: Collection[TrialKind] = (), most: int = PROCESSES
 ) -> list[_Wanted]:
     first = done[0]
-    has_step = first.segment("warm_up") is not None
-    pipeline = next((trial.pipeline for trial in done if trial.pipeline is not None), None)
-    compiles = has_step and not is_opaque(first.anatomy)
+    compiles = first.segment("warm_up") is not None and not is_opaque(first.anatomy)
     compiling = [_Wanted("graph")] if compiles and (is_eager(first.anatomy) or _recompiles(first)) else []
-    fixing = [_Wanted("fix", fix) for fix in _fixes(pipeline)] if _wait_share(first) >= WAITS or not has_step else []
     processes = 1 + max(trial.spec.block for trial in done if trial.spec.kind == "ladder")
     again = [_Wanted("ladder", block=processes, share=1.0)]
     if (said is not None and (said.sure or _was_final(done, said))) or processes >= most:
         again = []
     if said is not None and said.bottleneck == "inconclusive":
         # What each op costs names no bottleneck, where another process may.
-        wanted = [*compiling, *again, _Wanted("pipeline"), *fixing]
+        wanted = [*compiling, *again, _Wanted("pipeline")]
     else:
-        wanted = [_Wanted("pipeline"), *compiling, *fixing, *again]
+        wanted = [_Wanted("pipeline"), *compiling, *again]
     if compiles:
         informing = _informing(first) if said is not None and said.bottleneck == "compute" else []
         modes = [mode for mode in _modes(first) if mode in asked]
@@ -181,27 +169,6 @@ def _wait_share(first: TrialRecord) -> float:
     return float(steps.wait_s.sum() / steps.wall_s.sum()) if steps is not None and steps.wall_s.any() else 1.0
 
 
-def _fixes(pipeline: Pipeline | None) -> list[str]:
-    """Rewrites that could help this pipeline; whether they do is measured."""
-    if pipeline is None or pipeline.unserialisable:
-        return []
-    fixes: list[FixSet] = []
-    ops = pipeline.ops
-    in_turn = {token for op in ops if op.op.startswith("FlatMap") for token in op.python_functions}  # generators
-    blocking = any(may_wait(one) for one in pipeline.python_functions if one.token not in in_turn)
-    parallel = [op.parallelism for op in ops if op.parallelism]  # -1 is AUTOTUNE
-    pool = max([BLOCKING_POOL, *parallel]) if blocking and not pipeline.threadpool_size else None
-    if any(op.op == "MapDataset" for op in ops):
-        # Calls that wait gain little without threads to wait in, so that is the better guess.
-        calls = Fix.of("parallel-map", pool)
-        fixes += [FixSet((calls, Fix.of("thread-pool", pool))), FixSet((calls,))] if pool else [FixSet((calls,))]
-    if pool and parallel:
-        fixes.append(FixSet((Fix.of("thread-pool", pool),)))
-    if ops and not ops[-1].op.startswith("PrefetchDataset") and not pipeline.injects_prefetch:
-        fixes.append(FixSet((Fix("prefetch"),)))
-    return [str(one) for one in fixes]
-
-
 def _expected_s(first: TrialRecord, kind: TrialKind, block: int, window_s: float) -> float:
     """Seconds that a trial is expected to take, from what the first one took."""
     setup, segment = first.setup_s or 0.0, first.segment("warm_up")
@@ -210,8 +177,6 @@ def _expected_s(first: TrialRecord, kind: TrialKind, block: int, window_s: float
         return first.duration_s - first.stretch_s + (IMPORT_S if block else 0.0)
     if kind == "pipeline":
         return setup + window_s + 1.5
-    if kind == "fix":
-        return setup + warm_up + window_s + 1.5
     if kind in ("precision", "batch"):  # both steps are warmed up, and for precision the target is built again
         return (2 if kind == "precision" else 1) * (setup + warm_up) + max(warm_up, 0.5) + 2 * window_s
     compiling = {"graph": 1.0, "xla": 2.0, "eager": 0.0}[kind] * max(warm_up, 0.5)

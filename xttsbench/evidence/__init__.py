@@ -207,7 +207,7 @@ def known_cpus(environment: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class Compared:
-    """A mode of the step, or a fix of the pipeline, beside the target as given.
+    """A mode of the step, or a verified fix, beside the target as given.
 
     ``speedup`` is the ratio of mean times, above 1 where this is faster; its interval is over resamples of processes
     and steps. ``compile_s`` is what its tracing and compilation took, apart.
@@ -241,7 +241,8 @@ class Evidence:
         input_cpu_s: processor time that making a batch takes.
         cores_wanted: see :func:`xttsbench.analysis.attribution.cores_wanted`.
         gpu: a profiled window; ``None`` where none was asked for.
-        modes, fixes: by name.
+        modes: by name.
+        fixes: those that were verified and leave the data alone, by name; filled in for the rules of a report.
         predictions: of the target as it is, with each candidate fix, and if its input cost nothing.
         source: what the text of the user's source shows.
     """

@@ -1,12 +1,11 @@
-"""Questions about the step: the line behind a loss, the costliest shape; modes and fixes beside the target as given."""
+"""Questions about the step: the line behind a loss, the costliest shape; its modes beside it as given."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +20,8 @@ from xttsbench.analysis.pooling import (
     mean_of,
     pool,
     pool_together,
-    ratio,
 )
-from xttsbench.analysis.steps import Steps, measured, steady, steps_of
-from xttsbench.analysis.variation import length_variance
+from xttsbench.analysis.steps import Steps, measured, steps_of
 from xttsbench.evidence import Compared, Evidence
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.trial import KIND_OF, NOT_APPLICABLE, StackLine, TrialRecord, reason_of
@@ -74,8 +71,6 @@ def costliest_shape(evidence: Evidence) -> ShapeCost | None:
 FloatArray = npt.NDArray[np.float64]
 MODES: Final = ("eager", "graph", "xla")
 _TRACING: Final = ("graph", "xla")  # Modes that trace the step, and so leave out what its Python does on the side
-_COMMON: Final = 0.5  # Share of a fix's steps whose batches the original has to have had
-_OTHER_BATCHES: Final = "not comparable: it ran on batches of lengths that the target as it is did not have"
 _FETCHES_REMOVED: Final = "host reads removed"  # Begins the note of a step that was traced with its fetches answered
 
 
@@ -196,60 +191,3 @@ def _own_work_s(steps: Steps, *, host_share: float, eager: bool) -> FloatArray:
 
 def _mean(processes: Sequence[Columns], rng: np.random.Generator) -> Pooled | None:
     return pool(processes, {"mean": mean_of("wall_s")}, rng)["mean"] if processes else None
-
-
-def fixes(
-    trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], as_is: Pooled, rng: np.random.Generator
-) -> dict[str, Compared]:
-    """Each fix that was tried, with its speed-up over the target as it is (its mean step) on the same batches.
-
-    A fix that ran on other batches, longer or shorter than any of the target's, is not compared.
-    """
-    whole = [steps for one in ladder if (steps := measured(one, "as_is")) is not None]
-    by_name: dict[str, list[TrialRecord]] = defaultdict(list)
-    for trial in trials:
-        if trial.spec.kind == "fix" and trial.spec.fix:
-            by_name[trial.spec.fix].append(trial)
-    found = {}
-    for name, own in by_name.items():
-        every = [steady(rows)[0] for trial in own if (rows := measured(trial, "as_is")) is not None]
-        pairs = [pair for steps in every if (pair := _on_the_same(whole, steps, as_is.value)) is not None]
-        changed = _mean([{"wall_s": wall_s} for wall_s, _ in pairs], rng)
-        times = float(np.mean([of for _, of in pairs])) if pairs else 1.0  # longer than the original's mean batch
-        as_long = Pooled(changed.value / times, changed.resamples / times) if changed else None
-        found[name] = Compared(
-            name=name,
-            status=own[-1].status,
-            cause=own[-1].cause or (_OTHER_BATCHES if every and not pairs else None),
-            time_s=as_long.estimate() if as_long else None,
-            speedup=ratio(as_is, as_long),
-            processes=len(pairs),
-        )
-    return found
-
-
-def _on_the_same(original: Sequence[Steps], fixed: Steps, mean_s: float) -> tuple[FloatArray, float] | None:
-    """Wall times with a fix on batches that the original had too, and how many of its means it took for these.
-
-    By the index of the batch where that is the same batch in both: it has the same length. Then the steps before the
-    steady state count, too, since a series that rises with the length of its batches has none. Where data come in
-    another order, the original's steady mean is taken to the length of these batches, if that is one that it had.
-    """
-    batch, length, wall_s = _columns(original, "batch", "batch_elements", "wall_s")
-    common = {key: batch == key for key in {*batch.tolist()} & {*fixed.batch.tolist()} if key >= 0}
-    alike = all(np.ptp([*length[own], *fixed.batch_elements[fixed.batch == key]]) == 0 for key, own in common.items())
-    rows = np.isin(fixed.batch, [*common])
-    if np.ptp(length) and alike and rows.sum() >= _COMMON * len(fixed):
-        took = {key: float(wall_s[own].mean()) for key, own in common.items()}
-        return fixed.wall_s[rows], float(np.mean([took[key] for key in fixed.batch[rows].tolist()])) / mean_s
-    asked = float(fixed.batch_elements.mean())
-    if not length.min() <= asked <= length.max():
-        return None
-    length, wall_s = _columns([steady(steps)[0] for steps in original], "batch_elements", "wall_s")
-    explained = length_variance(wall_s, length)
-    slope = explained.slope_s_per_element if explained is not None and explained.p_value < 0.01 else 0.0
-    return fixed.wall_s, max(1 + slope * (asked - float(length.mean())) / mean_s, 0.0)
-
-
-def _columns(series: Sequence[Steps], *names: str) -> list[npt.NDArray[Any]]:
-    return [np.concatenate([getattr(steps, name) for steps in series]) for name in names]

@@ -55,10 +55,11 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
 
     What only says where the time goes stands below the findings that say what to mend there.
     """
-    return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=_worth))
+    return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=worth))
 
 
-def _worth(finding: Finding) -> tuple[bool, bool, float, int]:
+def worth(finding: Finding) -> tuple[bool, bool, float, int]:
+    """Sort key of a finding, of what its fix gave where that was verified."""
     speedup = finding.verified_speedup or finding.predicted_speedup
     worth = speedup.estimate if speedup else 0.0
     return not finding.limiting, finding.rule in _GENERAL, -worth, _SEVERITY[finding.severity]

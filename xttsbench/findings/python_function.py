@@ -65,7 +65,7 @@ def python_function(evidence: Evidence) -> Findings:
             severity="warning" if limiting else "info",
             limiting=limiting,
             at=function.location,
-            predicted_speedup=(fixed.speedup if fixed is not None else evidence.max_speedups.get("input"))
+            predicted_speedup=(fixed.predicted if fixed is not None else evidence.max_speedups.get("input"))
             if limiting
             else None,
         )

@@ -1,7 +1,7 @@
 """Rules as words and a function, and helpers that rules of a pipeline share: pace of ops, gain of fixes.
 
-A rule may call a fault limiting only where the step waits for data and the fix of that fault helps: in a trial that
-measured it or, where none did, in the model of the pipeline. A trial that measured no help overrules the model.
+A rule may call a fault limiting only where the step waits for data and the fix of that fault helps: as it was verified
+or, where it was not, in the model of the pipeline. A fix that was verified to give nothing overrules the model.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ class Gain:
     Attributes:
         name: the fix, or several joined by `` + ``.
         speedup: measured with its interval, or predicted, which has none.
+        predicted: what the model says of it; ``None`` where it says nothing.
         processes: that measured it; 0 where it is predicted.
         changes: how the fix would change the data, where it would.
     """
 
     name: str
     speedup: Estimate
+    predicted: Estimate | None = None
     processes: int = 0
     changes: str | None = None
 
@@ -92,9 +94,10 @@ class Rule:
             predicted_speedup: of the step without the fault; ``None`` where that is not known.
             helps: the gain of a fix, which makes it limiting and is its speed-up.
         """
-        remedy = self.remedy if remedy is None else remedy
+        remedy, verified_speedup = self.remedy if remedy is None else remedy, None
         if helps is not None:
-            limiting, predicted_speedup = True, helps.speedup
+            limiting, predicted_speedup = True, helps.predicted
+            verified_speedup = helps.speedup if helps.processes else None
             severity = "critical" if helps.speedup.estimate >= 2 else "warning"
             measured: Numbers = {"measured_with": helps.name, "processes": helps.processes}
             numbers = {**numbers, **(measured if helps.processes else {"predicted_with": helps.name})}
@@ -109,6 +112,7 @@ class Rule:
             evidence={name: value for name, value in numbers.items() if value is not None},
             remedy=remedy,
             predicted_speedup=predicted_speedup,
+            verified_speedup=verified_speedup,
         )
 
 
@@ -133,8 +137,10 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
     """
     if not evidence.limits("input"):
         return None
+    said = {found.name: found for found in evidence.predictions if found.fixes and _of_kinds(found.name, kinds)}
+    predicted = {name: exactly(one.speedup) for name, one in said.items() if one.speedup is not None}
     measured = [
-        Gain(name, fix.speedup, fix.processes)
+        Gain(name, fix.speedup, predicted.get(name), fix.processes)
         for name, fix in evidence.fixes.items()
         # What the interval of one process leaves out is how processes differ.
         if fix.speedup is not None
@@ -143,17 +149,17 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
     ]
     if measured:
         return max(measured, key=lambda found: found.speedup.low)
-    tried = {name for name, fix in evidence.fixes.items() if fix.speedup is not None}
-    predicted = [
-        Gain(found.name, Estimate(estimate=speedup, low=speedup, high=speedup), changes=found.why_not)
-        for found in evidence.predictions
-        if (speedup := found.speedup) is not None
-        and speedup >= WORTH_UNSURE
-        and found.fixes
-        and found.name not in tried
-        and _of_kinds(found.name, kinds)
+    hoped = [
+        Gain(name, speedup, speedup, changes=said[name].why_not)
+        for name, speedup in predicted.items()
+        if speedup.estimate >= WORTH_UNSURE and name not in evidence.fixes
     ]
-    return max(predicted, key=lambda found: found.speedup.estimate, default=None)
+    return max(hoped, key=lambda found: found.speedup.estimate, default=None)
+
+
+def exactly(speedup: float) -> Estimate:
+    """A speed-up that a model says, which has no interval."""
+    return Estimate(estimate=speedup, low=speedup, high=speedup)
 
 
 def _of_kinds(name: str, kinds: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ dataset anew, and an input that comes in bursts.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.steps import Steps, measured
-from xttsbench.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Compared, Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, machine, pipeline_pace
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.prefetch import longer_name
@@ -161,13 +161,10 @@ def scaled(pipeline: Pipeline, factor: float) -> Pipeline:
 
 def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
     """Predicts some fixes together, applied in the order in which they are given."""
-    name = str(FixSet.of(fix.name for fix in fixes))
-    tried = model.evidence.fixes.get(name)
     row = Prediction(
-        name=name,
+        name=str(FixSet.of(fix.name for fix in fixes)),
         fixes=tuple(fix.name for fix in fixes),
         batches_per_s=None,
-        measured_per_s=per_s(tried.time_s) if tried is not None else None,
         why_not=next((why for why in (*(fix.why_not for fix in fixes), *(fix.proof for fix in fixes)) if why), None),
     )
     changed = with_fixes(model, fixes)
@@ -307,7 +304,7 @@ def predictions(
     """The model's predictions for the pipeline of the evidence; empty where no pipeline was read.
 
     Args:
-        evidence: with the pipeline, the trials of the main kind, and the fixes that were tried.
+        evidence: with the pipeline and the trials of the main kind.
         wall: mean seconds of a step of the target as it is, where that was measured.
         alone: mean seconds of the step alone, where that was measured.
     """
@@ -331,6 +328,14 @@ def predictions(
     if said.off is not None:
         rows = tuple(row.model_copy(update={"speedup": None, "why_not": row.why_not or said.off}) for row in rows)
     return (as_it_is, *rows)
+
+
+def beside(rows: Sequence[Prediction], tried: Mapping[str, Compared]) -> tuple[Prediction, ...]:
+    """The predictions with what was measured of the fixes that were verified."""
+    rates = {name: per_s(found.time_s) for name, found in tried.items()}
+    return tuple(
+        row.model_copy(update={"measured_per_s": rates[row.name]}) if row.name in rates else row for row in rows
+    )
 
 
 def unmeasured(rows: Sequence[Prediction]) -> dict[str, str]:

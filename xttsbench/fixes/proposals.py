@@ -184,7 +184,6 @@ def option(
         or _cannot(evidence, fixes)
         or forbidden(fixes, asked=asked)
         or takes_long(evidence, pass_s)
-        or _measured_worse(evidence, name)
         or _gives_little(fixes, speedup, raw, wanted)
     )
     proposal = Proposal(
@@ -218,13 +217,6 @@ def _cannot(evidence: Evidence, fixes: Sequence[Candidate]) -> str | None:
     if not unread or not any(_spec(fix).needs_graph for fix in fixes):
         return None
     return f"its graph cannot be rewritten: {unread}"
-
-
-def _measured_worse(evidence: Evidence, name: str) -> str | None:
-    fix = evidence.fixes.get(name)
-    if fix is None or fix.speedup is None or fix.speedup.high >= 1 / WORTH:
-        return None
-    return f"measured in this run: {fix.speedup.estimate:.2f} times as fast"
 
 
 def _gives_little(

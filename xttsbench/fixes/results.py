@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from xttsbench.analysis.evidence import Evidence
+from xttsbench.evidence import Compared
 from xttsbench.fixes.cache import CACHE, TRAINING_EPOCHS
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import SPECS, said
@@ -146,6 +147,15 @@ def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tup
     A fix that changes the data is never a speed-up: its finding says that the data are not the same, and no number.
     """
     return tuple(_with(finding, mending(finding, results)) for finding in findings)
+
+
+def compared(results: Sequence[FixResult]) -> dict[str, Compared]:
+    """The fixes that were measured with the same data, beside the original, by name."""
+    return {
+        one.name: Compared(one.name, "ok", time_s=one.step_time_s, speedup=one.verified_speedup, processes=one.blocks)
+        for one in results
+        if one.verified_speedup is not None and one.semantics is not None and one.semantics.equivalent
+    }
 
 
 def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:

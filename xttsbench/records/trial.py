@@ -22,7 +22,6 @@ TrialKind = Literal[
     "xla",
     "precision",
     "batch",
-    "fix",
     "arm",
     "parity",
     "elements",
@@ -34,9 +33,9 @@ TrialKind = Literal[
 that they are paired; ``script`` does so with a script that runs unchanged; ``input`` iterates without
 the step; ``pipeline`` reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step
 alone in that mode beside the step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches;
-``fix`` runs the target with one rewrite of its pipeline. ``arm`` runs the target as it is and nothing else; ``parity``
-compares the batches, and the first losses, of several configurations. ``elements`` takes the fingerprints of what the
-dataset yields, with a fix or without; nothing is timed.
+``arm`` runs a configuration, which may be the target with a fix, as it is and nothing else; ``parity`` compares the
+batches, and the first losses, of several configurations. ``elements`` takes the fingerprints of what the dataset
+yields, with a fix or without; nothing is timed.
 """
 
 MAIN_KINDS: Final = ("ladder", "script")
@@ -72,8 +71,7 @@ class TrialSpec(Record):
     skip: int = Field(0, ge=0)
     """For the kind ``ladder``: batches from the beginning that are passed over, since another process measured them."""
     fix: str | None = None
-    """For the kinds ``fix``, ``arm`` and ``elements``: the rewrite's name, e.g. ``parallel-map``; several are joined by
-    `` + ``."""
+    """For the kinds ``arm`` and ``elements``: the rewrite, e.g. ``parallel-map``; several are joined by `` + ``."""
     patched: dict[str, str] = {}
     """File of the user's -> file with what is to be read in its place: a patch, run without touching the original."""
     cache_dir: str | None = None  # Directory for a fix that keeps elements on disk

@@ -162,7 +162,7 @@ def _figures(report: Report) -> Iterator[Tiles]:
     if best is not None and best.gain is not None:
         exact = best.gain.low == best.gain.high  # what a model says has no interval
         times = units.ratio(best.gain.estimate) if exact else units.ratio_interval(best.gain)
-        how = "measured" if best.taken else "measured in one trial" if best.measured else "estimated only"
+        how = "measured" if best.taken else "estimated only"
         if time is not None and best.measured:
             facts.append(doc.Fact("after the fix", after(time, best.gain)))
         facts.append(doc.Fact(f"gain, {how}", times))

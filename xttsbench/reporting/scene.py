@@ -24,7 +24,7 @@ from xttsbench.reporting.words import plain
 
 FloatArray = NDArray[np.float64]
 _LONGEST_LABEL = 40
-_OTHER_TARGETS = frozenset({"fix", "arm", "parity"})
+_OTHER_TARGETS = frozenset({"arm", "parity"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class Scene:
 def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
     """Collect what the plots need: the target as it is, or the baseline where configurations were compared.
 
-    Trials without such steps are left out, and those with a fix or of another configuration: they are not the original.
+    Trials without such steps are left out, and those of another configuration: they are not the original.
     """
     found = [
         (series, record)

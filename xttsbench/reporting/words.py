@@ -115,7 +115,6 @@ _TRIALS: Final = {
     "xla": "the step by XLA",
     "precision": "the step in other precisions",
     "batch": "the step on half of each batch",
-    "fix": "a trial of the fix",
 }
 """Kind of a trial (:data:`xttsbench.records.trial.TrialKind`) to what a reader misses without it."""
 _KEPT: Final = 3
@@ -192,8 +191,8 @@ def missed(path: str) -> str | None:
         return _MISSED[path]
     first, _, rest = path.partition(".")
     if first == "trials":
-        kind, _, fix = rest.partition(" (")[0].partition(" ")
-        return " ".join(filter(None, (_TRIALS.get(kind, kind), fix)))
+        kind = rest.partition(" (")[0]
+        return _TRIALS.get(kind, kind)
     return None if first in _RECORDS | _NEVER else path.replace("_", " ")
 
 

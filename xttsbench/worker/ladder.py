@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
@@ -63,7 +62,9 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
         bench.channel.part("batches", facts)
         if step is None:
             real_step(loaded, batches[0])
-        warm_up(bench, step, batches)
+        else:
+            bench.channel.phase("warm_up")
+            bench.warm_up(step, batches, _WARM_UP_S)
         bench.channel.phase("hand-off")
         bench.channel.part("handoff_s", next_floor_s(batches[0]))
         if spec.emulated_ms:
@@ -96,14 +97,6 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
         bench.channel.part("profile", profile_window(loaded, step, bench, spec.profile_dir))
     bench.watch.__exit__()
     bench.channel.part("overhead", measure_overhead(bench))
-
-
-def warm_up(bench: Bench, step: Step | None, batches: list[Any]) -> None:
-    """Step once on every cached batch, with its traces and compilations counted as the segment ``warm_up``."""
-    if step is None:
-        return
-    bench.channel.phase("warm_up")
-    bench.warm_up(step, batches, _WARM_UP_S)
 
 
 def measure_as_is(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -193,16 +186,6 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
 def _first_elements(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
     """The dataset with at most ``count`` elements of each of its sources, from the beginning in every epoch."""
     return from_graph(shortened(read_graph(dataset), count), dataset.element_spec, source=dataset)
-
-
-def run_fix(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Measure a target that has its fix already as :func:`xttsbench.worker.ladder.run_ladder` measures it as it is."""
-    if spec.fix is None:
-        raise InvalidInputError("an experiment of the kind 'fix' names no fix.")
-    fill_caches(spec, loaded.dataset, bench.channel)
-    batches = first_batches(loaded)
-    warm_up(bench, step, batches)
-    measure_as_is(spec, loaded, step, bench)
 
 
 _QUIET: Final = 8

@@ -34,7 +34,7 @@ from xttsbench.worker.batches import ExhaustedError, fill_caches
 from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, step_of
 from xttsbench.worker.channel import Channel, DirectChannel, shared_rows
 from xttsbench.worker.fingerprint import run_elements
-from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_fix, run_ladder, run_pipeline
+from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_ladder, run_pipeline
 from xttsbench.worker.optimized import rewritten
 from xttsbench.worker.parity import run_parity
 from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
@@ -49,7 +49,6 @@ KINDS: Final[dict[str, Run]] = {
     "xla": run_mode,
     "precision": run_precision,
     "batch": run_half_batch,
-    "fix": run_fix,
     "arm": run_arm,
     "parity": run_parity,
 }

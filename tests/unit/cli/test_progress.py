@@ -50,10 +50,9 @@ def test_who_asks_for_one_line_gets_no_progress(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("kind", get_args(TrialKind))
 def test_each_trial_says_what_it_does_and_what_for(kind: TrialKind) -> None:
-    spec = TrialSpec(
-        trial_id="007-x", kind=kind, target="data.py:make", fix="parallel-map:4" if kind == "fix" else None
-    )
+    fix = "parallel-map:4" if kind in ("arm", "elements") else None
+    spec = TrialSpec(trial_id="007-x", kind=kind, target="data.py:make", fix=fix)
     said = described(spec)
     assert ", to see " in said
     assert "007" not in said
-    assert ("maps in parallel (4 calls)" in said) == (kind == "fix")
+    assert ("maps in parallel (4 calls)" in said) == (fix is not None)

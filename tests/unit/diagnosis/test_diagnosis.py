@@ -506,56 +506,6 @@ def test_the_same_seed_gives_the_identical_result(build) -> None:
     assert first.evidence.parts == other.evidence.parts
 
 
-def test_a_fix_is_compared_with_the_target_as_it_is(build) -> None:
-    def fixed(wait: float, number: int, **changes):
-        rng = np.random.default_rng(number)
-        segment = build.segment(wait_s=build.noisy(wait, 80, rng), step_s=0.01)
-        return build.trial("fix", segment, number=number, fix="parallel-map", **changes)
-
-    found = told([build.ladder(wait=0.03, step=0.01), fixed(0.01, 1)])
-    compared = found.evidence.fixes["parallel-map"]
-    assert compared.speedup.estimate == pytest.approx(2.0, rel=0.02)
-    assert compared.speedup.low < 2.0 < compared.speedup.high
-    assert (compared.status, compared.processes) == ("ok", 1)
-    failed = told([build.ladder(wait=0.03, step=0.01), build.trial("fix", fix="prefetch", status="raised", cause="x")])
-    assert failed.evidence.fixes["prefetch"].speedup is None
-    assert failed.evidence.fixes["prefetch"].cause == "x"
-
-
-def sorted_by_length(build, kind: str, steps: int, faster: float = 1.0, first: int = 0, **fields):
-    """An input whose batches become longer and longer: a short trial has the short ones."""
-    rng = np.random.default_rng(steps)
-    numbers = np.arange(first, first + steps)
-    elements = 400 + 10 * numbers
-    wait = build.noisy(1.0, steps, rng) * elements / 20_000 / faster
-    segment = build.segment(wait_s=wait, batch_elements=elements, batch=numbers)
-    return build.trial(kind, segment, target_kind="dataset", **fields)
-
-
-@pytest.mark.parametrize("worth", [1.0, 1.5])
-def test_a_fix_is_compared_on_the_batches_that_it_ran_on(build, worth: float) -> None:
-    """Data sorted by length make whatever runs for a shorter time look faster (E9)."""
-    trials = [
-        sorted_by_length(build, "ladder", 200),
-        sorted_by_length(build, "fix", 80, worth, number=1, fix="parallel-map"),
-    ]
-    fix = told(trials).evidence.fixes["parallel-map"]
-    assert fix.speedup.estimate == pytest.approx(worth, rel=0.02)
-
-
-def test_a_fix_on_other_batches_is_compared_at_their_length_or_not_at_all(build) -> None:
-    def fixed(first: int):
-        trials = [
-            sorted_by_length(build, "ladder", 200),
-            sorted_by_length(build, "fix", 80, first=first, number=1, fix="parallel-map"),
-        ]
-        return told(trials).evidence.fixes["parallel-map"]
-
-    assert fixed(140).speedup.estimate == pytest.approx(1.0, rel=0.05)  # most of its lengths are known
-    assert fixed(1000).speedup is None
-    assert fixed(1000).cause.startswith("not comparable: it ran on batches of lengths that")
-
-
 def test_host_work_that_a_trace_leaves_out_is_no_gain_of_the_mode(build) -> None:
     # 50 ms as given, of which 30 are spent saving; through XLA the rest takes 20 as well.
     anatomy = build.compiled(kinds={"function": 0.4, "io": 0.6})

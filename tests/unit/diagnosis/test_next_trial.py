@@ -9,7 +9,7 @@ from xttsbench.diagnosis import Diagnosis
 from xttsbench.diagnosis.next_trial import MODES, next_trial, skipped
 from xttsbench.planning import IMPORT_S, Job
 from xttsbench.records.code import StepOps
-from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.trial import Look
 
 JOB = Job(target="data.py:make", kwargs={"n": 1}, emulated_ms=(), steps=400, window_s=2.0, seed=3)
@@ -23,7 +23,6 @@ def diagnosed(bottleneck: str, probability: float, *, disturbed: bool = False) -
 
 SURE = diagnosed("input", 0.99)
 COMPUTE = diagnosed("compute", 0.99)
-BOTH = ["fix parallel-map:32 + thread-pool:32", "fix parallel-map:32"]
 
 
 def op(kind: str, **fields):
@@ -34,17 +33,8 @@ PLAIN = Pipeline(ops=(op("RangeDataset"), op("BatchDatasetV2"), op("PrefetchData
 SEQUENTIAL = Pipeline(ops=(op("RangeDataset"), op("MapDataset"), op("PrefetchDataset")))
 
 
-def function(gil: str) -> PythonFunction:
-    return PythonFunction(token="t", kind="numpy_function", name="f", gil=gil)
-
-
-def parallel(calls: int, gil: str) -> Pipeline:
-    ops = (op("RangeDataset"), op("ParallelMapDatasetV2", parallelism=calls))
-    return Pipeline(ops=ops, python_functions=(function(gil),))
-
-
 def names(spec) -> str:
-    return spec.kind + (f" {spec.fix}" if spec.fix else "") + (f" b{spec.block}" if spec.block else "")
+    return spec.kind + (f" b{spec.block}" if spec.block else "")
 
 
 def climbed(build, first, *, pipeline=None, left_s: float = ALWAYS, said: Diagnosis | None = SURE) -> list[str]:
@@ -118,57 +108,15 @@ def test_a_step_that_uses_xla_is_run_without_it(build) -> None:
     assert climbed(build, first, said=COMPUTE)[-2:] == ["graph", "batch"]
 
 
-def test_fixes_are_tried_only_where_the_step_waits(build) -> None:
-    assert "fix parallel-map" in climbed(build, build.ladder(**WAITING), pipeline=SEQUENTIAL)
-    assert not [t for t in climbed(build, build.ladder(), pipeline=SEQUENTIAL) if t.startswith("fix")]
-
-
-@pytest.mark.parametrize(("wait", "tried"), [(0.0018, False), (0.0027, True)])
-def test_seven_percent_of_waiting_is_the_bar(build, wait: float, tried: bool) -> None:
-    order = climbed(build, build.ladder(wait=wait, step=0.03), pipeline=SEQUENTIAL)
-    assert ("fix parallel-map" in order) is tried
-
-
-@pytest.mark.parametrize(
-    ("pipeline", "fixes"),
-    [
-        (None, []),
-        (PLAIN, []),
-        (SEQUENTIAL, ["fix parallel-map"]),
-        (SEQUENTIAL.model_copy(update={"unserialisable": "a generator"}), []),
-        # Calls that wait in turn for lack of threads: parallel as written, and a pool of one thread a core.
-        (parallel(8, "blocks"), ["fix thread-pool:32"]),
-        (parallel(64, "unknown"), ["fix thread-pool:64"]),
-        (parallel(-1, "blocks"), ["fix thread-pool:32"]),
-        (parallel(8, "holds"), []),
-        (parallel(8, "blocks").model_copy(update={"threadpool_size": 16}), []),
-        (Pipeline(ops=(op("MapDataset"),), python_functions=(function("blocks"),)), BOTH),
-        (Pipeline(ops=(op("BatchDatasetV2"),), injects_prefetch=False), ["fix prefetch"]),
-        (Pipeline(ops=(op("BatchDatasetV2"),), injects_prefetch=True), []),
-        (Pipeline(ops=(op("PrefetchDataset"),), injects_prefetch=False), []),
-        (
-            Pipeline(ops=(op("PrefetchDataset"), op("MapDataset"), op("PrefetchDataset"))),
-            ["fix parallel-map"],
-        ),
-    ],
-)
-def test_fixes_are_those_that_could_help_the_pipeline(build, pipeline, fixes) -> None:
-    order = climbed(build, build.ladder(**WAITING), pipeline=pipeline)
-    assert [name for name in order if name.startswith("fix")] == fixes
-
-
-def test_fixes_come_before_the_whole_again(build) -> None:
-    order = climbed(build, build.ladder(**WAITING), pipeline=SEQUENTIAL, said=diagnosed("input", 0.7))
-    assert order.index("fix parallel-map") < order.index("ladder b1")
+def test_fixes_are_no_part_of_the_isolation(build) -> None:
+    """They are verified afterwards, beside the original in turns."""
+    first = build.trial("ladder", build.segment(wait_s=[0.01] * 50), target_kind="dataset")
+    for waits in (first, build.ladder(**WAITING)):
+        assert climbed(build, waits, pipeline=SEQUENTIAL) == ["pipeline"]
 
 
 def test_an_opaque_step_is_not_compiled(build) -> None:
     assert climbed(build, build.ladder(anatomy=build.opaque()), pipeline=PLAIN, said=COMPUTE) == ["pipeline"]
-
-
-def test_the_fixes_of_a_bare_dataset_are_tried(build) -> None:
-    first = build.trial("ladder", build.segment(wait_s=[0.01] * 50), target_kind="dataset")
-    assert climbed(build, first, pipeline=SEQUENTIAL) == ["pipeline", "fix parallel-map"]
 
 
 @pytest.mark.parametrize("status", ["raised", "empty", "exited", "killed", "out_of_memory", "time_limit", "stalled"])
@@ -209,17 +157,9 @@ def test_no_helper_is_started_for_less_than_a_whole_ladder(build) -> None:
 
 def test_what_was_wanted_and_did_not_run_is_named(build) -> None:
     done = [build.ladder(**WAITING), build.trial("pipeline", pipeline=SEQUENTIAL)]
-    assert skipped(done, SURE) == ["fix parallel-map"]
-    assert skipped(done, COMPUTE) == ["fix parallel-map", "xla", "batch"]
+    assert skipped(done, SURE) == []
+    assert skipped(done, COMPUTE) == ["xla", "batch"]
     assert skipped([]) == []
-
-
-def test_a_fix_s_name_makes_no_odd_trial_id(build) -> None:
-    pipeline = Pipeline(ops=(op("ParallelMapDatasetV2", parallelism=8),), python_functions=(function("blocks"),))
-    done = [build.ladder(**WAITING), build.trial("pipeline", pipeline=pipeline)]
-    spec = next_trial(JOB, done, ALWAYS)
-    assert spec is not None
-    assert (spec.fix, spec.trial_id) == ("thread-pool:32", "002-fix-thread-pool-32")
 
 
 def test_of_some_rungs_alone_the_others_are_left_out(build) -> None:

@@ -51,7 +51,7 @@ STRUCTURAL = pytest.mark.parametrize(
 def test_a_structural_rule_fires_where_its_own_fix_helped(evidence, build, rule, fix, name, pipeline) -> None:
     found = only(rule, evidence("input", pipeline=pipeline, fixes=fixed(build, fix)))
     assert (found.rule, found.limiting, found.severity) == (name, True, "critical")
-    assert found.predicted_speedup.estimate == 2.5
+    assert found.verified_speedup.estimate == 2.5
     assert found.evidence["measured_with"] == fix
     assert only(rule, evidence("input", pipeline=pipeline, fixes=fixed(build, fix, 1.5))).severity == "warning"
 

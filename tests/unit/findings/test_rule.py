@@ -51,12 +51,11 @@ def test_a_measured_fix_that_helps_is_a_gain_and_one_that_does_not_overrules_the
     assert gain(evidence("input", fixes=fixed(build, "prefetch", 1.2, 0.2), predictions=model), "prefetch") is None
 
 
-def test_where_no_trial_gave_a_speed_the_model_counts_from_ten_percent(evidence, build) -> None:
-    for fixes in ({}, fixed(build, "prefetch", None)):
-        told = gain(evidence("input", fixes=fixes, predictions=predicted("prefetch", 1.1)), "prefetch")
-        assert (told.speedup.low, told.speedup.estimate, told.speedup.high, told.processes) == (1.1, 1.1, 1.1, 0)
-        assert gain(evidence("input", fixes=fixes, predictions=predicted("prefetch", 1.09)), "prefetch") is None
-        assert gain(evidence("input", fixes=fixes, predictions=predicted("prefetch", None)), "prefetch") is None
+def test_where_nothing_was_verified_the_model_counts_from_ten_percent(evidence) -> None:
+    told = gain(evidence("input", predictions=predicted("prefetch", 1.1)), "prefetch")
+    assert (told.speedup.low, told.speedup.estimate, told.speedup.high, told.processes) == (1.1, 1.1, 1.1, 0)
+    assert gain(evidence("input", predictions=predicted("prefetch", 1.09)), "prefetch") is None
+    assert gain(evidence("input", predictions=predicted("prefetch", None)), "prefetch") is None
 
 
 @pytest.mark.parametrize("bottleneck", ["compute", "inconclusive", "host", "compile", "dispatch"])
@@ -167,6 +166,8 @@ def test_a_gain_makes_a_finding_limiting_and_says_what_would_change(evidence, bu
     found = RULE.finding("t", {"a": 1}, "Do it.", helps=helps)
     assert (found.limiting, found.severity, found.evidence["predicted_with"]) == (True, "warning", "any-order")
     assert found.remedy == "Do it. Mind that it changes the order."
-    measured = gain(evidence("input", fixes=fixed(build, "prefetch", 2.5)), "prefetch")
+    model = predicted("prefetch", 3.0)
+    measured = gain(evidence("input", fixes=fixed(build, "prefetch", 2.5), predictions=model), "prefetch")
     found = RULE.finding("t", {}, "Do it.", helps=measured)
+    assert (found.predicted_speedup.estimate, found.verified_speedup.estimate) == (3.0, 2.5)
     assert (found.severity, found.evidence) == ("critical", {"measured_with": "prefetch", "processes": 1})

@@ -8,7 +8,7 @@ import pytest
 
 from xttsbench.findings import rules
 from xttsbench.fixes.registry import SPECS
-from xttsbench.fixes.results import mending, with_fixes
+from xttsbench.fixes.results import compared, mending, with_fixes
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import FixResult, Patch, Semantics
 from xttsbench.records.report import Finding
@@ -120,3 +120,14 @@ def test_a_patch_that_was_run_takes_the_place_of_the_one_by_hand() -> None:
 def test_every_rule_that_is_named_exists() -> None:
     """A rule renamed would go without its cure, and nobody would see it."""
     assert {rule for spec in SPECS.values() for rule in spec.mends} <= rules().keys()
+
+
+def test_the_rules_see_what_was_verified_with_the_same_data_and_nothing_else() -> None:
+    slower = rejected("parallel-map", verified_speedup=Estimate(estimate=1.0, low=0.98, high=1.02), blocks=2)
+    others = (accepted("any-order", semantics=OTHER), accepted("cache@a", semantics=UNKNOWN), unverified("buffer"))
+    found = compared((accepted("prefetch", blocks=3, step_time_s=TWICE), slower, *others))
+    assert {name: (one.speedup.estimate, one.processes) for name, one in found.items()} == {
+        "prefetch": (2.0, 3),
+        "parallel-map": (1.0, 2),
+    }
+    assert found["prefetch"].time_s == TWICE

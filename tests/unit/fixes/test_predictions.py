@@ -9,7 +9,7 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence import Compared
-from xttsbench.fixes.model import as_measured, predictions, unmeasured
+from xttsbench.fixes.model import as_measured, beside, predictions, unmeasured
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate
@@ -58,7 +58,7 @@ def test_a_waiting_function_wants_parallel_calls_and_threads_for_them():
 
 def test_what_was_measured_stands_beside_it():
     tried = Compared("parallel-map:32", "ok", time_s=Estimate(estimate=0.05, low=0.04, high=0.08))
-    rows = by_name(WAITING, wall=measured(0.1), fixes={"parallel-map:32": tried})
+    rows = {row.name: row for row in beside(tuple(by_name(WAITING, wall=measured(0.1)).values()), {tried.name: tried})}
     assert rows["as it is"].measured_per_s.estimate == pytest.approx(10)
     found = rows["parallel-map:32"].measured_per_s
     assert (found.low, found.estimate, found.high) == pytest.approx((12.5, 20, 25))

@@ -180,12 +180,6 @@ def test_a_graph_that_cannot_be_rewritten_says_so():
     assert "cannot be rewritten" in by_name(found)["parallel-map:32 + thread-pool:32"].why_not
 
 
-def test_what_this_run_measured_to_be_slower_is_not_tried_again():
-    slower = Compared("x", "ok", speedup=Estimate(estimate=0.8, low=0.75, high=0.85), processes=2)
-    name = "parallel-map:32 + thread-pool:32"
-    assert "0.80" in by_name(told(WAITING, fixes={name: slower}))[name].why_not
-
-
 XLA = Compared("xla", "ok", speedup=Estimate(estimate=4.0, low=3.9, high=4.1))
 
 

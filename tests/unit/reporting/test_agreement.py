@@ -124,7 +124,7 @@ def _gain(report: Report, texts: dict[str, str]) -> Iterator[str]:
     exact = not found.measured and found.gain.low == found.gain.high
     said = units.ratio(found.gain.estimate) if exact else units.ratio_interval(found.gain)
     yield from _lacks(texts, _ANSWERS, said)
-    how = "measured" if found.taken else "measured in one trial" if found.measured else "estimated"
+    how = "measured" if found.taken else "estimated"
     after = f"{answer.after(report.verdict.step_time_s, found.gain)}, {said} as fast, {how}"
     yield from _lacks(texts, _ANSWERS[:2], after)
     yield from _lacks(texts, _ANSWERS[2:], f"gain, {how}{'' if found.measured else ' only'} {said}")
@@ -215,11 +215,3 @@ def test_a_wrong_number_of_a_configuration_is_found(comparing: Run, field: str) 
 def test_the_stored_runs_are_among_them(every_report: dict[str, Report]) -> None:  # noqa: F811
     assert {str(path) for path in STORED} <= every_report.keys()
     assert any(compares(stored(path)) for path in STORED)
-
-
-def test_what_one_trial_measured_is_called_so_everywhere() -> None:
-    texts = outputs(stored(next(path for path in STORED if path.parent.name == "before")))
-    (said, gain), *_ = re.findall(r"(measured in one trial (\S+x) \([^)]*\); not proven)", texts[_EVERYTHING[0]])
-    for where in _EVERYTHING:
-        assert said in texts[where], where
-        assert f"estimated {gain}" not in texts[where], where

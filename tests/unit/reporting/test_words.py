@@ -170,7 +170,7 @@ def test_names_of_fields_are_in_the_words_of_the_field() -> None:
     assert label("host per step") == "host work per step"
     assert label("predicted with") == "estimated with"
     assert missed("trials.ladder (repeat 1)") == "the isolation experiments in another process"
-    assert missed("trials.fix parallel-map:2") == "a trial of the fix parallel-map:2"
+    assert missed("trials.graph") == "the step as one graph"
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import DECIDED, FASTER, Estimate
 from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.pipeline import PipelineOp
-from xttsbench.records.report import Finding, Report, Variant
+from xttsbench.records.report import Finding, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import Group, compares, groups, pipeline_of
 from xttsbench.reporting.sections.pipeline import name as call_of
@@ -29,9 +28,6 @@ from xttsbench.reporting.words import SAME_DATA, part, short_path
 _LIKELY: Final = (*FASTER, "likely_faster")
 _DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
 _BUNDLED: Final = "xttsbench.targets.bundled:"
-ONE_TRIAL: Final = "one trial"
-"""The basis of a gain that one process alone measured, whose data nobody compared."""
-_TRIED: Final = "fix:"  # How the configuration of a fix begins that a diagnosis tried
 
 
 @dataclass(frozen=True)
@@ -132,14 +128,13 @@ def costliest(report: Report) -> str:
 
 
 def gain(report: Report) -> Option | None:
-    """The best gain that is known: proven, else tried, else estimated, of a fix or of the cause removed."""
+    """The best gain that is known: proven, else estimated, of a fix or of the cause removed."""
     every = [one for one in options(report) if one.here and one.gain is not None and one.gain.estimate >= WORTH]
     taken = next((one for one in every if one.taken), None)
     if taken is not None:
         return taken
-    for basis in (ONE_TRIAL, "estimated"):
-        if found := [one for one in every if one.basis == basis and _hopeful(one)]:
-            return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
+    if found := [one for one in every if _hopeful(one)]:
+        return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
     limits = cause(report)
     removed = limits.predicted_speedup if limits is not None else None
     if removed is None or removed.estimate < WORTH or _refuted(removed, report):
@@ -154,8 +149,7 @@ def _refuted(removed: Estimate, report: Report) -> bool:
 
 def _hopeful(option: Option) -> bool:
     """Whether a gain that is not proven is large enough to be acted on."""
-    unproven = option.basis in ("estimated", ONE_TRIAL)
-    return unproven and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
+    return option.basis == "estimated" and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
 
 
 def after(now: Estimate, gain: Estimate) -> str:
@@ -177,44 +171,19 @@ def _log_ratio(above: float, below: float) -> float:
 
 
 def options(report: Report) -> tuple[Option, ...]:
-    """Possible changes, the best first: fixes that were tried or are worth trying, and compared configurations."""
-    tried = one_trial(report)
-    fixes = [
-        _of_fix(found, report)
-        for found in report.fixes
-        if _counts(found)
-        and (found.outcome != "not verified" or frozenset(fix.kind for fix in FixSet.of(found.fixes)) not in tried)
-    ]
-    fixes = sorted((*fixes, *map(_of_experiment, tried.values())), key=_rank)
+    """Possible changes, the best first: fixes that were measured or are worth it, and compared configurations."""
+    fixes = sorted((_of_fix(found, report) for found in report.fixes if _counts(found)), key=_rank)
     compared = () if compares(report) else (one for group in groups(report) for one in _of_group(group, report))
     return tuple(sorted((*compared, *fixes), key=lambda one: (not (one.taken and one.here), not one.taken)))
-
-
-def one_trial(report: Report) -> dict[frozenset[str], Variant]:
-    """Fixes that a diagnosis tried in one process and that looked worth it: their kinds, and what was measured."""
-    return {frozenset(fix.kind for fix in FixSet.parse(arm.id[len(_TRIED) :])): arm for arm in _experiments(report)}
-
-
-def _experiments(report: Report) -> Iterator[Variant]:
-    if any(found.verified_speedup is not None for found in report.fixes):
-        return
-    for arm in report.arms:
-        if not arm.group and arm.id.startswith(_TRIED) and arm.effect is not None and arm.effect.estimate >= WORTH:
-            yield arm
-
-
-def _of_experiment(arm: Variant) -> Option:
-    words = said(FixSet.parse(arm.id[len(_TRIED) :]))
-    return Option(words, arm.effect, "not checked", ONE_TRIAL, measured=True, taken=False)
 
 
 def _counts(found: FixResult) -> bool:
     return found.outcome != "not verified" or found.semantics is not None or (found.predicted_speedup or 0.0) >= WORTH
 
 
-def _rank(option: Option) -> tuple[bool, bool, bool, bool, float]:
+def _rank(option: Option) -> tuple[bool, bool, bool, float]:
     gain = option.gain.estimate if option.gain else 0.0
-    return not option.proposed, not option.taken, option.basis == "rejected", option.basis != ONE_TRIAL, -gain
+    return not option.proposed, not option.taken, option.basis == "rejected", -gain
 
 
 def _of_fix(found: FixResult, report: Report) -> Option:

@@ -10,15 +10,15 @@ faster; it is hatched where the gain is estimated, or measured and not decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
-from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch, Semantics
+from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.report import Report, Variant
+from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import (
     Block,
@@ -35,7 +35,7 @@ from xttsbench.reporting.document import (
     table,
 )
 from xttsbench.reporting.sections import cell
-from xttsbench.reporting.sections.answer import one_trial, with_calls
+from xttsbench.reporting.sections.answer import with_calls
 from xttsbench.reporting.words import short_path
 
 NOT_ESTIMATED: Final = "not estimated"
@@ -209,8 +209,7 @@ def as_cards(report: Report) -> Iterator[Section]:
     """Sections of the page: the proposal, worthwhile fixes as cards, the way to apply it, other fixes folded away."""
     if not report.fixes and report.optimized is None:
         return
-    tried = one_trial(report)
-    ranked = sorted(((found, *_gain(found, tried)) for found in report.fixes), key=_rank)
+    ranked = sorted(((found, *_gain(found)) for found in report.fixes), key=_rank)
     worth: list[FixCard] = []
     others: list[FixCard] = []
     for card, (found, gain, _) in zip(_cards(ranked, report), ranked, strict=True):
@@ -223,11 +222,9 @@ def as_cards(report: Report) -> Iterator[Section]:
     yield Section("Fixes, the best first", tuple(blocks))
 
 
-def _gain(found: FixResult, tried: Mapping[frozenset[str], Variant]) -> tuple[Estimate | None, str]:
+def _gain(found: FixResult) -> tuple[Estimate | None, str]:
     if found.verified_speedup is not None:
         return found.verified_speedup, "measured"
-    if found.outcome == "not verified" and (arm := tried.get(frozenset(fix.kind for fix in FixSet.of(found.fixes)))):
-        return arm.effect, "measured in one trial"
     if found.predicted_speedup is None:
         return None, ""
     exact = found.predicted_speedup

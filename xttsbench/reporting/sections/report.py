@@ -31,7 +31,7 @@ from xttsbench.reporting.sections import (
     target_figures,
     unmeasured,
 )
-from xttsbench.reporting.sections.answer import one_trial, unit
+from xttsbench.reporting.sections.answer import unit
 from xttsbench.reporting.sections.summary import headline, summary
 from xttsbench.reporting.words import PART_COLORS, label, lock, part
 
@@ -161,14 +161,13 @@ def experiments(report: Report) -> Iterator[doc.Section]:
 def findings(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The findings in their order; a diagnosis says where there is none."""
     proposed = next((fix.patch.diff for fix in report.fixes if fix.chosen and fix.patch is not None), None)
-    tried = [arm.effect for arm in one_trial(report).values()]
-    blocks = tuple(_finding(number, found, proposed, tried) for number, found in enumerate(report.findings, start=1))
+    blocks = tuple(_finding(number, found, proposed) for number, found in enumerate(report.findings, start=1))
     if blocks or not comparing:
         yield doc.Section("Findings", blocks or (doc.Paragraph("None."),))
 
 
-def _finding(number: int, found: Finding, proposed: str | None, tried: Sequence[Estimate | None]) -> doc.Finding:
-    """``proposed`` is the diff of what is proposed, which stands once, with the fixes; ``tried`` what trials gave."""
+def _finding(number: int, found: Finding, proposed: str | None) -> doc.Finding:
+    """``proposed`` is the diff of what is proposed, which stands once, with the fixes."""
     at = found.location
     line = f":{at.line}" if at.file and at.line is not None else ""
     facts = []
@@ -185,11 +184,11 @@ def _finding(number: int, found: Finding, proposed: str | None, tried: Sequence[
         evidence=doc.Facts(tuple(facts), ("evidence", "value")),
         remedy=doc.Lines((found.remedy,)),
         patch=doc.Code((found.patch if found.patch and found.patch != proposed else "",)),
-        gain=_gain(found, tried),
+        gain=_gain(found),
     )
 
 
-def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
+def _gain(finding: Finding) -> str:
     """Phrase for the gain of a finding's fix, as far as it was measured; empty for a finding without a number.
 
     The reasons of numbers that are not there stand once, in the list of what was not measured.
@@ -198,11 +197,11 @@ def _gain(finding: Finding, tried: Sequence[Estimate | None]) -> str:
     if (predicted := finding.predicted_speedup) is not None:
         exact = predicted.low == predicted.high  # what a model says has no interval
         said = f"{units.ratio(predicted.estimate)} by the model" if exact else units.ratio_interval(predicted)
-        words.append(f"{'measured in one trial' if predicted in tried else 'estimated'} {said}")
+        words.append(f"estimated {said}")
     if finding.verified_speedup is not None:
         words.append(f"measured {units.ratio_interval(finding.verified_speedup)}")
     elif words:
-        words.append("not proven" if finding.predicted_speedup in tried else "not measured")
+        words.append("not measured")
     if finding.same_data != "not_proved":
         words.append("same elements as before" if finding.same_data == "proved" else "THE FIX CHANGES THE DATA")
     return "; ".join(words)

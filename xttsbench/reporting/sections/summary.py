@@ -259,7 +259,7 @@ def _times(report: Report) -> Iterator[doc.Fact]:
     if found is None or found.gain is None:
         yield from _at_best(report, now)
         return
-    how = "measured" if found.taken else "measured in one trial" if found.measured else "estimated"
+    how = "measured" if found.taken else "estimated"
     if found.later_epochs:
         how += " from the second epoch on"
     time = answer.after(now, found.gain)

@@ -144,8 +144,6 @@ def trials_of(side: Side, arm: Variant) -> tuple[TrialRecord, ...]:
     ok = [trial for trial in side.trials if trial.status == "ok"]
     if arm.id == AS_GIVEN and not arm.group:
         return tuple(trial for trial in ok if trial.spec.kind == "ladder")
-    if arm.id.startswith("fix:") and not arm.group:
-        return tuple(trial for trial in ok if trial.spec.kind == "fix" and f"fix:{trial.spec.fix}" == arm.id)
     comparison = side.plan.comparison if side.plan else None
     if comparison is None or arm.group == MODES:
         return ()

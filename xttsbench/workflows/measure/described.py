@@ -13,7 +13,7 @@ from xttsbench.records.trial import TrialKind, TrialSpec
 def described(spec: TrialSpec) -> str:
     """Phrase for a trial and its purpose: ``the input pipeline op by op, to see what each op costs``."""
     fixes = said(FixSet.parse(spec.fix)) if spec.fix else ""
-    if spec.kind in ("fix", "arm", "elements"):
+    if spec.kind in ("arm", "elements"):
         what = "the patched source" if spec.patched and not fixes else fixes or (spec.arm or "the original")
         why = "to see whether the data stay the same" if spec.kind == "elements" else "to see what it gives"
         return f"{what}, {why}"

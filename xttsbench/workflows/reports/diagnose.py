@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,8 +25,10 @@ from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.contradiction import contradiction, gains
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import step_section, verdict
-from xttsbench.findings import find
+from xttsbench.findings import find, worth
+from xttsbench.fixes.model import beside
 from xttsbench.fixes.model import unmeasured as missing_predictions
+from xttsbench.fixes.results import compared as tried_fixes
 from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Patch
@@ -45,7 +48,7 @@ from xttsbench.workflows.reports import (
     verdict_final_s,
     warm_up,
 )
-from xttsbench.workflows.reports.modes import mode_arms, status_of
+from xttsbench.workflows.reports.modes import mode_arms
 
 _OVERHEAD_S: Final = 50e-6
 _SHORT: Final = 20  # A dataset of fewer batches is short
@@ -62,13 +65,14 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
     evidence = diagnosis.evidence
     modes = mode_arms(trials, evidence.modes, evidence.given_mode, np.random.default_rng(plan.seed))
     fixes, optimized = fix_section(run, diagnosis, patch)
-    measured = gains(diagnosis, fixes, compared.arms if compared else (), plan.accelerator.label)
+    tried = tried_fixes(fixes)
+    measured = gains(fixes, compared.arms if compared else (), plan.accelerator.label)
     against = contradiction(diagnosis, measured)
     record = Report(
         **shared(run),
         target=target(plan, trials),
         verdict=said,
-        findings=with_fixes(find(diagnosis.evidence), fixes),
+        findings=tuple(sorted(with_fixes(find(replace(evidence, fixes=tried)), fixes), key=worth)),
         oscillation=diagnosis.evidence.oscillation,
         arms=(*arms, *(compared.arms if compared else ()), *modes),
         aa=compared.aa if compared else AA(),
@@ -79,7 +83,7 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
         overhead=_overhead(diagnosis),
         readings=_readings(diagnosis),
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
-        predictions=tuple(evidence.predictions),
+        predictions=beside(evidence.predictions, tried),
         step=step_section(diagnosis.evidence),
         profile=_profile(trials, said, environment),
         warnings=tuple(filter(None, (against, *_warnings(diagnosis, trials)))),
@@ -131,31 +135,16 @@ def _arms(diagnosis: Diagnosis) -> tuple[Variant, ...]:
     evidence = diagnosis.evidence
     if not diagnosis.figures:
         return ()
-    arms = [
-        Variant(
-            id="as-given",
-            role="baseline",
-            config={"mode": evidence.given_mode} if evidence.has_step else {},
-            blocks=len(evidence.ladder),
-            status="ok",
-            step_time_s=diagnosis.figures["wall_s"].estimate(),
-            throughput_per_s=diagnosis.throughput_per_s,
-        )
-    ]
-    for compared in evidence.fixes.values():
-        arms.append(
-            Variant(
-                id=f"fix:{compared.name}",
-                role="candidate",
-                config={"fix": compared.name},
-                blocks=compared.processes,
-                status=status_of(compared),
-                step_time_s=compared.time_s,
-                effect=compared.speedup,
-                decision=None if compared.speedup is not None else "ended",
-            )
-        )
-    return tuple(arms)
+    given = Variant(
+        id="as-given",
+        role="baseline",
+        config={"mode": evidence.given_mode} if evidence.has_step else {},
+        blocks=len(evidence.ladder),
+        status="ok",
+        step_time_s=diagnosis.figures["wall_s"].estimate(),
+        throughput_per_s=diagnosis.throughput_per_s,
+    )
+    return (given,)
 
 
 def _warm_up(diagnosis: Diagnosis) -> WarmUp:
@@ -238,7 +227,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     found |= dict(nulls("verdict", record.verdict, verdict_why, default=why))
     for index, finding in enumerate(record.findings):
         unverified = _unverified(finding, record, plan)
-        speeds = {"predicted_speedup": "the fix was not tried in this run"}
+        speeds = {"predicted_speedup": "the model says nothing of it"}
         names = ("predicted_speedup", "verified_speedup")
         found |= dict(nulls(f"findings.{index}", finding, speeds, only=names, default=unverified))
     for index, arm in enumerate(record.arms):

@@ -71,7 +71,7 @@ def test_all_plots_survive_hostile_names(hostile) -> None:
 def test_the_run_is_the_target_as_it_is_and_its_longest_process(starving) -> None:
     report, trials = starving
     long = make_trial("long", make_segment([0.001] * 900, [0.01] * 900))
-    fix = changed(long, spec=changed(long.spec, kind="fix"))
+    fix = changed(long, spec=changed(long.spec, kind="arm"))
     assert [series.label for series in stage(report, (*trials, fix)).series] == ["b0-ladder", "b1-ladder", "b2-ladder"]
     assert stage(report, (*trials, long)).main.label == "long"
 

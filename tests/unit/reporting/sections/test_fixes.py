@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import HOSTILE, changed, estimate, make_arm, one, starving_run, words
+from tests.unit.reporting.conftest import HOSTILE, changed, estimate, one, starving_run, words
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
@@ -327,24 +327,6 @@ def test_colour_is_the_effect_and_hatching_the_doubt() -> None:
         assert 0 <= gain.low <= gain.at <= gain.high <= 1
         assert 0 <= gain.one <= 1
     assert {gain.one for gain in gains.values() if gain} == {gains["sure"].one if gains["sure"] else None}
-
-
-def test_what_one_trial_measured_is_worth_more_than_a_model() -> None:
-    report = changed(
-        starving_run().report,
-        fixes=(
-            fix("parallel-map:8", "not verified", predicted_speedup=1.2),
-            fix("prefetch", "not verified", predicted_speedup=9),
-            fix("step:xla", "not verified"),
-        ),
-        arms=(make_arm("fix:parallel-map:8", 0.01, group="", effect=estimate(3.0)),),
-    )
-    (found,) = as_cards(report)
-    assert [(card.rank, card.name, card.basis, card.gain and card.gain.sure) for card in cards(found)] == [
-        (1, "parallel-map:8", "measured in one trial", False),
-        (2, "prefetch", "estimated", False),
-    ]
-    assert [card.outcome for card in cards(found)] == ["not proven", "not measured"]
 
 
 def test_the_basis_of_a_gain_is_said() -> None:

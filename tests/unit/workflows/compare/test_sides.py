@@ -139,13 +139,12 @@ def test_of_the_rounds_of_a_sweep_the_last_one_counts(build) -> None:
     assert trials_of(found, arm("a", EMULATED, group="loaders")) == ()
 
 
-def test_fixes_and_the_target_as_given_have_their_own_trials(build) -> None:
+def test_the_target_as_given_has_the_main_trials(build) -> None:
     trials = (
         build.ladder(number=0),
-        build.trial("fix", build.segment(step_s=[0.1] * 9), number=1, fix="map"),
+        build.trial("pipeline", number=1),
         build.ladder(number=2, status="killed"),
     )
     found = side("x", trials=trials)
     assert trials_of(found, arm("as-given", "", group="")) == trials[:1]
-    assert trials_of(found, arm("fix:map", "", group="")) == trials[1:2]
-    assert trials_of(found, arm("fix:other", "", group="")) == ()
+    assert trials_of(found, arm("other", "", group="")) == ()
