@@ -156,7 +156,7 @@ def _late_for_others(means: Means, facts: StepFacts, waited: FloatArray) -> Floa
     return np.minimum(beyond, facts.taken_share * np.maximum(means.wall_s, 0.0))
 
 
-def verdicts(parts: dict[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np.str_]:
+def verdicts(parts: Mapping[str, FloatArray], wall_s: FloatArray) -> npt.NDArray[np.str_]:
     """The bottleneck of each resample: the largest avoidable part, if it is 10 % of the step, else ``compute``."""
     names, lost_s = largest(parts)
     return np.where(lost_s >= THRESHOLD * wall_s, names, "compute")

@@ -46,6 +46,16 @@ class Pooled:
     value: float
     resamples: FloatArray
 
+    @classmethod
+    def of(cls, entries: FloatArray) -> Pooled:
+        """A figure computed of the :attr:`entries` of others."""
+        return cls(float(entries[0]), entries[1:])
+
+    @property
+    def entries(self) -> FloatArray:
+        """The value, then each draw: what is computed of these is a figure with its uncertainty."""
+        return np.concatenate([[self.value], self.resamples])
+
     def estimate(self, level: float = 0.95) -> Estimate:
         """The value with its interval."""
         return interval_of(self.value, self.resamples, level)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from xttsbench.analysis.attribution import (
     unexplained,
 )
 from xttsbench.analysis.disturbance import gate, without
-from xttsbench.analysis.pooling import DRAWS, Pooled, interval_of, mean_of, pool, ratio
+from xttsbench.analysis.pooling import DRAWS, Pooled, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
 from xttsbench.analysis.steps import FloatArray, Steps, in_one_stretch, measured, never_alone, steady
 from xttsbench.analysis.variation import explain, oscillation
@@ -119,14 +118,13 @@ def build_diagnosis(
         facts = replace(facts, holds_gil=holds_gil)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
-    gate_at = rng.normal(SATURATED, SATURATED_SPREAD, DRAWS)
+    gate_at = np.append(SATURATED, rng.normal(SATURATED, SATURATED_SPREAD, DRAWS))
     attributing = _Attributing(facts, saved, gate_at, with_loop=base.script is not None and not facts.eager)
-    parts, drawn = attributing.parts(figures)
-    wall = figures["wall_s"]
-    said = classify_bottleneck(base, parts, drawn, wall)
+    parts, wall = attributing.parts(figures), figures["wall_s"]
+    said = classify_bottleneck(base, parts, wall)
     alone = [pooled(samples, rng, only={name}) for name in voting] if len(voting) > 1 else []
-    each = [classify_bottleneck(base, *attributing.parts(own), own["wall_s"]) for own in alone]
-    slower = None if samples[1] else attributing.slower(figures, parts, drawn)
+    each = [classify_bottleneck(base, attributing.parts(own), own["wall_s"]) for own in alone]
+    slower = None if samples[1] else attributing.slower(figures, parts)
     means = attributing.means(figures)
     wanted = cores_wanted(means, facts)
     why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
@@ -144,7 +142,7 @@ def build_diagnosis(
         bottleneck="inconclusive" if why else said.bottleneck,
         wall_s=wall.value,
         parts={name: float(parts[name][0]) for name in PARTS},
-        max_speedups=_max_speedups(parts, drawn, wall),
+        max_speedups=_max_speedups(parts, wall),
         slower_beside_input=ratio(slower, wall),
         facts=facts,
         given_mode=given_mode(records, facts),
@@ -159,7 +157,7 @@ def build_diagnosis(
     )
     # Compilation that recurs is the step's, whatever the input costs.
     step = attributing.alone(figures)
-    recurring = _sum(step, figures["compile_s"]) if step else None
+    recurring = Pooled.of(step.entries + figures["compile_s"].entries) if step else None
     model = predictions(evidence, wall=wall.estimate(), alone=recurring.estimate() if recurring else None)
     emulated = figures["emulated_s"]
     return Diagnosis(
@@ -173,7 +171,7 @@ def build_diagnosis(
         at_threshold=said.at_threshold and not why,
         loss=said.loss,
         loss_share=said.loss_share,
-        at_most=_at_most(parts, drawn, wall, slower),
+        at_most=_at_most(parts, wall, slower),
         disturbed=bool(judged.disturbed),
         unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
     )
@@ -214,7 +212,7 @@ class _Attributing:
     Attributes:
         facts: what is known of the step.
         saved: share of the step that one compiled graph saves; ``None`` where that was not measured or matters not.
-        saturated_from: a draw for each of the figures', see :class:`~xttsbench.analysis.attribution.Means`.
+        saturated_from: see :class:`~xttsbench.analysis.attribution.Means`; for the means, then for each draw.
         with_loop: the step alone is that of a script, whose function leaves out what the loop does around it.
     """
 
@@ -223,54 +221,44 @@ class _Attributing:
     saturated_from: FloatArray
     with_loop: bool
 
-    def parts(self, figures: Mapping[str, Pooled]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Seconds by part: of the means, and of each draw."""
-        return attribute(self.means(figures), self.facts), attribute(self.means(figures, drawn=True), self.facts)
+    def parts(self, figures: Mapping[str, Pooled]) -> dict[str, FloatArray]:
+        """Seconds by part: of the means, then of each draw."""
+        return attribute(self.means(figures), self.facts)
 
-    def means(self, figures: Mapping[str, Pooled], *, drawn: bool = False) -> Means:
-        """The figures as the attribution takes them: of one entry, or of one for each draw."""
+    def means(self, figures: Mapping[str, Pooled]) -> Means:
+        """The figures as the attribution takes them: the means, then each draw."""
 
         def of(figure: Pooled | None) -> Any:
-            return None if figure is None else figure.resamples if drawn else np.array([figure.value])
+            return None if figure is None else figure.entries
 
         return Means(
             **{name: of(figures[name]) for name in PARTS_OF},
             alone_s=of(self.alone(figures)),
-            compiled_gain_s=None if self.saved is None else of(self.saved) * of(_given(figures)),
+            compiled_gain_s=None if self.saved is None else of(self.saved) * _given_s(figures),
             input_alone_s=of(figures.get("input_alone_s")),
             input_cpu_s=of(figures.get("input_cpu_s")),
-            saturated_from=self.saturated_from if drawn else SATURATED,
+            saturated_from=self.saturated_from,
         )
 
-    def slower(
-        self, figures: Mapping[str, Pooled], parts: Mapping[str, Any], drawn: Mapping[str, Any]
-    ) -> Pooled | None:
+    def slower(self, figures: Mapping[str, Pooled], parts: Mapping[str, FloatArray]) -> Pooled | None:
         """Seconds by which the step is slower beside its input, cause not known; ``None`` below the threshold."""
         lost_s = unexplained(self.means(figures), parts)
-        lost_drawn = unexplained(self.means(figures, drawn=True), drawn)
-        if lost_s is None or lost_drawn is None:
-            return None
-        lost = Pooled(float(lost_s[0]), lost_drawn)
+        lost = None if lost_s is None else Pooled.of(lost_s)
         share = ratio(lost, figures["wall_s"])
         return lost if share is not None and share.estimate >= THRESHOLD and share.low > 0 else None
 
     def alone(self, figures: Mapping[str, Pooled]) -> Pooled | None:
         """The step alone, with what a script's loop does around its function."""
         alone = figures.get("alone_s")
-        return _sum(alone, figures["outside_s"]) if alone is not None and self.with_loop else alone
+        if alone is None or not self.with_loop:
+            return alone
+        return Pooled.of(alone.entries + figures["outside_s"].entries)
 
 
-def _sum(one: Pooled, other: Pooled) -> Pooled:
-    return Pooled(one.value + other.value, one.resamples + other.resamples)
-
-
-def _given(figures: Mapping[str, Pooled]) -> Pooled:
+def _given_s(figures: Mapping[str, Pooled]) -> FloatArray:
     """The step as given without what its input costs it, which is what a graph saves a share of."""
-    step, alone = figures["step_s"], figures.get("alone_s")
-    if alone is None:
-        return step
-    both = _sum(alone, figures["compile_s"])
-    return Pooled(min(step.value, both.value), np.minimum(step.resamples, both.resamples))
+    step_s, alone = figures["step_s"].entries, figures.get("alone_s")
+    return step_s if alone is None else np.minimum(step_s, alone.entries + figures["compile_s"].entries)
 
 
 def _estimate(figures: Mapping[str, Pooled], name: str) -> Estimate | None:
@@ -289,23 +277,22 @@ def _period_is_of_length(steps: Steps) -> bool:
     return periodic_share * float(adjusted.var()) < 0.1 * float(steps.wall_s.var())
 
 
-def _max_speedups(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> dict[str, Estimate]:
-    found = {name: _without(wall, Pooled(float(parts[name][0]), drawn[name])) for name in PARTS if name != "residual"}
+def _max_speedups(parts: Mapping[str, FloatArray], wall: Pooled) -> dict[str, Estimate]:
+    found = {name: _speedup(wall, wall.entries - lost_s) for name, lost_s in parts.items() if name != "residual"}
     return {name: speedup for name, speedup in found.items() if speedup is not None}
 
 
-def _at_most(parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled, *more: Pooled | None) -> Estimate | None:
-    """Speed-up of the step without all that is shown as lost: all but the device's work and the rest, and more."""
-    kept = [Pooled(-float(parts[name][0]), -drawn[name]) for name in ("compute", "residual")]
-    return _without(wall, reduce(_sum, filter(None, (wall, *kept, *more))))
+def _at_most(parts: Mapping[str, FloatArray], wall: Pooled, slower: Pooled | None) -> Estimate | None:
+    """Speed-up of the step without all that is shown as lost: all but the device's work and the rest."""
+    left_s = parts["compute"] + parts["residual"]
+    return _speedup(wall, left_s if slower is None else left_s - slower.entries)
 
 
-def _without(wall: Pooled, lost: Pooled) -> Estimate | None:
-    """Speed-up of a step that loses some of its time no more; ``None`` where that is all of it."""
-    left, left_drawn = wall.value - lost.value, wall.resamples - lost.resamples
-    if left <= 1e-3 * wall.value:
+def _speedup(wall: Pooled, left_s: FloatArray) -> Estimate | None:
+    """Speed-up of a step of which so much is left; ``None`` where that is nothing."""
+    if left_s[0] <= 1e-3 * wall.value:
         return None
-    return interval_of(wall.value / left, wall.resamples / np.maximum(left_drawn, 1e-3 * wall.resamples))
+    return Pooled.of(wall.entries / np.maximum(left_s, 1e-3 * wall.entries)).estimate()
 
 
 def _gpu_utilization(records: Sequence[TrialRecord], rng: np.random.Generator) -> Estimate | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.analysis.attribution import PARTS, SATURATED, THRESHOLD, Means, StepFacts, attribute, largest, verdicts
+from xttsbench.analysis.attribution import SATURATED, THRESHOLD, Means, StepFacts, attribute, largest, verdicts
 from xttsbench.analysis.disturbance import Gate, without
 from xttsbench.analysis.pooling import (
     STRETCHES,
@@ -212,26 +212,23 @@ class Classified:
         return share is not None and self.probability < SURE and least <= share.low and share.high <= most
 
 
-def classify_bottleneck(base: Evidence, parts: Mapping[str, Any], drawn: Mapping[str, Any], wall: Pooled) -> Classified:
-    """The bottleneck that most draws name.
-
-    The attribution is that of the means, as arrays of one entry, and that of each draw.
-    """
+def classify_bottleneck(base: Evidence, parts: Mapping[str, FloatArray], wall: Pooled) -> Classified:
+    """The bottleneck that most draws name; the attribution has one entry for the means, then one for each draw."""
     if not base.has_step and not base.emulated:
         return Classified("input", 1.0)  # a bare dataset has nothing else to wait for
-    votes = _votes(drawn, wall)
-    said = str(verdicts(dict(parts), np.array([wall.value]))[0])
+    said, votes = _voted(parts, wall)
     # Where the draws are of two minds what the means say breaks the tie.
     bottleneck = max(votes, key=lambda name: (votes[name], name == said))
     probability = votes.pop(bottleneck) / len(wall.resamples)
-    (loss, *_), (lost_s, *_) = largest(parts)
-    share = ratio(Pooled(float(lost_s), largest(drawn)[1]), wall)
-    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None), str(loss), share)
+    losses, lost_s = largest(parts)
+    share = ratio(Pooled.of(lost_s), wall)
+    return Classified(bottleneck, probability, max(votes, key=votes.__getitem__, default=None), str(losses[0]), share)
 
 
-def _votes(drawn: Mapping[str, Any], wall: Pooled) -> Counter[str]:
-    """Number of draws that name each bottleneck, in the order of their names."""
-    return Counter(sorted(verdicts(dict(drawn), wall.resamples).tolist()))
+def _voted(parts: Mapping[str, FloatArray], wall: Pooled) -> tuple[str, Counter[str]]:
+    """The bottleneck of the means, and the number of draws that name each, in the order of their names."""
+    said, *drawn = verdicts(parts, wall.entries).tolist()
+    return said, Counter(sorted(drawn))
 
 
 def why_undecided(
@@ -324,12 +321,8 @@ def likely(watched: WatchedRun, profile: StepProfile | None, handoff_s: float) -
     figures = pooled(({"run": _sample_of_run(watched)}, {}, {}), np.random.default_rng(0))
     compiling = sum(one.compiling_steps for one in watched.stretches) / max(watched.steps, 1)
     facts = replace(profile_facts(profile, has_step=True, compiling=compiling), handoff_s=handoff_s)
-
-    def parts(of: Any) -> dict[str, Any]:
-        return attribute(Means(**{name: of(figures[name]) for name in PARTS_OF}), facts)
-
-    found = parts(lambda one: np.array([one.value]))
-    votes = _votes(parts(lambda one: one.resamples), figures["wall_s"])
+    parts = attribute(Means(**{name: figures[name].entries for name in PARTS_OF}), facts)
+    _, votes = _voted(parts, figures["wall_s"])
     [(bottleneck, count)] = votes.most_common(1)
-    attribution = Attribution(**{name: float(found[name][0]) for name in PARTS})
+    attribution = Attribution(**{name: float(seconds[0]) for name, seconds in parts.items()})
     return Likely(bottleneck, count / votes.total(), attribution, figures)

@@ -59,11 +59,10 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: s
         return _nothing(trials)
     columns = [{name: np.asarray(getattr(steps, name), float) for name in _NAMES} for _, (steps, _) in found]
     figures = pool(columns, _STATISTICS, np.random.default_rng(seed))
-    parts = _parts({name: np.array([figures[name].value]) for name in _NAMES})
-    drawn = _parts({name: figures[name].resamples for name in _NAMES})
-    wall = figures["wall_s"]
-    name: Bottleneck = str(verdicts(parts, np.array([wall.value]))[0])  # type: ignore[assignment]  # one of PARTS
-    confidence = float(np.mean(verdicts(drawn, wall.resamples) == name))
+    parts, wall = _parts({name: figures[name].entries for name in _NAMES}), figures["wall_s"]
+    name: Bottleneck
+    name, *drawn = verdicts(parts, wall.entries).tolist()
+    confidence = drawn.count(name) / len(drawn)
     trial, (steps, state) = max(found, key=lambda one: len(one[1][0]))
     vector, missing = oscillation(steps.wall_s)
     unmeasured = {f"oscillation.{key}": reason for key, reason in missing.items()}

@@ -16,7 +16,6 @@ from xttsbench.analysis.pooling import (
     Columns,
     Pooled,
     Sample,
-    interval_of,
     mean_of,
     pool,
     pool_together,
@@ -84,7 +83,7 @@ def compiled_share(trials: Sequence[TrialRecord], rng: np.random.Generator) -> P
     """
     found = _in_turns(tried(trials, "graph", "graph"), "graph", lambda given: given.step_s)
     ratio_of = _beside(found, rng, max(STRETCH_SPREAD, _turns_differ(found.values())))
-    return ratio_of and Pooled(1 - ratio_of.value, 1 - ratio_of.resamples)
+    return ratio_of and Pooled.of(1 - ratio_of.entries)
 
 
 def _beside(turns: Mapping[str, Sample], rng: np.random.Generator, spread: float = STRETCH_SPREAD) -> Pooled | None:
@@ -92,10 +91,9 @@ def _beside(turns: Mapping[str, Sample], rng: np.random.Generator, spread: float
     if not turns:
         return None
     (figures,) = pool_together([turns], rng, stretch_spread=spread)
-    given_s, changed_s = figures["given_s"], figures["changed_s"]
-    if not given_s.value:  # all of it was the host's
+    if not figures["given_s"].value:  # all of it was the host's
         return None
-    return Pooled(changed_s.value / given_s.value, changed_s.resamples / given_s.resamples)
+    return Pooled.of(figures["changed_s"].entries / figures["given_s"].entries)
 
 
 def _in_turns(trials: Sequence[TrialRecord], name: str, work: Callable[[Steps], FloatArray]) -> dict[str, Sample]:
@@ -169,13 +167,13 @@ def modes(
         share = _beside(_in_turns(own, mode, partial(_own_work_s, host_share=host_share, eager=facts.eager)), rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
-        time_s = Pooled(main.value * share.value, main.resamples * share.resamples) if main and share else None
+        time_s = Pooled.of(main.entries * share.entries) if main and share else None
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,
             cause=inapplicable or last.cause,
             time_s=time_s.estimate() if time_s else None,
-            speedup=interval_of(1 / share.value, 1 / share.resamples) if share else None,
+            speedup=Pooled.of(1 / share.entries).estimate() if share else None,
             processes=len(own),
             compile_s=steps_of(warm_up).step_s.sum().item() if warm_up else None,
             fetches_removed=any(note.startswith(_FETCHES_REMOVED) for trial in own for note in trial.notes),
