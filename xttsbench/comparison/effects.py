@@ -189,6 +189,7 @@ class Weighed:
         smallest_visible_effect: what as many rounds as the candidates have would have decided, as a share.
         slope: power of the share of the processors that neighbours left, by which speeds were compared; 0 where they
             did not follow it.
+        widened: most rounds were disturbed, or all of a configuration's, and are kept; the noise is taken to be larger.
         why: why the baseline is not known against itself.
         pairs: all of its configurations, paired.
     """
@@ -200,6 +201,7 @@ class Weighed:
     round_scale: float = LEAST_SCALE
     smallest_visible_effect: float | None = None
     slope: float = 0.0
+    widened: bool = False
     why: str | None = None
     pairs: Paired = field(default_factory=lambda: Paired({}))
 
@@ -247,6 +249,7 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         round_scale=round_scale((*samples.values(), *([again] if again else []))),
         smallest_visible_effect=min((one for one in visible if one is not None), default=None),
         slope=pairs.taken.slope,
+        widened=widened,
         why=why if again is None else None,
         pairs=pairs,
     )

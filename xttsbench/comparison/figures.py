@@ -69,7 +69,7 @@ def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: f
         "utilization_of": of,
         "padding_efficiency": _padding_efficiency(series),
         "cv": float(np.mean([robust_cv(steps.wall_s) for steps in series])),
-        "std_over_mean": float(np.mean([_std_over_mean(steps) for steps in series])),
+        "std_over_mean": float(np.mean([one.wall_s.std(ddof=int(len(one) > 1)) / one.wall_s.mean() for one in series])),
     }
 
 
@@ -156,7 +156,3 @@ def cv_interval(series: Sequence[Steps]) -> Estimate | None:
         return None
     error = 1.17 / math.sqrt(min(map(len, series)))
     return interval([math.log(max(robust_cv(steps.wall_s), _LEAST)) for steps in series], max(error, LEAST_SCALE))
-
-
-def _std_over_mean(steps: Steps) -> float:
-    return float(steps.wall_s.std(ddof=1) / steps.wall_s.mean()) if len(steps) > 1 else 0.0

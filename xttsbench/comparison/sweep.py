@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from xttsbench.analysis.disturbance import gate
 from xttsbench.analysis.evidence import (
     DECIDES,
     LEAST_SCALE,
@@ -27,7 +26,7 @@ from xttsbench.analysis.evidence import (
     round_scale,
     smallest_visible,
 )
-from xttsbench.comparison.effects import MIN_PROCESSES, Paired
+from xttsbench.comparison.effects import MIN_PROCESSES, weigh
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.planning import AGAIN
 from xttsbench.records.base import FASTER, SLOWER, Estimate
@@ -54,7 +53,7 @@ class Seen:
         processes: configuration -> processes that measured it.
         next_block: number of the block after the last.
         rounds: of the baseline.
-        widened: most rounds were disturbed, and all are kept.
+        widened: disturbed rounds are kept, for want of others.
         turns: processes live through several rounds.
     """
 
@@ -117,21 +116,19 @@ def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
         gone.setdefault(arm, f"whether it yields the baseline's data is not known: {why}")
     if data.why_failed is not None:
         gone[comparison.baseline.id] = f"its data could not be read: {data.why_failed}"
-    group = collect(comparison, own)[0]
-    judged = gate([trial for runs in group.arms for trial in runs.trials.values()])
-    for runs in group.arms:
+    weighed = weigh(collect(comparison, own)[0], comparison.margin)
+    arms = {runs.arm.id: runs for runs in weighed.group.arms}
+    for name, runs in arms.items():
         if runs.ended is not None:
-            gone.setdefault(runs.arm.id, runs.ended)
-    group = group.without(judged.invalid)
-    arms = {runs.arm.id: runs for runs in group.arms}
+            gone.setdefault(name, runs.ended)
     measured = [trial.spec.block for trial in own if trial.spec.kind == "arm"]
     return Seen(
-        Paired.of(group, judged).sample,
+        weighed.pairs.sample,
         gone,
         {name: len(runs.steps) for name, runs in arms.items()},
         max(measured, default=-1) + 1,
         len(arms[comparison.baseline.id].turns),
-        judged.widened,
+        weighed.widened,
         any(trial.spec.turns for trial in own),
     )
 

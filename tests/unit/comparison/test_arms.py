@@ -12,6 +12,7 @@ import pytest
 from xttsbench.analysis.steps import measured, steady
 from xttsbench.comparison.arms import ComparedVariants, compare
 from xttsbench.comparison.runs import settled
+from xttsbench.comparison.sweep import seen_in
 from xttsbench.records.base import FASTER, SLOWER
 from xttsbench.records.readings import GpuReadings, HostReadings, Readings
 from xttsbench.records.report import Variant
@@ -162,12 +163,14 @@ def test_disturbed_rounds_are_kept_of_a_configuration_that_has_no_others(build) 
     """What two rounds showed is not forgotten since others, of other configurations, were quieter."""
     comparison = build.comparison("a", "b", "c", again=False)
 
-    def found(foreign: float):
+    def trials(foreign: float):
         first = [living(build, arm, wall, foreign=[foreign] * 2) for arm, wall in (("a", 0.04), ("b", 0.02))]
-        later = [living(build, arm, wall, foreign=[0.0] * 4, block=1) for arm, wall in (("a", 0.04), ("c", 0.01))]
-        return by_id(compare(comparison, [*first, *later]))
+        return first + [
+            living(build, arm, wall, foreign=[0.0] * 4, block=1) for arm, wall in (("a", 0.04), ("c", 0.01))
+        ]
 
-    disturbed, quiet = found(0.5), found(0.0)
+    disturbed, quiet = (by_id(compare(comparison, trials(foreign))) for foreign in (0.5, 0.0))
+    assert seen_in(comparison, trials(0.5)).versus("b", "a").rounds == 2, "a sweep chooses by what its report shows"
     assert (disturbed["b"].rounds, disturbed["c"].rounds) == (2, 4)
     assert disturbed["b"].effect.estimate == pytest.approx(2.0)
     assert disturbed["c"].effect.estimate == pytest.approx(4.0)
