@@ -292,14 +292,15 @@ def read(texts: Mapping[str, str]) -> XProfVerdict:
     statement = _property(overview, "statement") or _property(analyzer, "input_conclusion")
     step_ms = float(_property(analyzer, "steptime_ms_average") or 0)
     input_ms = float(_property(analyzer, "infeed_time_ms_avg") or 0)
-    says = answer(statement)
+    says, ops = answer(statement), _table(analyzer, "opName")
+    advice = [re.sub(r"<[^>]+>", "", str(row["link"])) for row in _table(analyzer, "link")]
     return XProfVerdict(
         says=says,
         statement=statement,
         input_share=round(input_ms / step_ms, 4) if step_ms else None,
         step_s=step_ms / 1e3 or None,
-        op=_most_advised(analyzer),
-        advice=_advice(analyzer) if says != "nothing" else "",
+        op=str(max(ops, key=lambda row: float(row["selfTimeInMs"] or 0))["opName"]) if ops else None,
+        advice=" ".join(advice)[:_ADVICE_CHARACTERS] if says != "nothing" else "",
     )
 
 
@@ -355,13 +356,3 @@ def _table(tables: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
         if column in names:
             return [dict(zip(names, [cell.get("v") for cell in row["c"]], strict=False)) for row in table["rows"]]
     return []
-
-
-def _most_advised(analyzer: list[dict[str, Any]]) -> str | None:
-    rows = _table(analyzer, "opName")
-    return str(max(rows, key=lambda row: float(row["selfTimeInMs"] or 0))["opName"]) if rows else None
-
-
-def _advice(analyzer: list[dict[str, Any]]) -> str:
-    lines = [re.sub(r"<[^>]+>", "", str(row["link"])) for row in _table(analyzer, "link")]
-    return " ".join(lines)[:_ADVICE_CHARACTERS]

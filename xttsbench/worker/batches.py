@@ -115,6 +115,9 @@ def _samples(batch: Any) -> int:
     return next((int(shape[0]) for shape in shapes if shape.rank), 1)
 
 
+_NONE: Final = object()  # No batch: one may be None
+
+
 class ExhaustedError(Exception):
     """The dataset yields nothing (more), even when it is begun again."""
 
@@ -143,19 +146,13 @@ class LiveBatches:
         Raises:
             ExhaustedError: a new epoch has no element.
         """
-        try:
-            batch = next(self._iterator)
-            self.batch += 1
-            return batch
-        except StopIteration:
-            pass
-        self.epoch += 1
-        self.batch = 0
-        self._iterator = iter(self._dataset)
-        try:
-            return next(self._iterator)
-        except StopIteration:
-            raise ExhaustedError from None
+        batch = next(self._iterator, _NONE)
+        if batch is _NONE:
+            self.epoch, self.batch, self._iterator = self.epoch + 1, -1, iter(self._dataset)
+            if (batch := next(self._iterator, _NONE)) is _NONE:
+                raise ExhaustedError
+        self.batch += 1
+        return batch
 
 
 class CachedBatches:

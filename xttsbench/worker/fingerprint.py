@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from xttsbench.errors import first_line
 from xttsbench.fixes.buckets import BUCKETS
+from xttsbench.fixes.buckets.samples import compare_apart, padding_of
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
@@ -38,7 +39,7 @@ from xttsbench.pipeline.places import SOURCE
 from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, PipelineOp
+from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, every_op
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.step.modes import loss_of
@@ -46,7 +47,6 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.channel import Channel, leave
-from xttsbench.worker.contents import compare_apart, padding_of
 
 MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""
@@ -57,18 +57,6 @@ _MOST_STATE: Final = 200  # Variables that are sketched, the first ones
 _ALIVE_S: Final = 1.0
 _WIDER: Final = 8
 _WIDEST: Final = 10_000  # Elements of a source from which on it is not cut at all, where a shorter one yields nothing
-
-
-def run_elements(
-    spec: TrialSpec,
-    loaded: Loaded,
-    step: Step | None,
-    bench: Bench,
-    original: tf.data.Dataset | None = None,
-    variables: Sequence[Any] = (),
-) -> None:
-    """Send, as the part ``elements``, what :func:`read_elements` gives of the same arguments."""
-    bench.channel.part("elements", read_elements(spec, loaded, step, bench, original, variables))
 
 
 def read_elements(
@@ -237,7 +225,8 @@ def _shortened(
     cut, spec = shortened(graph, limit, places, own_files=own_files), dataset.element_spec
     kept = all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(spec)) and keep_last_batch(cut)
     if kept:
-        spec = tf.nest.map_structure(_any_size, spec)
+        sizes = tf.TensorShape([None])
+        spec = tf.nest.map_structure(lambda one: tf.TensorSpec(sizes.concatenate(one.shape[1:]), one.dtype), spec)
     return from_graph(cut, spec, source=dataset), cut, kept
 
 
@@ -262,22 +251,16 @@ def _other_batches(
     return compare_apart(*cut, padding_of(before), drawn=drawn, max_s=spec.window_s)
 
 
-def _any_size(batch: tf.TensorSpec) -> tf.TensorSpec:
-    return tf.TensorSpec(tf.TensorShape([None]).concatenate(batch.shape[1:]), batch.dtype)
-
-
 def _epochs(dataset: tf.data.Dataset, graph: Any | None, original: Any | None) -> Callable[[int], tf.data.Dataset]:
     """The dataset of each epoch: the same one, with other random numbers in its functions where the original draws any.
 
     Caches and the state of ``shuffle`` are shared by all of them.
     """
-    if graph is None or original is None or not draws_from_seeds(original):
-        return lambda _: dataset
+    draws = graph is not None and original is not None and draws_from_seeds(original)
 
     def of(epoch: int) -> tf.data.Dataset:
-        if not epoch:
-            return dataset
-        return from_graph(reseeded(graph, epoch), dataset.element_spec, source=dataset)
+        again = from_graph(reseeded(graph, epoch), dataset.element_spec, source=dataset) if epoch and draws else None
+        return dataset if again is None else again
 
     return of
 
@@ -301,13 +284,9 @@ def _rows_of(dataset: tf.data.Dataset, graph: Any | None, cut: Batching) -> int 
 def _ordered(dataset: tf.data.Dataset, graph: Any) -> bool:
     """Whether no op and no option lets elements come in another order than they were asked for."""
     pipeline = inspect(dataset, graph)
-    promised = pipeline.deterministic is not False
-    waiting: list[PipelineOp] = list(pipeline.ops)
-    while waiting:
-        op = waiting.pop()
-        waiting.extend(op.inner)
-        if op.deterministic == "false" or (op.deterministic == "default" and not promised):
-            return False
+    unordered = ("false", "default") if pipeline.deterministic is False else ("false",)
+    if any(op.deterministic in unordered for op in every_op(pipeline.ops)):
+        return False
     return not any(node.attr["sloppy"].b for node in graph.node if "sloppy" in node.attr)
 
 

@@ -66,9 +66,7 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
             bench.channel.phase("warm_up")
             bench.warm_up(step, batches, _WARM_UP_S)
         bench.channel.phase("hand-off")
-        bench.channel.part("handoff_s", next_floor_s(batches[0]))
-        if spec.emulated_ms:
-            bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batches[0]))
+        tell_handoff(spec, batches[0], bench)
         rounds = Rounds(spec, loaded, step, bench, source, facts.bytes / len(batches))
         for number in range(spec.rounds):
             rounds.measure_round(number)
@@ -113,10 +111,15 @@ def first_batches(loaded: Loaded) -> list[Any]:
         return take_batches(source)
 
 
-def _next_floor_after_pause_s(spec: TrialSpec, batch: Any, count: int = 60) -> float:
-    """The same after a pause as long as the emulated accelerator's, which whoever slept wakes from to cold caches."""
-    paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
-    return next_floor_s(batch, paused_s, count)
+def tell_handoff(spec: TrialSpec, batch: Any, bench: Bench, count: int = 60) -> None:
+    """Send what handing over a batch takes, and what it takes after a pause as long as an emulated accelerator's.
+
+    Whoever slept wakes to cold caches.
+    """
+    bench.channel.part("handoff_s", next_floor_s(batch, count=count))
+    if spec.emulated_ms:
+        paused_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
+        bench.channel.part("handoff_after_pause_s", next_floor_s(batch, paused_s, count))
 
 
 def next_floor_s(batch: Any, pause_s: float = 0.0005, count: int = 60) -> float:
@@ -177,15 +180,11 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
         dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
         loaded = replace(loaded, dataset=dataset)
     if spec.kind == "arm" and spec.source_limit is not None:
-        loaded = replace(loaded, dataset=_first_elements(loaded.dataset, spec.source_limit))
+        cut = shortened(read_graph(loaded.dataset), spec.source_limit)
+        loaded = replace(loaded, dataset=from_graph(cut, loaded.dataset.element_spec, source=loaded.dataset))
     for fix in fixes.of_step:
         step = fixed_step(step, fix, loaded.model)
     return loaded, step
-
-
-def _first_elements(dataset: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    """The dataset with at most ``count`` elements of each of its sources, from the beginning in every epoch."""
-    return from_graph(shortened(read_graph(dataset), count), dataset.element_spec, source=dataset)
 
 
 _QUIET: Final = 8
@@ -209,8 +208,7 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
     elif spec.emulated_ms:
         bench.channel.phase("hand-off")
         for batch in loaded.dataset.take(1):
-            bench.channel.part("handoff_s", next_floor_s(batch, count=_HANDED_OVER))
-            bench.channel.part("handoff_after_pause_s", _next_floor_after_pause_s(spec, batch, _HANDED_OVER))
+            tell_handoff(spec, batch, bench, _HANDED_OVER)
     bench.contents = ContentLook() if spec.hashed else None
     if spec.turns:
         _take_turns(loaded, step, bench)

@@ -60,45 +60,32 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     if why_not is not None:
         return
     losses = _Losses(spec, step, min(ours, key=size_bytes), load, lambda arm: bench.channel.phase(f"training {arm}"))
-    told = _Told()
+    same: list[str] = []
+    differences: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for arm, kwargs in spec.others.items():
         bench.channel.phase(f"reading {arm}")
         try:
             other = load(kwargs)
             where = None if arm in spec.same_data else data_against(other, arm)
             if where is None and spec.loss_steps:
-                where = losses.against(arm, other, told)
+                where = losses.against(arm, other)
         except TargetError as error:
-            told.failed[arm] = str(error)
+            failed[arm] = str(error)
         except Exception as error:  # whatever a pipeline or a step raises is that configuration's own end
-            told.failed[arm] = _sentence(error)
+            failed[arm] = _sentence(error)
         else:
             if where is None:
-                told.same.append(arm)
+                same.append(arm)
             else:
-                told.differences[arm] = where
-        bench.channel.part("parity", found.model_copy(update=told.fields() | {"loss_steps": losses.steps}))
-
-
-@dataclass
-class _Told:
-    """Results on the configurations so far; see :class:`Parity`."""
-
-    same: list[str] = field(default_factory=list)
-    differences: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    losses: dict[str, float] = field(default_factory=dict)
-    losses_unknown: dict[str, str] = field(default_factory=dict)
-    other_losses: list[str] = field(default_factory=list)
-
-    def fields(self) -> dict[str, Any]:
-        """A copy, as the record has it."""
-        return {name: tuple(value) if isinstance(value, list) else dict(value) for name, value in vars(self).items()}
+                differences[arm] = where
+        data = {"same": tuple(same), "differences": differences, "failed": failed}
+        bench.channel.part("parity", found.model_copy(update=data | losses.found))
 
 
 @dataclass
 class _Losses:
-    """The baseline's losses of a few steps on one batch, computed for the first comparison."""
+    """The baseline's losses of a few steps on one batch, computed for the first comparison; and the others' beside."""
 
     spec: TrialSpec
     step: Step | None
@@ -106,29 +93,37 @@ class _Losses:
     load: Callable[[Mapping[str, Any]], Loaded]
     alive: Callable[[str], None]
     steps: int = 0
-    """Steps whose losses were compared."""
+    apart: dict[str, float] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    other: tuple[str, ...] = ()
 
-    def against(self, arm: str, other: Loaded, told: _Told) -> str | None:
-        """Place of the difference in the losses of a configuration with the baseline's data; numbers go to ``told``."""
+    @property
+    def found(self) -> dict[str, Any]:
+        """Fields of :class:`Parity` about the losses so far, and how many steps of each were compared."""
+        losses = {"losses": self.apart, "losses_unknown": self.unknown, "other_losses": self.other}
+        return losses | {"loss_steps": self.steps}
+
+    def against(self, arm: str, other: Loaded) -> str | None:
+        """Place of the difference in the losses of a configuration with the baseline's data."""
         step = step_of(other)
         if self.step is None or step is None:
             return None
         ours, why_not = self._ours
         if ours is None:
-            told.losses_unknown[arm] = why_not
+            self.unknown[arm] = why_not
             return None
         theirs = self._of(step, arm)
         if theirs is None:
-            told.losses_unknown[arm] = "its step returns no number that could be its loss"
+            self.unknown[arm] = "its step returns no number that could be its loss"
             return None
         apart, where = loss_difference(ours, theirs, self.spec.loss_tolerance)
         if where is not None and self._why_not_reproducible is not None:
-            told.losses_unknown[arm] = self._why_not_reproducible
+            self.unknown[arm] = self._why_not_reproducible
             return None
         self.steps = len(ours)
-        told.losses[arm] = apart
+        self.apart[arm] = apart
         if where is not None:
-            told.other_losses.append(arm)
+            self.other = (*self.other, arm)
         return where
 
     @cached_property

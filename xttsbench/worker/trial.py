@@ -6,7 +6,6 @@ The target is loaded, the trial run, and whatever happens turned into words.
 from __future__ import annotations
 
 import contextlib
-import functools
 import socket
 import time
 import traceback
@@ -33,7 +32,7 @@ from xttsbench.targets.spec import parse_target, substituted
 from xttsbench.worker.batches import ExhaustedError, fill_caches
 from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, step_of
 from xttsbench.worker.channel import Channel, DirectChannel, shared_rows
-from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.fingerprint import read_elements
 from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_ladder, run_pipeline
 from xttsbench.worker.optimized import rewritten
 from xttsbench.worker.parity import run_parity
@@ -95,8 +94,11 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
         makers = places.files_of(original)
         facts = scan_loaded(target.folder, module_file(target), entry=target.attribute, makers=makers)
         channel.part("source", [*facts])
-    own = functools.partial(run_elements, original=original, variables=variables) if spec.kind == "elements" else None
-    run_kind(spec, loaded, step, channel, own)
+
+    def elements(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
+        channel.part("elements", read_elements(spec, loaded, step, bench, original, variables))
+
+    run_kind(spec, loaded, step, channel, elements if spec.kind == "elements" else None)
 
 
 def _collecting(variables: list[Any]) -> Callable[..., Any]:
@@ -268,7 +270,7 @@ class LiveTarget:
 
     def _run_elements(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
         """Take the fingerprints, then fill the cache of the dataset that is timed, so that no timed trial does it."""
-        run_elements(spec, loaded, step, bench, original=self.dataset)
+        bench.channel.part("elements", read_elements(spec, loaded, step, bench, self.dataset))
         if spec.fix is not None:
             kept = self.with_fix(FixSet.parse(spec.fix), spec.cache_dir)
             fill_caches(spec.model_copy(update={"window_s": spec.window_s * _FILLING}), kept, bench.channel)

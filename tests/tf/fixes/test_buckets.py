@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.fixes.buckets.samples import compare_apart, padding_of
 from xttsbench.fixes.graph import apply
 from xttsbench.pipeline.read import read_graph
-from xttsbench.worker.contents import compare_apart, padding_of
 
 
 def speech(count=61, **batch):

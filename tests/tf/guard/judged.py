@@ -32,7 +32,7 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import Channel
-from xttsbench.worker.fingerprint import run_elements
+from xttsbench.worker.fingerprint import read_elements
 
 FIXES = (
     "native", "parallel-map:4", "parallel-interleave:4", "filter-first", "batch-first", "rebatch",
@@ -86,7 +86,8 @@ def elements(
         dataset = plan.build(folder)
         fixed = dataset if fix is None else rewrite.apply(dataset, fix)
         with Watch() as watch:
-            run_elements(spec, Loaded("dataset", fixed, None), None, Bench(channel, watch, None, None))
+            bench = Bench(channel, watch, None, None)
+            channel.part("elements", read_elements(spec, Loaded("dataset", fixed, None), None, bench))
     finally:
         end()
     collected = Collected(spec, channel.rows)

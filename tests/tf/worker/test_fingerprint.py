@@ -16,7 +16,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
-from xttsbench.worker.fingerprint import MOST_ROWS, run_elements
+from xttsbench.worker.fingerprint import MOST_ROWS, read_elements
 from xttsbench.worker.ladder import fixed
 
 pytestmark = pytest.mark.tf
@@ -36,7 +36,7 @@ def take(bench):
         dataset = make()
         fixed = dataset if fix is None else rewrite.apply(dataset, fix)
         loaded = Loaded("dataset" if step is None else "dataset+step", fixed, step)
-        run_elements(spec, loaded, step, bench, original, variables)
+        bench.channel.part("elements", read_elements(spec, loaded, step, bench, original, variables))
         return bench.channel.record().elements
 
     yield run
@@ -305,7 +305,7 @@ def take_with_step(bench):
             trial_id="0", kind="elements", target="t:t", fix=fix, steps=50, epochs=1, window_s=30.0, source_limit=40
         )
         loaded, changed = fixed(Loaded("dataset+step", dataset, step), step, spec)
-        run_elements(spec, loaded, changed, bench, dataset)
+        bench.channel.part("elements", read_elements(spec, loaded, changed, bench, dataset))
         return bench.channel.record().elements
 
     return run

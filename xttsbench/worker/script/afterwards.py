@@ -24,7 +24,7 @@ from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, Steps, overhead_of
 from xttsbench.worker.channel import ScriptReport, SilentChannel
-from xttsbench.worker.ladder import first_batches, next_floor_s, run_pipeline
+from xttsbench.worker.ladder import first_batches, run_pipeline, tell_handoff
 from xttsbench.worker.script.loop import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
 from xttsbench.worker.script.watched import Watched
@@ -35,8 +35,6 @@ _PIPELINE_S: Final = 5.0
 _INPUT_S: Final = 2.0
 _STEP_S: Final = 2.0
 _OPS_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 0.05
-_HANDED_OVER: Final = 15  # Batches that are ready, by which what handing one over costs is told
 _SETTLES: Final = 10  # Steps after which what is done once is done
 _VARIABLES_BYTES: Final = 2 * 2**30  # Variables larger than this in all are not copied, and so the step is not run
 
@@ -93,10 +91,7 @@ def _measure(spec: TrialSpec, handles: ScriptHandles, bench: Bench) -> None:
         _measure_input(spec, loaded, bench)
     if spec.emulated_ms:
         with _noted(bench, "what handing over a batch takes was not measured"):
-            batch = first_batches(loaded)[0]
-            pause_s = min(sum(spec.emulated_ms) / len(spec.emulated_ms) / 1e3, _LONGEST_PAUSE_S)
-            bench.channel.part("handoff_s", next_floor_s(batch))
-            bench.channel.part("handoff_after_pause_s", next_floor_s(batch, pause_s, _HANDED_OVER))
+            tell_handoff(spec, first_batches(loaded)[0], bench)
     if handles.step is None:
         if handles.why_no_step is not None:
             bench.channel.note(f"the script's step alone was not measured: {handles.why_no_step}")
@@ -116,7 +111,7 @@ def _measure_input(spec: TrialSpec, loaded: Loaded, bench: Bench) -> None:
 def _measure_step(spec: TrialSpec, loaded: Loaded, step: Step, mode: Mode, bench: Bench) -> None:
     """The step on batches in memory: as the script has it, and compiled where the script runs it op by op."""
     batches = first_batches(loaded)
-    bench.channel.part("handoff_s", next_floor_s(batches[0]))
+    tell_handoff(spec, batches[0], bench)
     bench.channel.phase("step_only")
     limit = Limit(spec.steps, _STEP_S, 2, fair_s=1.0)
     bench.run("step_only", CachedBatches(batches, range(len(batches))), step, limit, warmup=1)

@@ -21,14 +21,19 @@ from xttsbench.worker.script.process import Process, kill_group
 
 
 class AgainProcess(Process):
-    """Runs a script again for one trial of the kind ``elements`` or ``arm``, and ends with it."""
+    """Runs a script again for one trial of the kind ``elements`` or ``arm``, and ends with it.
+
+    Attributes:
+        again: what its first run showed.
+        began: the ``time.perf_counter()`` at which the process began.
+    """
 
     def __init__(self, report: ScriptReport, again: ScriptAgain) -> None:
         super().__init__(report)
-        self._again = again
+        self.again = again
         self._trial: Any = None
         self._refused: str | None = None  # why it was stopped before it did what memory cannot keep
-        self._began = time.perf_counter()
+        self.began = time.perf_counter()
 
     def start(self) -> None:
         """Run the script until the trial has what it needs. Does not return."""
@@ -45,12 +50,12 @@ class AgainProcess(Process):
 
     def _cover(self) -> None:
         """As in the first run, but nothing can be written elsewhere unless the user has said that it may be."""
-        if self._again.redirected:
-            self._overlays = self._covered(self._again.directory, share=8, strict=not self._again.anything)
+        if self.again.redirected:
+            self._overlays = self._covered(self.again.directory, share=8, strict=not self.again.anything)
 
     def _before_script(self) -> None:
         """Refuse what the first run has not done and memory cannot keep."""
-        if self._overlays is not None and not self._again.anything:
+        if self._overlays is not None and not self.again.anything:
             self._effects = Effects(self._overlays, self._refuse)
         random.seed(self.spec.seed)
         if "numpy" in sys.modules:  # else it begins unseeded, and TensorFlow brings it
@@ -70,7 +75,7 @@ class AgainProcess(Process):
         np.random.seed(self.spec.seed)
         tf.random.set_seed(self.spec.seed)
         kind = ElementsTrial if self.spec.kind == "elements" else VariantTrial
-        self._trial = kind(self.report, self._again, self.end_at_once, self._began)
+        self._trial = kind(self)
         return self._trial.watched
 
     def _keras_loaded(self) -> None:

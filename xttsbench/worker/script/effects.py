@@ -144,33 +144,39 @@ def _found(path: Any, folder: Any) -> Any:
         return path
 
 
+Around = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _telling(tell: Callable[..., object]) -> Around:
+    """Makes a decorator of a function that is called with the same arguments before."""
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tell(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        return call
+
+    return around
+
+
 def patch_h5py(effects: Effects) -> None:
     """Have h5py's files told of, which are opened in C: Keras writes weights by them."""
     import h5py  # type: ignore[import-untyped]  # Keras brings it
 
-    original = h5py.File.__init__
-
-    @functools.wraps(original)
-    def init(file: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+    def opened(_: Any, name: Any, mode: str = "r", *__: Any, **___: Any) -> None:
         if mode != "r":
             effects.writes(name)
-        original(file, name, mode, *args, **kwargs)
 
-    h5py.File.__init__ = init
+    h5py.File.__init__ = _telling(opened)(h5py.File.__init__)
 
 
 def patch_shared_memory(effects: Effects) -> None:
     """Have segments of shared memory told of that somebody else has made."""
     import _posixshmem  # type: ignore[import-not-found]  # of CPython, where there is POSIX's
 
-    original = _posixshmem.shm_open
-
-    @functools.wraps(original)
-    def shm_open(path: str, *args: Any, **kwargs: Any) -> Any:
-        effects.attaches(path)
-        return original(path, *args, **kwargs)
-
-    _posixshmem.shm_open = shm_open
+    _posixshmem.shm_open = _telling(lambda path, *_, **__: effects.attaches(path))(_posixshmem.shm_open)
 
 
 def patch_writers(effects: Effects, patches: Patches) -> None:
@@ -179,27 +185,16 @@ def patch_writers(effects: Effects, patches: Patches) -> None:
     from tensorflow.python.lib.io import _pywrap_file_io, file_io
     from tensorflow.python.ops import gen_summary_ops
 
-    def told(at: int, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def around(original: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                path: Any = kwargs.get(name, args[at] if len(args) > at else None)
-                effects.writes(path.numpy() if hasattr(path, "numpy") else path)
-                return original(*args, **kwargs)
+    def told(at: int, name: str) -> Around:
+        def tell(*args: Any, **kwargs: Any) -> None:
+            path: Any = kwargs.get(name, args[at] if len(args) > at else None)
+            effects.writes(path.numpy() if hasattr(path, "numpy") else path)
 
-            return call
-
-        return around
-
-    def around_open(original: Callable[..., Any]) -> Callable[..., Any]:
-        def check(file: Any) -> Any:
-            effects.writes(file.name)
-            return original(file)
-
-        return check
+        return _telling(tell)
 
     patches.put(functional_saver.MultiDeviceSaver, "save", told(1, "file_prefix"))
     patches.put(gen_summary_ops, "create_summary_file_writer", told(1, "logdir"))
-    patches.put(file_io.FileIO, "_prewrite_check", around_open)
+    patches.put(file_io.FileIO, "_prewrite_check", _telling(lambda file: effects.writes(file.name)))
     patches.put(_pywrap_file_io, "RecursivelyCreateDir", told(0, "path"))
 
 

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tensorflow as tf
 from tensorflow.python.framework import random_seed
@@ -31,6 +31,9 @@ from xttsbench.worker.fingerprint import one_graph_objections, read_elements, sk
 from xttsbench.worker.script.eager import place_of
 from xttsbench.worker.script.loop import Loop
 from xttsbench.worker.script.trials import AgainRecorder, Trial
+
+if TYPE_CHECKING:
+    from xttsbench.worker.script.again import AgainProcess
 
 _STEPS: Final = 3  # Steps that the script trains on the batches that were read
 
@@ -120,17 +123,15 @@ class FewSteps(AgainRecorder):
 class ElementsTrial(Trial):
     """Takes the fingerprints of the dataset, then compares what the script trains on the first batches of it."""
 
-    def __init__(
-        self, report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float
-    ) -> None:
-        self._steps = FewSteps(report, again, self._take_state)
-        super().__init__(report, again, end_at_once, began, self._steps)
+    def __init__(self, process: AgainProcess) -> None:
+        self._steps = FewSteps(process.report, process.again, self._take_state)
+        super().__init__(process, self._steps)
         self._ending = threading.Lock()
         self._state: tuple[tuple[float, ...], ...] | None = None
         self._record: Elements | None = None
         self._read = False
         self._losses: list[float | None] = []
-        self._step, _ = name_and_place(again.step)
+        self._step, _ = name_and_place(self.again.step)
         self._called: Any = None
         self._draws: StepDraws | None = None
         self.watched.after_function = self._returned

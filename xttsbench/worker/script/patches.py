@@ -227,12 +227,12 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
 
         return fit
 
+    def begin(callbacks: Any) -> None:
+        model = getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
+        watched.fit_begins(model, callbacks.callbacks)
+
     lists = callback_list.CallbackList
-    patches.put(
-        lists,
-        "on_train_begin",
-        told(lambda callbacks: watched.fit_begins(_model_of(callbacks), callbacks.callbacks), None),
-    )
+    patches.put(lists, "on_train_begin", told(begin, None))
     patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
     if watched.recorder.stops:
         patches.put(lists, "on_train_batch_begin", told(lambda _: watched.recorder.check_stop(), None))
@@ -243,7 +243,3 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
     patches.put(trainer.TensorFlowTrainer, "fit", around_fit)
     if watched.recorder.replaced is not None:
         patches.put(trainer.TensorFlowTrainer, "train_on_batch", around_training(watched))
-
-
-def _model_of(callbacks: Any) -> Any:
-    return getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)

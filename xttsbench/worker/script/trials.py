@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tensorflow as tf
 
@@ -28,6 +28,9 @@ from xttsbench.worker.script.loop import Loop, Loops
 from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.watched import Watched
 from xttsbench.worker.trial import failure
+
+if TYPE_CHECKING:
+    from xttsbench.worker.script.again import AgainProcess
 
 _MEASURED: Final = "as_is"
 
@@ -153,27 +156,16 @@ _FOR_EVER: Final = 10**6  # Epochs of a call of ``fit`` that is to go on as long
 
 
 class Trial:
-    """One trial of a script; :attr:`watched` sees it run.
+    """One trial of a script; :attr:`watched` sees it run."""
 
-    ``began`` is the ``time.perf_counter()`` at which the process began; ``end_at_once`` ends a script that cannot be
-    stopped from Python.
-    """
-
-    def __init__(
-        self,
-        report: ScriptReport,
-        again: ScriptAgain,
-        end_at_once: Callable[[str], None],
-        began: float,
-        recorder: AgainRecorder,
-    ) -> None:
-        self.spec, self.channel, self.again = report.spec, report.channel, again
-        self.fixes = FixSet.parse(report.spec.fix)
-        self.watched = Watched(report, end_at_once, recorder)
+    def __init__(self, process: AgainProcess, recorder: AgainRecorder) -> None:
+        self.spec, self.channel, self.again = process.spec, process.channel, process.again
+        self.fixes = FixSet.parse(self.spec.fix)
+        self.watched = Watched(process.report, process.end_at_once, recorder)
         self.watched.before_fit = self.before_fit
-        self.watched.datasets.wanted = again.data
+        self.watched.datasets.wanted = self.again.data
         self.watched.datasets.stand_in = self._stand_in
-        self._began: float | None = began  # until the script begins to use its dataset
+        self._began: float | None = process.began  # until the script begins to use its dataset
         self._failed: BaseException | None = None
 
     def before_fit(self, model: Any, arguments: dict[str, Any]) -> None:
@@ -223,12 +215,10 @@ class Trial:
 class VariantTrial(Trial):
     """Measures the training loop, with the fix or without."""
 
-    def __init__(
-        self, report: ScriptReport, again: ScriptAgain, end_at_once: Callable[[str], None], began: float
-    ) -> None:
-        recorder = AgainRecorder(report, again)
-        super().__init__(report, again, end_at_once, began, recorder)
-        self._contents = ScriptContents(recorder.loops.counts_own) if report.spec.hashed else None
+    def __init__(self, process: AgainProcess) -> None:
+        recorder = AgainRecorder(process.report, process.again)
+        super().__init__(process, recorder)
+        self._contents = ScriptContents(recorder.loops.counts_own) if self.spec.hashed else None
         if self._contents is not None:
             self.watched.on_batch, self.watched.clock.contents = self._contents.got, self._contents
             recorder.turn_over = self._contents.digest
