@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-import pynvml  # nvidia-ml-py; it ships no types
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.processes.rewrite import in_processes
 from xttsbench.probes.clock import EmulatedAccelerator
+from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_bytes
 from xttsbench.records.training import CHECKPOINTS, Begun, Fitted, Interval, Spoken, TrainJob
 from xttsbench.records.trial import MeasurementOverhead
@@ -131,15 +131,8 @@ def _capability(gpu: Any) -> tuple[int, ...]:
 
 
 def _gpu_memory_bytes() -> list[int]:
-    try:
-        pynvml.nvmlInit()
-        try:
-            handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-            return [int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles]
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return []
+    gpus, _, _ = look_at_gpus()
+    return [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
 
 
 _UPDATES: Final = 8

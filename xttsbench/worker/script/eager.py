@@ -110,17 +110,10 @@ class PythonStep:
 
 def _arguments(frame: FrameType) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments of a frame that has just been entered."""
-    code, values = frame.f_code, frame.f_locals
-    names = code.co_varnames
-    args = [values[name] for name in names[: code.co_argcount]]
-    end = code.co_argcount + code.co_kwonlyargcount
-    kwargs = {name: values[name] for name in names[code.co_argcount : end]}
-    if code.co_flags & inspect.CO_VARARGS:
-        args.extend(values[names[end]])
-        end += 1
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        kwargs.update(values[names[end]])
-    return tuple(args), kwargs
+    names, more, others, values = inspect.getargvalues(frame)
+    count = frame.f_code.co_argcount
+    args = (*(values[name] for name in names[:count]), *(values[more] if more else ()))
+    return args, {name: values[name] for name in names[count:]} | (values[others] if others else {})
 
 
 def _function_of(frame: FrameType) -> FunctionType | None:
