@@ -35,9 +35,9 @@ def _decides(found: Diagnosis, before: Sequence[Look]) -> bool:
     if found.bottleneck == "inconclusive":
         return False
     if found.disturbed:
-        last = before[-1] if before else None
-        same = last is not None and last.bottleneck == found.bottleneck
-        return same and (found.at_threshold or min(found.probability, last.probability) >= _FIRST)
+        if not before or before[-1].bottleneck != found.bottleneck:
+            return False
+        return found.at_threshold or min(found.probability, before[-1].probability) >= _FIRST
     if not before:
         return found.at_threshold or (found.probability >= _FIRST and _steps(found) >= MIN_STEPS)
     return found.sure

@@ -77,6 +77,10 @@ def test_beside_neighbours_two_looks_in_a_row_have_to_be_as_sure_as_the_first(bu
         return found.__class__(**vars(found) | {"probability": now, "disturbed": True})
 
     monkeypatch.setitem(look.__globals__, "build_diagnosis", disturbed)
-    last = () if before is None else (NOT_FINAL.model_copy(update=dict(zip(("bottleneck", "probability"), before))),)
+    last = (
+        ()
+        if before is None
+        else (NOT_FINAL.model_copy(update=dict(zip(("bottleneck", "probability"), before, strict=True))),)
+    )
     record = under_way(build, **WAITING).model_copy(update={"looks": last})
     assert look([record], {})[1].final is final
