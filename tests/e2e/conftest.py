@@ -94,7 +94,7 @@ def diagnose(on_one_helper: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     def run(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
         budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
         always = ("--json", "--no-verify", "--out", str(out), "--budget", str(budget_s))
-        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", f"{TARGETS}/{target}", *always, *options])
+        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", str(TARGETS / target), *always, *options])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()

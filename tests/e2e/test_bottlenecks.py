@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import BUDGET_S, TARGETS, Diagnose
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks" / "diagnosis"))
+import known  # type: ignore[import-not-found]
 
 pytestmark = pytest.mark.measured
 
@@ -93,7 +97,16 @@ def test_nothing_limits_a_healthy_target(diagnose: Diagnose, target: str, tmp_pa
     code, report = diagnose(f"healthy.py:{target}", tmp_path / "run")
     assert (code, report["verdict"]["bottleneck"]) == (0, "compute"), report["verdict"]["summary"]
     assert not limiting(report)
+    assert report["warnings"] == []
     adds_up(report)
+
+
+@SLOW
+@pytest.mark.parametrize("case", [case for case in known.CASES if case.healthy][:8], ids=lambda case: case.name)
+def test_a_healthy_case_of_the_corpus_is_warned_of_nothing(diagnose: Diagnose, case: Any, tmp_path: Path) -> None:
+    given = [text for name, value in case.settings(tmp_path).items() for text in ("--set", f"{name}={value}")]
+    _, report = diagnose(case.target, tmp_path / "run", "--accelerator", case.accelerator(), *given)
+    assert report["warnings"] == []
 
 
 def test_a_starved_accelerator_is_seen_from_its_dataset_alone(diagnose: Diagnose, tmp_path: Path) -> None:

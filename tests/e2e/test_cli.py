@@ -69,7 +69,7 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(home):
     """A whole diagnosis with ``--json`` and ``--profile``, in a parent that cannot import TensorFlow."""
-    options = ("--json", "--profile", "--budget", "14", "--set", "size=8", "--out", "run")
+    options = ("--json", "--show-output", "--profile", "--budget", "14", "--set", "size=8", "--out", "run")
     return run("-c", WITHOUT_TENSORFLOW, "diagnose", "entry:make", *options, cwd=home)
 
 

@@ -32,6 +32,7 @@ _PIECE_S: Final = 1.0
 """A turn is told in pieces of this length: the kernel counts in ticks of 10 ms, too coarse for shorter ones."""
 _WORTH_SAYING: Final = 0.10
 _QUIETLY: Final = 0.02
+_MANY: Final = 3  # One round in so many is disturbed from which that is worth saying
 _LEAST_LEFT: Final = 0.05
 
 RoundKey = tuple[int, int]
@@ -193,7 +194,8 @@ def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
     words = [_machine(pieces)]
     if throttled is not None and throttled >= _QUIETLY:
         words.append(f"the processor quota stopped its threads for {_percent(throttled)} of the time")
-    if disturbed:
+    if widened or disturbed * _MANY >= max(rounds, 1):  # a few of many change neither the verdict nor its interval
+        words[0] = words[0].removeprefix("quiet, ")
         were, do = ("was", "does") if disturbed == 1 else ("were", "do")
         consequence = ", so all are kept and intervals are wider" if widened else f" and {do} not count"
         words.append(f"{disturbed} of {rounds} rounds {were} disturbed{consequence}")

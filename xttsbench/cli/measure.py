@@ -27,6 +27,7 @@ from xttsbench.cli.options import (
     Resume,
     Seed,
     Settings,
+    ShowOutput,
     Steps,
     Strict,
     TrialSteps,
@@ -80,6 +81,7 @@ def diagnose(
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
     ] = False,
     strict: Strict = False,
+    show_output: ShowOutput = False,
     browse: Open = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -153,6 +155,7 @@ def optimize(
     redact: Redact = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
     strict: Strict = False,
+    show_output: ShowOutput = False,
     browse: Open = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from xttsbench.workflows.runs import Outcome
 
 _BETWEEN_LINES_S: Final = 10.0
+_LAST_LINES: Final = 25
 _PHASES: Final = {
     "as_is": "as it is",
     "input_only": "input alone",
@@ -98,12 +99,14 @@ def end(outcome: Outcome, context: typer.Context) -> NoReturn:
 
     The exit code is 3 for what stayed undecided only where ``--strict`` or ``--fail-on`` asks for it.
     """
-    from xttsbench.workflows.runs import DONE, INCONCLUSIVE
+    from xttsbench.workflows.runs import DONE, INCONCLUSIVE, INVALID, NOTHING
 
     asked = context.params
     strict = asked.get("strict") or asked.get("fail_on") is not None
     code = DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code
     seen = show(outcome, as_json=asked["as_json"], detail=detail(context))
+    if code in (NOTHING, INVALID) and (file := outcome.report.target.get("output")):
+        _show_end(outcome.directory / file)
     # On a terminal the screen has said what was done; whoever reads standard error alone has not seen it.
     if outcome.message and not (code == DONE and seen and sys.stdout.isatty()):
         say(outcome.message)
@@ -114,6 +117,15 @@ def end(outcome: Outcome, context: typer.Context) -> NoReturn:
 
         sys.stderr.write("\n".join((*plain_lines(error.get("traceback", "")), "")))
     raise typer.Exit(code)
+
+
+def _show_end(log: Path) -> None:
+    """Show the end of what a target printed that could not be measured: its own traceback is there."""
+    from xttsbench.reporting.words import plain_lines
+
+    last = plain_lines(log.read_text(encoding="utf-8", errors="replace"))[-_LAST_LINES:]
+    sys.stderr.write("\n".join(("", *last, "")))
+    say(f"What the target printed: {log}")
 
 
 def open_page(page: Path) -> None:

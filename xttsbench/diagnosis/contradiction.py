@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from xttsbench.diagnosis import Diagnosis
+from xttsbench.fixes.registry import said
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.report import Variant
@@ -41,8 +42,9 @@ def contradiction(diagnosis: Diagnosis, measured: Mapping[str, Estimate]) -> str
     if most is None or not beyond or not (evidence.has_step or evidence.emulated):
         return None
     name, gain = max(beyond.items(), key=lambda one: one[1].low)
+    words = said(FixSet.parse(name))
     return (
-        f"the attribution and a measured gain contradict each other, and the gain is the one to trust: {name} was "
-        f"{gain.estimate:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f}), and without all losses that are shown "
-        f"a step could be {most.estimate:.2f} times as fast ({most.low:.2f} to {most.high:.2f})"
+        "the attribution and a measured gain contradict each other, and the gain is the one to trust: "
+        f"{words} was {gain.estimate:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f}), and without all losses "
+        f"that are shown a step could be {most.estimate:.2f} times as fast ({most.low:.2f} to {most.high:.2f})"
     )

@@ -98,7 +98,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
 _ITS_OWN: Final = 0.5  # Share of a computing step from which the emulated accelerator, and not the target, is its limit
 _SENTENCES: Final = {
     "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
-    "compute": "The device's own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of "
+    "compute": "The {device}'s own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of "
     "it{detail}.",
     "compile": "The step spends {share} of its time tracing or compiling again after the first step{detail}.",
     "host": "Host work between steps takes {share} of the time{detail}.",
@@ -151,7 +151,10 @@ def summary(diagnosis: Diagnosis) -> str:
         used = diagnosis.accelerator_utilization
         return _emulated(evidence.share("compute"), used.estimate if used is not None else 1.0)
     return _SENTENCES[name].format(
-        share=f"{evidence.share(name):.0%}", compute=f"{evidence.share('compute'):.0%}", detail=_detail(evidence, name)
+        share=f"{evidence.share(name):.0%}",
+        compute=f"{evidence.share('compute'):.0%}",
+        detail=_detail(evidence, name),
+        device="GPU" if evidence.on_gpu else "device" if evidence.devices is None else "CPU",
     )
 
 

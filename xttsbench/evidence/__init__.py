@@ -294,6 +294,13 @@ class Evidence:
         """Share of the mean step that goes to a part of the attribution; 0 where there is none."""
         return self.parts.get(part, 0.0) / self.wall_s if self.wall_s else 0.0
 
+    def within_losses(self, speedup: float | None) -> float | None:
+        """Speed-up of a change of the input, no larger than the step without all that the input costs it allows."""
+        lost = self.share("input") + self.share("contention")
+        if speedup is None or not (self.has_step or self.emulated) or not 0.0 < lost < 1.0:
+            return speedup
+        return min(speedup, 1.0 / (1.0 - lost))
+
     def predicted(self, name: str) -> Prediction | None:
         """Model's prediction for the fix, or condition, of that name; ``None`` without one."""
         return next((found for found in self.predictions if found.name == name and found.batches_per_s), None)

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -59,6 +60,7 @@ def start(
     what: str,
     environment: Mapping[str, str],
     print_to_stderr: bool = False,
+    log: Path | None = None,
     start_new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a module of this package in a process of its own.
@@ -69,23 +71,27 @@ def start(
         what: the process, in words, for whoever reads why it did not start.
         environment: all of its variables.
         print_to_stderr: what it prints goes to standard error.
+        log: a file at whose end all goes that it prints, on either stream.
         start_new_session: Ctrl-C is this process's to handle.
 
     Raises:
         HelperError: it could not be started.
     """
-    try:
-        return subprocess.Popen(
-            # -P: a random.py in the working directory must not stand in for the standard library's.
-            [sys.executable, "-P", "-m", module, *map(str, arguments)],
-            pass_fds=[one for one in arguments if isinstance(one, int)],
-            stdout=sys.stderr.fileno() if print_to_stderr else None,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            start_new_session=start_new_session,
-        )
-    except OSError as error:
-        raise HelperError(f"{what} could not be started: {error.strerror or error}.") from error
+    with contextlib.ExitStack() as stack:
+        try:
+            kept = None if log is None else stack.enter_context(log.open("ab"))
+            return subprocess.Popen(
+                # -P: a random.py in the working directory must not stand in for the standard library's.
+                [sys.executable, "-P", "-m", module, *map(str, arguments)],
+                pass_fds=[one for one in arguments if isinstance(one, int)],
+                stdout=kept or (sys.stderr.fileno() if print_to_stderr else None),
+                stderr=kept,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                start_new_session=start_new_session,
+            )
+        except OSError as error:
+            raise HelperError(f"{what} could not be started: {error.strerror or error}.") from error
 
 
 def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, quiet: bool = True) -> dict[str, str]:

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ class Helper:
     Args:
         environment: variables set on top of this process's own, for this helper and its trials.
         print_to_stderr: send what targets print to standard error (under ``--json``), else it goes through.
+        log: a file for all that it and its trials print, see :func:`~xttsbench.execution.child.start`.
         has_gpu: whether the machine has an NVIDIA driver.
         scripts: run scripts: nothing is imported before a script does so itself, and its environment is this process's.
         imports: modules that are imported before a script does so after all, to save it the time.
@@ -57,6 +59,7 @@ class Helper:
         *,
         environment: Mapping[str, str] | None = None,
         print_to_stderr: bool = False,
+        log: Path | None = None,
         has_gpu: bool = False,
         scripts: bool = False,
         imports: Sequence[str] = (),
@@ -66,6 +69,7 @@ class Helper:
         self._scripts = scripts
         self._has_gpu = has_gpu
         self._print_to_stderr = print_to_stderr
+        self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = os.path.join(tempfile.gettempdir(), f"xttsbench-{secrets.token_hex(8)}")
         self.control: socket.socket | None = None
@@ -106,6 +110,7 @@ class Helper:
                     quiet=not self._scripts or bool(self._imports),
                 ),
                 print_to_stderr=self._print_to_stderr,
+                log=self._log,
                 start_new_session=True,
             )
         ours.settimeout(_FORK_S)
@@ -154,7 +159,8 @@ class Helper:
         event = self._next_event(_START_S)
         if event is None or event.get("event") != "ready":
             raise HelperError(
-                f"The helper process did not start (exit code {self.exit_code(1.0)}); its own message is above. "
+                f"The helper process did not start (exit code {self.exit_code(1.0)}); its own message is "
+                f"{'above' if self._log is None else f'at the end of {self._log}'}. "
                 f"Check that 'import tensorflow' works in {sys.executable}."
             )
 

@@ -24,6 +24,8 @@ from xttsbench.records.plan import RunPlan
 PLAN: Final = "plan.json"
 ENVIRONMENT: Final = "environment.json"
 PROFILE: Final = "profile"
+OUTPUT: Final = "output.log"
+"""File with what the targets of a run printed."""
 A_RUN: Final = "a run's directory, e.g. one under reports/"
 ADVICE: Final = "Free some space or choose another --out."
 R = TypeVar("R", bound=BaseModel)

@@ -66,7 +66,8 @@ def cacheable(evidence: Evidence) -> Findings:
     if python and (helps is None or helps.changes is None):
         remedy += " Provided that its Python functions give the same for the same element every time."
     yield cacheable.finding(
-        f"what {op.name} yields is the same in every epoch: {size(held)}, {share:.0%} of the pipeline's work",
+        f"{op.name} makes its {elements:,} elements anew each time through: {share:.0%} of the pipeline's work, "
+        f"{size(held)} if they were kept",
         {
             "pace_share": share,
             "elements": elements,

@@ -217,8 +217,8 @@ def _warm(evidence: Evidence, span: Span, everything: float) -> Findings:
         return  # the data are read again and again, so that this is how training runs too
     if outgrows and pass_bytes is not None and memory is not None:
         title = (
-            f"these files were in the page cache, but a pass reads {pass_bytes / 1e9:.3g} GB and there are "
-            f"{memory / 1e9:.3g} GB of memory: later passes read from storage again"
+            f"these files were in the page cache, but a pass reads {pass_bytes / 1e9:.3g} GB (of files that it may "
+            f"read again and again), and there are {memory / 1e9:.3g} GB of memory: later passes may read from storage"
         )
     else:
         title = "all that the steps read came from the page cache: a cold first epoch will be slower; not measured"

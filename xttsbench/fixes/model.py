@@ -321,13 +321,13 @@ def predictions(
     if said is None:
         return ()
     told = {"batches_per_s": 1 / said.as_read_s, "speedup": 1.0, "limited_by": said.model.limited_by}
-    as_it_is = as_it_is.model_copy(update={**told, "why_not": said.off})
+    rows = [as_it_is.model_copy(update={**told, "why_not": said.off})]
     if said.off is None and ceiling.batches_per_s is not None:
         ceiling = ceiling.model_copy(update={"speedup": ceiling.batches_per_s * said.model.period_s})
-    rows = (*said.rows, *said.combined, ceiling)
-    if said.off is not None:
-        rows = tuple(row.model_copy(update={"speedup": None, "why_not": row.why_not or said.off}) for row in rows)
-    return (as_it_is, *rows)
+    for row in (*said.rows, *said.combined, ceiling):
+        speedup = evidence.within_losses(row.speedup) if said.off is None else None
+        rows.append(row.model_copy(update={"speedup": speedup, "why_not": row.why_not or said.off}))
+    return tuple(rows)
 
 
 def beside(rows: Sequence[Prediction], tried: Mapping[str, Compared]) -> tuple[Prediction, ...]:

@@ -175,7 +175,7 @@ def option(
     """
     pipeline, name = evidence.pipeline, str(FixSet.of(fix.name for fix in fixes))
     raw = row.speedup if row is not None else None
-    speedup = raw if off is None else None
+    speedup = evidence.within_losses(raw) if off is None else None
     pass_s = first_pass_s(evidence, fixes)
     if any(_spec(fix).helps_step for fix in fixes):
         idle = None
@@ -197,7 +197,7 @@ def option(
         first_pass_s=pass_s,
     )
     to_prove, _, held_bytes = simplicity(fixes)
-    return Option(proposal, speedup or max(raw or 0.0, _guess(fixes)), to_prove, held_bytes)
+    return Option(proposal, (speedup and raw) or max(raw or 0.0, _guess(fixes)), to_prove, held_bytes)
 
 
 def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:

@@ -99,7 +99,7 @@ def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[O
         what = "the data, or what is learnt from them" if FixSet.of(one.fixes).of_step else "the data"
         return "rejected", f"it changes {what}: {data.sentence}"
     if data is not None and data.equivalent is None:
-        return "rejected", f"whether it leaves the data as they are is unknown: {data.sentence}"
+        return "rejected", f"not proved to leave the data as they are: {data.sentence}"
     if measured is not None and measured.ended is not None:
         return "rejected", f"its trial ended: {measured.ended}"
     if measured is not None and measured.evidence is not None:
@@ -179,8 +179,11 @@ def _with(finding: Finding, fix: FixResult | None) -> Finding:
     if fix is None:
         return finding
     same = fix.semantics.equivalent if fix.semantics else None
+    rejected = fix.outcome == "rejected" and finding.rule != _INPUT
+    but = f" Tried here, and not accepted: {fix.why.rstrip('.')}." if rejected else ""
     return finding.model_copy(
         update={
+            "remedy": f"{finding.remedy}{but}",
             "verified_speedup": fix.verified_speedup if same else None,
             "same_data": "not_proved" if same is None else "proved" if same else "differs",
             "patch": fix.patch.diff if fix.patch and fix.patch.diff else finding.patch,

@@ -166,7 +166,7 @@ class Semantics(Record):
         """Phrase for the amount of compared data; empty where none was compared."""
         if not self.rows:
             return ""
-        of = f"{self.rows_of:,}" if self.rows_of is not None else "an unknown number"
+        of = f"the dataset's {self.rows_of:,}" if self.rows_of is not None else "a dataset of unknown length"
         epochs = f"{self.epochs} {'epoch' if self.epochs == 1 else 'epochs'}"
         said = f"checked {self.rows:,} {'row' if self.rows == 1 else 'rows'} of {of}, over {epochs}"
         if self.timed_batches:
@@ -236,6 +236,11 @@ class FixResult(Record):
     source_limit: int = 0
     """Elements of each source on which it was measured, where it keeps a cache that takes long to fill; 0 where all
     data were read."""
+
+    @property
+    def words(self) -> str:
+        """Phrase for what it does; its name where there is none."""
+        return self.what or self.name
 
 
 class Optimized(Record):

@@ -349,7 +349,9 @@ class Report(Reasoned):
     trials: tuple[dict[str, Any], ...] = ()
     """Trial, status, cause and seconds of every trial."""
     warnings: tuple[str, ...] = ()
-    """Cautions for the reader, a sentence each."""
+    """Cautions that the reader can act on, or that change what the verdict is worth, a sentence each."""
+    notes: tuple[str, ...] = ()
+    """Remarks on how the run went that change nothing, a sentence each."""
     parity: dict[str, Any] | None = None
     """Whether the configurations yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``,
     ``arms``, ``difference``, and by configuration ``differences``, ``failed`` and ``skipped``."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
-from typing import Final
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -40,6 +40,8 @@ _FULL, _EMPTY = "█", "·"
 _NARROWEST_TREE: Final = 40
 _COST_CELLS: Final = len(doc.NOT_MEASURED)
 _INDENT: Final = (0, 0, 0, 2)
+MOST_LINES: Final = 25
+"""Most lines of a screen; a narrow one has more."""
 _WARNING: Final = "warning  "
 _TONES: Final = {"": "", "soft": "dim", "strong": "bold", "refused": SEVERITY_COLORS["critical"]}
 
@@ -49,6 +51,18 @@ def render(document: doc.Document, *, width: int, color: bool, view: doc.View = 
 
     Escapes are written only where the terminal shows colours.
     """
+    details = document.shown(view) if view is not doc.View.SUMMARY else ()
+    rule = (doc.Paragraph(""), doc.Paragraph("─" * max(width, MINIMUM_WIDTH), "soft")) if details else ()
+    shown: tuple[doc.Block, ...] | None = document.shown(doc.View.SUMMARY)
+    screen = ""
+    while shown is not None:
+        screen = _rendered(shown, width, color=color)
+        fits = screen.count("\n") <= MOST_LINES or width < _LONG_LINE
+        shown = None if fits else _tighter(shown)
+    return _rendered((*details, *rule), width, color=color) + screen
+
+
+def _rendered(blocks: Iterable[doc.Block], width: int, *, color: bool) -> str:
     target = StringIO()
     console = Console(
         file=target,
@@ -60,12 +74,42 @@ def render(document: doc.Document, *, width: int, color: bool, view: doc.View = 
         emoji=False,
         legacy_windows=False,
     )
-    details = document.shown(view) if view is not doc.View.SUMMARY else ()
-    rule = (doc.Paragraph(""), doc.Paragraph("─" * console.width, "soft")) if details else ()
-    for block in (*details, *rule, *document.shown(doc.View.SUMMARY)):
+    for block in blocks:
         for made in _section(block, console.width) if isinstance(block, doc.Section) else _block(block, console.width):
             console.print(made)
     return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
+
+
+def _tighter(blocks: Sequence[doc.Block]) -> tuple[doc.Block, ...] | None:
+    """Blocks of a screen with a row less of a table, else a line less of the longest texts; ``None`` for neither."""
+    for at, block in enumerate(blocks):
+        if not isinstance(block, doc.Section):
+            continue
+        for table in (one for one in block.blocks if isinstance(one, doc.Table) and one.spare and one.rows):
+            left = (table.fewer() if one is table else one for one in block.blocks)
+            kept = replace(block, blocks=tuple(one for one in left if one is not None))
+            return (*blocks[:at], *((kept,) if kept.blocks else ()), *blocks[at + 1 :])
+    most = max(map(_most_lines, blocks), default=0)
+    return tuple(_at_most(block, most - 1) for block in blocks) if most > 1 else None
+
+
+def _most_lines(block: Any) -> int:
+    inside = (*getattr(block, "blocks", ()), *getattr(block, "facts", ()), *getattr(block, "below", ()))
+    return max(
+        [getattr(block, "lines", 0) if not isinstance(block, doc.Code | doc.Lines) else 0, *map(_most_lines, inside)]
+    )
+
+
+def _at_most(block: Any, lines: int) -> Any:
+    found: dict[str, Any] = {
+        name: tuple(_at_most(one, lines) for one in held)
+        for name in ("blocks", "facts", "below")
+        if (held := getattr(block, name, ()))
+    }
+    own = getattr(block, "lines", 0)
+    if isinstance(own, int) and own > lines:
+        found["lines"] = lines
+    return replace(block, **found) if found else block
 
 
 def _section(section: doc.Section, width: int) -> Iterator[RenderableType]:
@@ -106,8 +150,10 @@ def _block(block: doc.Block, width: int) -> Iterable[RenderableType]:
 
 
 def _headline(said: doc.Headline, width: int) -> Iterator[Text]:
-    if above := f"{said.kind}  {said.subject}".strip():
-        yield _first_lines(Text(above, "dim"), 1, width)
+    above = f"{said.kind}  {said.subject}".strip()
+    for line in (above,) if cell_len(above) <= width else (said.kind, said.subject):
+        if line:
+            yield _first_lines(Text(line, "dim"), 1, width)
     text = Text.assemble((said.word.upper(), "bold reverse"), "  " if said.word else "", (said.sentence, "bold"))
     yield _first_lines(text, said.lines, width)
     for sentence in said.below:
@@ -162,7 +208,7 @@ def _bars(bars: doc.Bars, width: int) -> Iterator[RenderableType]:
     if bars.compact:
         parts = ((PART_GLYPHS[part.name], part.label, part.percent, PART_COLORS[part.name]) for part in bars.largest)
         words = [Text.assemble((glyph, color), f" {label} {percent}") for glyph, label, percent, color in parts]
-        yield _first_lines(Text("   ").join(words), 1, width)
+        yield _first_lines(Text("   ").join(words), 2, width)
         return
     legend = RichTable.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "left", "right", "right"):

@@ -20,7 +20,7 @@ from xttsbench.reporting.words import part, plain, plain_lines
 NOT_MEASURED: Final = "not measured"
 SMALLEST_VISIBLE: Final = 0.0005
 """Share of a step from which a part is drawn and listed: what would print as 0.1 %."""
-_LARGEST, _WORTH_A_WORD = 4, 0.005  # Parts in a compact legend, at most, and the share from which one is in it
+_WORTH_A_WORD = 0.005  # Share from which a part is in a compact legend
 Tone = Literal["", "soft", "strong", "refused"]
 
 
@@ -187,13 +187,25 @@ class Table(Block):
     """Every row is as long as ``columns``.
 
     A terminal has hardly room for one with ``blanks``: a dash stands for what was not measured. If it is ``short``,
-    words that are too long for their column are cut there, and not folded.
+    words that are too long for their column are cut there, and not folded. Of a ``spare`` one a screen shows as many
+    rows as it has room for, one at least.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     blanks: bool = False
     short: bool = False
+    spare: bool = False
+    hidden: int = 0
+
+    def fewer(self) -> Table | None:
+        """The table without its last row, which its head tells of; ``None`` where it has one row alone."""
+        if len(self.rows) < 2:
+            return None
+        first = self.columns[0]
+        hidden = self.hidden + 1
+        head = Column(first.name.partition(" (")[0] + f" ({hidden} more with -v)", optional=first.optional)
+        return replace(self, columns=(head, *self.columns[1:]), rows=self.rows[:-1], hidden=hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +235,8 @@ class Bars(Block):
 
     @property
     def largest(self) -> tuple[Part, ...]:
-        """The parts that fill one line of a legend, the largest first."""
-        found = sorted(self.visible, key=lambda part: -abs(part.share))[:_LARGEST]
+        """The parts that are worth a word in a compact legend, the largest first."""
+        found = sorted(self.visible, key=lambda part: -abs(part.share))
         return tuple(part for part in found if abs(part.share) >= _WORTH_A_WORD)
 
     @property

@@ -34,6 +34,7 @@ from xttsbench.reporting.plot_tables import table_of
 from xttsbench.reporting.scene import Scene, stage
 from xttsbench.reporting.sections import (
     TRAINING,
+    advice,
     compare,
     compares,
     figures,
@@ -51,12 +52,12 @@ from xttsbench.reporting.sections.report import (
     experiments,
     findings,
     made,
+    notes,
     numbers,
     report_document,
     where_time_goes,
 )
 from xttsbench.reporting.sections.summary import (
-    cause_facts,
     gpu_names,
     headline,
     inner,
@@ -104,6 +105,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *step.profiled(report),
             *(() if comparing else map(_with_folded_plots, compared)),
             *informational,
+            *_folded("Notes", notes(report)),
             *_passed(report),
             doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
         )
@@ -122,7 +124,7 @@ def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
     """Blocks for the gain, the cause, the remedy and the next command; a comparison has them in its tables."""
     if not comparing:
         yield from _figures(report)
-        if facts := (*cause_facts(report), *training_facts(report)):
+        if facts := (*advice.advice(report), *training_facts(report)):
             yield doc.Facts(facts, ("what", "which"))
     if command := next_command(report, ""):
         yield doc.Code((command,), "shell", "Next:")
@@ -164,12 +166,12 @@ def _figures(report: Report) -> Iterator[Tiles]:
         times = units.ratio(best.gain.estimate) if exact else units.ratio_interval(best.gain)
         how = "measured" if best.taken else "estimated only"
         if time is not None and best.measured:
-            facts.append(doc.Fact("after the fix", after(time, best.gain)))
+            facts.append(doc.Fact("after the fix" if best.taken else "with a fix", after(time, best.gain)))
         facts.append(doc.Fact(f"gain, {how}", times))
         if best.words:
             facts.append(doc.Fact("the fix" if best.taken else "the fix to try", best.words))
-    elif report.kind in _DIAGNOSES:
-        facts.append(doc.Fact("gain", "no fix is known to be worth it"))
+    else:
+        facts += list(advice.times(report))[1:]
     yield Tiles(tuple(facts), "figures")
 
 

@@ -68,7 +68,7 @@ def _strip(text: str) -> str:
 LIKELY: Final = {
     "input": "waiting for input",
     "dispatch": "launching ops from Python",
-    "compute": "the device's own work",
+    "compute": "the step's own work",
     "compile": "tracing or compiling again",
     "host": "host work between steps",
     "transfer": "copying batches to the device",
@@ -82,7 +82,7 @@ SAME_DATA: Final = {
     "other batches": "yes, in OTHER BATCHES",
     "distribution": "random, drawn alike",
     "different": "NO",
-    "unknown": "unknown",
+    "unknown": "not proved",
 }
 """Whether a fix leaves the data alone, by how they were compared (:data:`xttsbench.records.fix.How`)."""
 _LABELS: Final = {
@@ -100,6 +100,14 @@ _LABELS: Final = {
 """Words in the names of a record's fields that people do not read."""
 _LABEL: Final = re.compile(rf"\b({'|'.join(_LABELS)})\b(?! work)")
 _ORIGINAL: Final = re.compile(r"\bas-given\b")
+_LOADERS: Final = {
+    "numpy_wav": "WAV files, through NumPy",
+    "tf_wav": "WAV files, through TensorFlow",
+    "numpy_cache": "features from files, through NumPy",
+    "tf_cache": "features from files, through TensorFlow",
+    "packed": "features from one packed file",
+}
+"""Loader of the bundled workload (:mod:`xttsbench.xtts.loaders`) to what it reads."""
 _LOCKS: Final = {
     "holds": "held",
     "releases": "released",
@@ -128,6 +136,11 @@ def part(name: str) -> str:
 def configuration(name: str) -> str:
     """A configuration as people read it: the target as the user gave it is the ``original``."""
     return _ORIGINAL.sub("original", name)
+
+
+def in_words(name: str) -> str:
+    """A configuration with what it is beside its id, where it is one of the bundled workload's loaders."""
+    return f"{name} ({_LOADERS[name]})" if name in _LOADERS else configuration(name)
 
 
 def label(name: str) -> str:

@@ -254,8 +254,8 @@ def _as_long(runs: Sequence[Run]) -> list[Run]:
 
 
 _COUNTS: Final[tuple[tuple[Callable[[Run, int], Share | None], str], ...]] = (
-    (repeated, "values that an epoch repeats from one before"),
-    (_repeated_in_place, "values that an epoch repeats from one before, at the same place"),
+    (repeated, "values repeated from an epoch before"),
+    (_repeated_in_place, "values repeated from an epoch before at the same place"),
     (_twice, "values that come more than once in an epoch"),
 )
 

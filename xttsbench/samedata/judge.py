@@ -4,7 +4,8 @@ What is compared depends on what the original does by itself. Two runs with one 
 the same in all of them must be the same in the fixed one, at its place where the place is the same; what only moves
 must be there as often, and go on moving; what is drawn at random is compared in distribution, and must be drawn anew as
 often as before. An order that TensorFlow does not promise may change. Where too little was seen to tell, the answer is
-``None``, never ``True``; an objection from the code itself outweighs whatever was seen.
+``None``, never ``True``, and so it is where the code itself gives a reason for doubt; ``False`` is for other data that
+were seen.
 """
 
 from __future__ import annotations
@@ -92,6 +93,15 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
     if not originals:
         raise ValueError("a fix can only be judged against a run of the original; got none")
     found = _judgement(originals, fixed, allow_other_order=allow_other_order)
+    doubts = fixed.objections
+    promised = fixed.other_batches is None and all(run.ordered for run in originals)
+    if promised and not fixed.ordered and not allow_other_order:
+        doubts += ("the fixed pipeline gives up the order of the samples, which the original promises",)
+    if doubts and found.equivalent is not False:
+        found = judgement(None, "unknown", "; ".join(doubts), found.elements, found.epochs)
+    elif doubts:
+        reason = judgement(False, "different", "; ".join(doubts)).sentence
+        found = found.model_copy(update={"sentence": f"{reason} Seen: {found.sentence}"})
     # Distinct ones, since what is endless comes round within a pass.
     passes = ({row.hashes for element in epoch.elements for row in element.rows} for epoch in fixed.epochs)
     seen = max(map(len, passes), default=0)
@@ -100,8 +110,6 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
 
 
 def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool) -> Semantics:
-    if fixed.objections:
-        return judgement(False, "different", "; ".join(fixed.objections))
     if difference := spec_difference(originals[0].spec, fixed.spec):
         return judgement(False, "different", difference)
     if (apart := fixed.other_batches) is not None:
@@ -117,8 +125,6 @@ def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_or
         case = _case(originals, fixed, allow_other_order=allow_other_order)
     except ValueError as error:
         return judgement(False, "different", str(error))
-    if all(run.ordered for run in originals) and not fixed.ordered and not allow_other_order:
-        return case.different("the fixed pipeline gives up the order of the samples, which the original promises")
     return _unless_lost(_too_little(case) or _judged(case), lost_components((*originals, fixed)))
 
 

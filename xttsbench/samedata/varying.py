@@ -218,7 +218,8 @@ def _frozen(case: Case, runs: Sequence[Run], fixed: Run, drawn: Sequence[int]) -
     for column in drawn:
         frozen, why = values_frozen(runs, fixed, column)
         if frozen:
-            return case.different(f"what is drawn for {case.name(column)} is not drawn anew as before: {why}")
+            name = case.name(column) if len(case.names) > 1 else "what is random"
+            return case.different(f"{name} is not drawn anew: {why}")
     if case.caches and len(fixed.passes) < 2:
         why = "values vary at random, and only one epoch was seen, so that frozen ones would not have shown"
         return case.unknown(why)

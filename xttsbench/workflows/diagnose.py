@@ -71,6 +71,7 @@ class Request:
         budget_s: seconds for everything; a verdict is due after 60 of them, and may take all where it stays undecided.
         out: the run's own directory, or ``None`` for one under ``reports/``.
         print_to_stderr: what the target prints goes to standard error.
+        show_output: what the target prints goes through, and not to a file of the run.
         command: as it was typed, for the report.
         comparison: configurations to measure after the verdict, or ``None``.
         kind: ``diagnose`` or ``optimize``.
@@ -88,6 +89,7 @@ class Request:
     profile: bool = False
     seed: int = 0
     print_to_stderr: bool = False
+    show_output: bool = False
     redact: bool = False
     command: str = "xttsbench diagnose"
     comparison: Comparison | None = None
@@ -158,7 +160,9 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         private=str(run.directory.absolute()) if script and not request.keep_writes else None,
     )
     isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
-    with run.session(progress, print_to_stderr=request.print_to_stderr, scripts=script) as session:
+    with run.session(
+        progress, print_to_stderr=request.print_to_stderr, scripts=script, keeps_output=not request.show_output
+    ) as session:
         found = isolate(isolation, session, progress)
         seen = session.trials[0].script if session.trials else None
         if seen is not None and (said := said_writes(seen)) is not None:

@@ -20,6 +20,7 @@ from xttsbench.execution.ending import finishes
 from xttsbench.execution.journal import read_trials
 from xttsbench.execution.run_directory import (
     ENVIRONMENT,
+    OUTPUT,
     PLAN,
     lock_run,
     make_run_directory,
@@ -28,6 +29,7 @@ from xttsbench.execution.run_directory import (
     write_first,
 )
 from xttsbench.execution.training import Trained
+from xttsbench.files import atomic_write
 from xttsbench.probes.environment import environment as read_machine
 from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.base import DECIDED
@@ -152,10 +154,10 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
     tried = [one for one in report.fixes if one.decision is not None or one.semantics is not None]
     open_ones = [one for one in tried if one.outcome == "not verified"]
     if open_ones:
-        return INCONCLUSIVE, f"No fix was accepted: {open_ones[0].name}: {open_ones[0].why.rstrip('.')}."
+        return INCONCLUSIVE, f"No fix was accepted: {open_ones[0].words}: {open_ones[0].why.rstrip('.')}."
     if tried:
         why = tried[0].why.rstrip(".")
-        return DONE, f"No fix was accepted, so the target stays as it is: {tried[0].name}: {why}."
+        return DONE, f"No fix was accepted, so the target stays as it is: {tried[0].words}: {why}."
     if report.verdict.bottleneck == "inconclusive":
         return INCONCLUSIVE, report.verdict.summary
     if not report.fixes and report.pipeline is None and report.verdict.bottleneck == "input":
@@ -163,15 +165,15 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
         return INCONCLUSIVE, f"It waits for its input, of which no fix could be looked for: it was not read ({why})."
     held_back = next((one for one in report.fixes if "--repeat" in one.why or "there was no time" in one.why), None)
     if held_back is not None:
-        return INCONCLUSIVE, f"No fix was tried: {held_back.name}: {held_back.why.rstrip('.')}."
+        return INCONCLUSIVE, f"No fix was tried: {held_back.words}: {held_back.why.rstrip('.')}."
     limiting = next((one for one in report.findings if one.limiting), None)
     if limiting is not None and report.verdict.bottleneck not in ("input", "compute"):
-        of_step = [f" ({one.name}: {one.why})" for one in report.fixes if one.name.startswith("step:")]
+        of_step = [f" ({one.words}: {one.why})" for one in report.fixes if one.name.startswith("step:")]
         why = f"{limiting.title}{next(iter(of_step), '')}"
         return DONE, f"Nothing was tried, since no fix mends what limits the step: {why}. {limiting.remedy}"
     asked = [one for one in report.fixes if "have to be asked for" in one.why and "(--allow" in one.why]
     first = next(iter(asked or report.fixes), None)
-    why = f": {first.name}: {first.why}" if first is not None else ""
+    why = f": {first.words}: {first.why}" if first is not None else ""
     return DONE, f"There is nothing here that a fix would make faster{why}."
 
 
@@ -302,15 +304,31 @@ def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Ou
     """
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.page import write_run
+    from xttsbench.reporting.sections.answer import with_calls
 
-    report, judged = run.redaction.kept(report), (judged[0], run.redaction.kept(judged[1]))
     with report_is_written(run.directory):
+        report = report.model_copy(update={"target": report.target | _output(run)})
+        report, judged = run.redaction.kept(report), (judged[0], run.redaction.kept(judged[1]))
         warnings = write_run(run.directory, report, run.trials)
         if run.plan.kind == "sweep":
             write_best(run.directory, report.best)
         if report.optimized is not None:
             write_plan(run.directory, report.optimized)
-    return Outcome(report, run.directory, *judged, tuple(warnings or ()))
+    message = with_calls(judged[1], report) if judged[1] else None
+    return Outcome(report, run.directory, judged[0], message, tuple(warnings or ()))
+
+
+def _output(run: Recorded) -> dict[str, str]:
+    """Name of the file with what the run's targets printed, by now without secrets; empty where that is nothing."""
+    file = run.directory / OUTPUT
+    if not file.is_file():
+        return {}
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if (kept := run.redaction.kept(text)) != text:
+        atomic_write(file, kept.encode(errors="replace"))
+    if not text:
+        file.unlink()
+    return {"output": OUTPUT} if text else {}
 
 
 @contextmanager

@@ -230,16 +230,18 @@ def test_the_sentence_names_what_was_taken_and_when(build) -> None:
     assert both == "others used 25 % of the processor and 20 % of it was stolen by other virtual machines throughout"
 
 
-def test_the_sentence_names_the_quota_and_the_rounds_that_do_not_count(turns) -> None:
+def test_the_sentence_names_the_quota_and_the_rounds_where_they_are_many(turns) -> None:
     stopped = tuple(0.24 * second for second in range(61))
     burst = turns(host(foreign=lambda second: 1.0 if second == 6 else 0.0, throttled_s=stopped), 8)
     found = disturbance_of([burst])
     assert found.sentence == (
         "others used 50 % of the processor between 6 s and 7 s; the processor quota stopped its threads for 12 % of "
-        "the time; 1 of 8 rounds was disturbed and does not count"
+        "the time"
     )
     assert (found.foreign_share, found.steal_share, found.throttled_share) == pytest.approx((1 / 16, 0.0, 0.12))
     assert (found.rounds, found.invalid_rounds, found.widened) == (8, 1, False)
+    third = disturbance_of([turns(host(foreign=lambda second: 1.0 if second == 6 else 0.0), 3)])
+    assert third.sentence.endswith("1 of 3 rounds was disturbed and does not count") is bool(third.invalid_rounds)
     most = disturbance_of([turns(host(foreign=lambda second: 0.0 if second < 6 else 1.0), 8)])
     assert most.widened
     assert most.sentence.endswith("5 of 8 rounds were disturbed, so all are kept and intervals are wider")

@@ -23,8 +23,8 @@ from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.execution.journal import TRIALS, append_trial
 from xttsbench.records.comparison_result import ComparisonReport
 from xttsbench.records.plan import Accelerator, RunPlan
+from xttsbench.reporting.console import MOST_LINES
 from xttsbench.reporting.page import to_json
-from xttsbench.reporting.sections.summary import MOST_LINES
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports.diagnose import assemble
 from xttsbench.workflows.reports.scenario import assemble_run

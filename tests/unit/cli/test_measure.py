@@ -65,6 +65,12 @@ def test_its_target_and_configuration_are_diagnosed_and_the_difference_is_named(
     assert code not in (0, 2)
 
 
+@pytest.mark.parametrize("shown", [False, True])
+def test_what_a_target_prints_is_shown_where_asked_for(command, shown: bool) -> None:
+    _, _, (request,) = command("mine.py:make", *(["--show-output"] if shown else []))
+    assert request.show_output is shown
+
+
 def test_a_baseline_that_was_kept_is_called_no_winner(command, tmp_path: Path) -> None:
     written(tmp_path, proven=False, why="ms=1 is kept: noise.")
     _, err, asked = command("--best", str(tmp_path))

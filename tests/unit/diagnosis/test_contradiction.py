@@ -37,7 +37,7 @@ def test_a_gain_that_the_losses_do_not_allow_is_said_in_one_sentence(build) -> N
     assert said.startswith(
         "the attribution and a measured gain contradict each other, and the gain is the one to trust"
     )
-    assert "cache was 2.00 times as fast (1.96 to 2.04)" in said
+    assert "a cache in memory was 2.00 times as fast (1.96 to 2.04)" in said
     assert ". " not in said
     assert contradiction(found, {"cache": build.estimate(1.6, 0.1)}) is None, "the intervals meet"
     assert contradiction(found, {}) is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xttsbench.execution.child import Collected
+from xttsbench.execution.child import Collected, start
 from xttsbench.execution.limits import Limits, at_pace, pace
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.rows import COLUMNS, RowMemory, StepRow
@@ -31,6 +33,18 @@ def collect(*messages: dict[str, Any], **walls: list[int]) -> Collected:
 def recorded(*messages: dict[str, Any], **walls: list[int]) -> TrialRecord:
     found = collect(*messages, **walls)
     return found.record(started_utc="2026-01-02T03:04:05Z", duration_s=1.5, readings=Readings())
+
+
+def test_what_a_process_prints_on_either_stream_is_kept_at_the_end_of_a_log(tmp_path: Path, capfd) -> None:
+    log = tmp_path / "output.log"
+    log.write_text("before\n")
+    assert start("platform", what="It", environment=os.environ, log=log).wait() == 0
+    assert start("no_such_module", what="It", environment=os.environ, log=log).wait() == 1
+    kept = log.read_text()
+    assert kept.startswith("before\n")
+    assert "Linux" in kept
+    assert "No module named no_such_module" in kept
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_rows_in_memory_are_its_segments() -> None:

@@ -84,6 +84,12 @@ def test_a_speed_up_with_other_data_is_none(data: Semantics) -> None:
     assert (found.verified_speedup, found.same_data) == (None, "not_proved" if data.equivalent is None else "differs")
 
 
+def test_the_remedy_of_a_fix_that_was_rejected_says_so() -> None:
+    why = "not proved to leave the data as they are: f() draws random numbers"
+    found = told("cacheable", rejected("cache@Map/_3", semantics=UNKNOWN, why=why), remedy="Keep it with .cache().")
+    assert found.remedy == f"Keep it with .cache(). Tried here, and not accepted: {why}."
+
+
 def test_a_fix_that_is_slower_is_told_with_its_number() -> None:
     slower = Estimate(estimate=0.8, low=0.7, high=0.9)
     found = told("sequential-map", rejected("parallel-map", verified_speedup=slower))

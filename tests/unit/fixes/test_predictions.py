@@ -26,7 +26,7 @@ def measured(seconds):
 
 def by_name(given, *, alone=STEP, wall=None, **fields):
     """Rows by name; without ``wall``, what one step takes as measured, of the costs as they were read."""
-    evidence = make_evidence("input", pipeline=given, environment=ENVIRONMENT, **fields)
+    evidence = make_evidence("input", pipeline=given, environment=ENVIRONMENT, **{"parts": {}, **fields})
     return {row.name: row for row in predictions(evidence, wall=wall, alone=alone)}
 
 
@@ -63,6 +63,14 @@ def test_what_was_measured_stands_beside_it():
     found = rows["parallel-map:32"].measured_per_s
     assert (found.low, found.estimate, found.high) == pytest.approx((12.5, 20, 25))
     assert rows["input costs nothing"].measured_per_s.estimate == pytest.approx(50)
+
+
+def test_no_fix_is_said_to_give_more_than_the_whole_loss_of_the_input():
+    parts = {"input": 0.0826, "compute": 0.0174}
+    rows = by_name(WAITING, wall=measured(0.1), alone=measured(0.0166), parts=parts)
+    gains = [row.speedup for row in rows.values() if row.speedup]
+    assert max(gains) == pytest.approx(1 / (1 - 0.826))
+    assert rows["parallel-map:32"].speedup == pytest.approx(2, rel=0.1)
 
 
 def test_costs_are_scaled_to_what_was_measured_and_the_step_is_not():

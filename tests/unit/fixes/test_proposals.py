@@ -42,9 +42,11 @@ def by_name(found):
 
 
 def test_the_best_comes_first_and_what_helps_only_together_says_so():
-    found = told(WAITING)
+    found = told(WAITING, parts={"input": 0.09, "compute": 0.01})
     assert found[0].name == "parallel-map:32 + thread-pool:32"
     assert found[0].predicted_speedup == pytest.approx(5)
+    capped = told(WAITING)  # whose input costs half of the step: the order stays, the gain is no larger
+    assert (capped[0].name, capped[0].predicted_speedup) == (found[0].name, 2.0)
     assert found[0].fixes == ("parallel-map:32", "thread-pool:32")
     assert "32 calls" in found[0].what
     assert [(place.line, place.op) for place in found[0].places] == [(7, "1"), (3, "1")]

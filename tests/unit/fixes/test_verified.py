@@ -201,7 +201,7 @@ def test_what_cannot_be_told_is_no_yes(guard, originals, measure) -> None:
     found = verified([*originals, other, *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01})], DEVICE)
     row = of("prefetch", found)
     assert (row.outcome, found.chosen) == ("rejected", None)
-    assert row.why.startswith("whether it leaves the data as they are is unknown: ")
+    assert row.why.startswith("not proved to leave the data as they are: ")
 
 
 def test_without_the_original_nothing_is_told(guard) -> None:
@@ -412,7 +412,7 @@ def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, mea
         assert (row.outcome, found.chosen, found.behind["slower"]) == ("accepted", "prefetch", "prefetch")
         assert (row.semantics.rows, row.semantics.rows_of) == (12, 6_000)
         assert (row.semantics.timed_batches, row.semantics.timed_of) == (16, 18)
-        said = "Checked 12 rows of 6,000, over 2 epochs, and 16 of 18 timed batches."
+        said = "Checked 12 rows of the dataset's 6,000, over 2 epochs, and 16 of 18 timed batches."
         assert row.semantics.sentence.endswith(said)
     else:
         assert (row.outcome, found.chosen, found.behind) == ("rejected", "slower", {})
@@ -456,4 +456,4 @@ def test_of_an_original_that_shuffles_the_timed_batches_tell_nothing(guard, meas
     )
     assert row.outcome == "accepted"
     assert row.semantics.timed_why_not == "their order or values vary"
-    assert "Checked 12 rows of an unknown number" in row.semantics.sentence
+    assert "Checked 12 rows of a dataset of unknown length" in row.semantics.sentence

@@ -93,7 +93,7 @@ def _verdict(report: Report, texts: dict[str, str]) -> Iterator[str]:
     """Its word at the head of everything; the time of a step, waiting and utilization with their intervals."""
     verdict = report.verdict
     head = re.compile(rf"(?:^|# | ){re.escape(part(verdict.bottleneck))} ?:? ", re.IGNORECASE)
-    yield from (f"{where}: another verdict" for where, text in texts.items() if not head.search(text[:600]))
+    yield from (f"{where}: another verdict" for where, text in texts.items() if not head.search(text[:1200]))
     if verdict.step_time_s is not None:
         yield from _lacks(texts, [*_ANSWERS, _EVERYTHING[0]], units.duration_interval(verdict.step_time_s))
         yield from _lacks(texts, ["console, DETAILED"], units.duration(verdict.step_time_s.estimate))

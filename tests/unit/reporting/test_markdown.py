@@ -10,11 +10,11 @@ from markdown_it import MarkdownIt
 
 from tests.unit.reporting.conftest import one
 from xttsbench.records.report import Report
+from xttsbench.reporting.console import MOST_LINES
 from xttsbench.reporting.document import Facts
 from xttsbench.reporting.markdown import escape, render
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.reporting.sections.summary import MOST_LINES
 from xttsbench.reporting.words import plain
 
 _PARSER = MarkdownIt("commonmark").enable("table")

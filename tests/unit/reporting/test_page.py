@@ -56,7 +56,7 @@ def test_the_saving_is_the_step_over_the_gain(starving) -> None:
     assert "after the fix" not in hoped
     assert figures(starving.report)["gain, estimated only"] == "2.02x (1.96 to 2.08)"  # of the cause removed
     bare = changed(starving.report, findings=())
-    assert figures(bare)["gain"] == "no fix is known to be worth it"
+    assert "at best" in figures(bare)
 
 
 def test_cause_line_and_next_command_stand_at_the_top(starving) -> None:
@@ -240,7 +240,7 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
 def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
     words = _Page(serialize(starving.report, {})).words
     body = words[words.index("input : The step waits") :]
-    assert body.index("Probability over 99 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
+    assert body.index("probability over 99 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
     assert "unattributed 390 µs 1.1 %" in body
 
 

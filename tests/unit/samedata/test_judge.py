@@ -39,7 +39,7 @@ def test_other_batches_are_judged_by_their_samples_alone(same: bool | None, how:
     found = judge(three(plain(ROWS)), fixed)
     assert (found.equivalent, found.how, found.elements) == (same, how, 64)
     refused = fixed.model_copy(update={"objections": ("it would change state",)})
-    assert judge(three(plain(ROWS)), refused).equivalent is False
+    assert judge(three(plain(ROWS)), refused).equivalent is (None if same else same)
 
 
 class TestDeterministic:
@@ -48,11 +48,19 @@ class TestDeterministic:
         assert (found.equivalent, found.how, found.elements, found.epochs) == (True, "identical", 48, 3)
         assert found.sentence == "48 elements of 3 epochs are the same, bit for bit."
 
-    def test_an_objection_outweighs_what_was_seen(self) -> None:
+    def test_other_data_are_those_that_were_seen_with_the_first_row_and_the_reason(self) -> None:
+        other = [(ROWS[0][0] + 1, *ROWS[0][1:]), *ROWS[1:]]
+        found = judge(three(plain(ROWS)), fingerprints(plain(other), objections=("read() counts (data.py:3)",)))
+        assert (found.equivalent, found.how) == (False, "different")
+        assert found.sentence.startswith(
+            "Read() counts (data.py:3). Seen: The data differ: first at epoch 1, element 1"
+        )
+
+    def test_an_objection_leaves_unproved_what_looked_the_same(self) -> None:
         found = judge(
             three(plain(ROWS)), fingerprints(plain(ROWS), objections=("read() appends to `seen` (data.py:3)",))
         )
-        assert (found.equivalent, found.how) == (False, "different")
+        assert (found.equivalent, found.how) == (None, "unknown")
         assert found.sentence == "Read() appends to `seen` (data.py:3)."
 
     def test_another_order_is_named_as_one(self) -> None:

@@ -136,13 +136,13 @@ def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
         (
             "the script wrote out.h5, and it cannot be kept from that here: no. Say --repeat.",
             3,
-            "No fix was tried: step:",
+            "No fix was tried: the step as one graph:",
         ),
-        ("there was no time for it within the budget", 3, "No fix was tried: step:graph: there was no time"),
+        ("there was no time for it within the budget", 3, "No fix was tried: the step as one graph: there was no time"),
         (
             "put the step into a function of its own first",
             0,
-            "(step:graph: put the step into a function of its own first)",
+            "(the step as one graph: put the step into a function of its own first)",
         ),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.conftest import run_plan
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.journal import append_trial
+from xttsbench.execution.run_directory import OUTPUT
 from xttsbench.records.report import Kind
 from xttsbench.workflows import runs
 from xttsbench.workflows.code_identity import code_identity, data_identity
@@ -74,6 +75,29 @@ def test_beside_a_run_that_goes_on_its_report_is_shown_and_nothing_is_written(tm
         assert sorted(run.directory.iterdir()) == before
     assert rebuild(run.directory).message is None
     assert (run.directory / "report.json").exists()
+
+
+def test_what_targets_printed_is_kept_without_secrets_and_named(tmp_path: Path, build, monkeypatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "Mark3r-0f-a-secret")
+    with open_run(PLAN, tmp_path / "run", "name") as run:
+        append_trial(run.directory, build.ladder())
+        (run.directory / OUTPUT).write_text("epoch 1 with Mark3r-0f-a-secret\n")
+        report = runs.finish(read_run(run.directory)).report
+        assert report.target["output"] == OUTPUT
+        assert (run.directory / OUTPUT).read_text() == "epoch 1 with ***\n"
+        (run.directory / OUTPUT).write_text("")
+        assert "output" not in runs.finish(read_run(run.directory)).report.target
+        assert not (run.directory / OUTPUT).exists()
+
+
+@pytest.mark.parametrize(("redact", "kept"), [(False, "output.log"), (True, "null")])
+def test_a_run_without_names_keeps_nothing_that_targets_print(tmp_path: Path, redact: bool, kept: str) -> None:
+    run = Recorded(tmp_path, PLAN.model_copy(update={"redact": redact}), {})
+    with run.session(None, keeps_output=True) as session:
+        assert session._log is not None
+        assert session._log.name == kept
+    with run.session(None) as session:
+        assert session._log is None
 
 
 def test_a_plan_without_a_comparison_has_none(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from xttsbench.fixes.graph.edit import (
     source_of,
 )
 from xttsbench.fixes.graph.functions import state
-from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.graph.hazards import STATELESS, Reader
 from xttsbench.pipeline.cut import TRANSPARENT, Cut, bypassed, dataset, sequential
 from xttsbench.pipeline.functions import is_random
 from xttsbench.pipeline.nodes import (
@@ -105,7 +105,9 @@ def rebatch(graph: Any) -> Any:
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the functions that would be called on whole batches."""
     for node in reader.maps_above(reader.batches):
-        yield from (f"calls on whole batches would change its state: {told}" for told in reader.state(node))
+        yield from (
+            f"calls on whole batches would change its state: {told}; {STATELESS}" for told in reader.state(node)
+        )
 
 
 def _swapped(graph: Any, name: str) -> Any:

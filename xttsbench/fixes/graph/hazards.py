@@ -37,6 +37,9 @@ STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
 """Ops that may end before what they read does."""
 _BEGINS_ANEW: Final = re.compile(r"\w*(Repeat|Cache)\w*Dataset(V\d+)?")
 _ENDLESS: Final = 2**62
+STATELESS: Final = "make the function depend on its arguments alone"
+_HANDED: Final = "hand it over as a part of each element"
+"""Remedies: they would settle a hazard."""
 
 
 @dataclass(frozen=True)
@@ -134,17 +137,19 @@ class Reader:
         """State that functions read and a step may change, so that running ahead of it alters the data."""
         for op in self.ops.values():
             if "variable" in op.captures:
-                yield f"{op.name} reads a variable, and running ahead of the step changes what it finds there"
+                yield f"running ahead of the step changes what {op.name} reads of a variable; {_HANDED}"
         for name in self.nodes:
             for one in self.python(name):
                 told = one.reads_within_epoch if self.ends_with_epoch else one.reads
                 if told is not None:
-                    yield f"running ahead of the step changes what is found there: {told}"
+                    yield f"running ahead of the step changes what is found there: {told}; {_HANDED}"
 
     def shared_state(self, names: Iterable[str], kinds: Sequence[str] = ("function",)) -> Iterator[str]:
         """The state that calls of the named nodes would share if several ran at once, in words."""
         for name in names:
-            yield from (f"calls that run at once would share state: {told}" for told in self.state(name, kinds))
+            yield from (
+                f"calls that run at once would share state: {told}; {STATELESS}" for told in self.state(name, kinds)
+            )
 
     def named(self, pattern: re.Pattern[str]) -> list[str]:
         """Nodes of the outer pipeline whose op is of that name."""
@@ -169,7 +174,7 @@ class Reader:
 def hazards(
     dataset: Any, graph: Any, fixes: FixSet, *, state_of: Callable[[Any], PythonState] = python_state
 ) -> tuple[str, ...]:
-    """Why fixes may change what a dataset yields, one sentence each; empty where nothing speaks against them.
+    """Why fixes may change what a dataset yields and what would settle it, a sentence each; empty for no reason.
 
     Args:
         dataset: the original, before any fix.
@@ -183,7 +188,7 @@ def hazards(
         spec = SPECS[fix.kind]
         reasons = [*(resolve_name(spec.hazards)(reader, fix, fixes) if spec.hazards else ())]
         reasons += reader.changed_meanwhile() if spec.runs_ahead else ()
-        found += [f"{fix}: {reason}" for reason in reasons]
+        found += reasons
     return tuple(dict.fromkeys(found))
 
 

@@ -73,7 +73,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 OPEN_GENERATOR: Final = Spec(
     name="open-generator",
     form="name[:n]",
-    words="generators opened",
+    words="the generator's loop as a parallel map",
     does="`for item in items: yield f(item)` in a generator, or the `__getitem__` of a `PyDataset`, becomes a data set "
     "of items with a parallel map of the loop's body (AUTOTUNE, or n calls). What comes before and around the loop "
     "stays a generator, so that order, shuffles and epochs stay. Items come from lists, arrays and the like, by "

@@ -19,7 +19,7 @@ from tensorflow.python.ops import script_ops
 
 from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of
 from xttsbench.fixes.graph.functions import node_of
-from xttsbench.fixes.graph.hazards import STOPS, Reader
+from xttsbench.fixes.graph.hazards import STATELESS, STOPS, Reader
 from xttsbench.pipeline.nodes import (
     FunctionLibrary,
     array_of,
@@ -155,7 +155,7 @@ def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
             yield f"{ending[0]} may end an epoch of it early, and it has run ahead then: {drawn.random}"
         reads = cut.reads_within_epoch if reader.ends_with_epoch else cut.reads
         if reads is not None:
-            yield f"calls that run ahead would find something else: {reads}"
+            yield f"calls that run ahead would find something else: {reads}; {STATELESS}"
         passing = [name for name in reader.nodes if reader.nodes[name].op.startswith("IgnoreErrors")]
         if passing:
             yield f"{passing[0]} passes over errors, after which {node.name} ends and its parallel calls go on"

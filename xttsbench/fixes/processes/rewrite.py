@@ -17,7 +17,7 @@ from tensorflow.python.ops import script_ops
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.graph.edit import from_graph, graph_of, named
-from xttsbench.fixes.graph.hazards import Reader
+from xttsbench.fixes.graph.hazards import STATELESS, Reader
 from xttsbench.fixes.open_generator.rewrite import Body
 from xttsbench.fixes.pool import work
 from xttsbench.fixes.pool.packing import objection, packed, without_tensorflow
@@ -95,10 +95,12 @@ def hazards(reader: Reader, _fix: Fix, every: FixSet) -> Iterator[str]:
     opens = any(one.kind == "open-generator" for one in every)  # then its body runs elsewhere, and its head here
     for node in reader.nodes:
         functions = list(reader.python(node, ("function",)))
-        yield from (f"each process would have state of its own: {one.state}" for one in functions if one.state)
+        yield from (
+            f"each process would have state of its own: {one.state}; {STATELESS}" for one in functions if one.state
+        )
         for one in (*functions, *(reader.python(node, ("generator",)) if opens else ())):
             if one.reads is not None:
-                yield f"each process would have a copy of its own: {one.reads}"
+                yield f"each process would have a copy of its own: {one.reads}; {STATELESS}"
 
 
 def _functions(graph: Any, count: int) -> dict[str, Registered]:

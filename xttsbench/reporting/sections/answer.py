@@ -23,7 +23,7 @@ from xttsbench.records.report import Finding, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import Group, compares, groups, pipeline_of
 from xttsbench.reporting.sections.pipeline import name as call_of
-from xttsbench.reporting.words import SAME_DATA, part, short_path
+from xttsbench.reporting.words import SAME_DATA, in_words, part, short_path
 
 _LIKELY: Final = (*FASTER, "likely_faster")
 _DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
@@ -44,6 +44,8 @@ class Option:
         here: whether it was measured on the accelerator that the verdict is about.
         later_epochs: whether the first epoch takes as long as before.
         proposed: whether it is what the patch does, which others may be faster than once their caches are full.
+        fixes: names of the fixes that it is; none of a compared configuration.
+        out: whether it was rejected.
     """
 
     words: str
@@ -55,6 +57,8 @@ class Option:
     here: bool = True
     later_epochs: bool = False
     proposed: bool = False
+    fixes: tuple[str, ...] = ()
+    out: bool = False
 
 
 def unit(report: Report) -> str:
@@ -128,23 +132,36 @@ def costliest(report: Report) -> str:
 
 
 def gain(report: Report) -> Option | None:
-    """The best gain that is known: proven, else estimated, of a fix or of the cause removed."""
+    """The best gain that is known: proven, else estimated, of a fix or of the cause removed.
+
+    ``None`` where fixes were tried and none was accepted, whatever else may be hoped for.
+    """
     every = [one for one in options(report) if one.here and one.gain is not None and one.gain.estimate >= WORTH]
     taken = next((one for one in every if one.taken), None)
     if taken is not None:
         return taken
+    if nothing_accepted(report):
+        return None
     if found := [one for one in every if _hopeful(one)]:
         return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
     limits = cause(report)
     removed = limits.predicted_speedup if limits is not None else None
-    if removed is None or removed.estimate < WORTH or _refuted(removed, report):
+    if removed is None or removed.estimate < WORTH:
         return None
     return Option("", removed, "", "estimated", measured=False, taken=False)
 
 
-def _refuted(removed: Estimate, report: Report) -> bool:
-    tried = [one.gain for one in options(report) if one.measured and one.basis == "rejected" and one.data != "NO"]
-    return any(found is not None and found.high < removed.estimate for found in tried)
+def nothing_accepted(report: Report) -> bool:
+    """Whether fixes were tried, or read for whether the data stay the same, and nothing may be counted on."""
+    tried = any(one.outcome == "rejected" or one.verified_speedup is not None for one in report.fixes)
+    return tried and not any(one.taken and one.here for one in options(report))
+
+
+def speed_of(found: FixResult, unknown: float = 0.0) -> float:
+    """Speed-up of a fix: measured, else estimated, else ``unknown``."""
+    if found.verified_speedup is not None:
+        return found.verified_speedup.estimate
+    return found.predicted_speedup or unknown
 
 
 def _hopeful(option: Option) -> bool:
@@ -178,12 +195,13 @@ def options(report: Report) -> tuple[Option, ...]:
 
 
 def _counts(found: FixResult) -> bool:
-    return found.outcome != "not verified" or found.semantics is not None or (found.predicted_speedup or 0.0) >= WORTH
+    known = found.outcome != "not verified" or found.semantics is not None or found.verified_speedup is not None
+    return known or (found.predicted_speedup or 0.0) >= WORTH
 
 
 def _rank(option: Option) -> tuple[bool, bool, bool, float]:
     gain = option.gain.estimate if option.gain else 0.0
-    return not option.proposed, not option.taken, option.basis == "rejected", -gain
+    return not option.proposed, not option.taken, option.out, -gain
 
 
 def _of_fix(found: FixResult, report: Report) -> Option:
@@ -192,10 +210,15 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         speed = Estimate(estimate=predicted, low=predicted, high=predicted)
     measured = found.verified_speedup is not None
     basis = "measured" if measured else "estimated" if speed else "not tried"
-    if found.outcome == "rejected" or (measured and found.outcome == "not verified" and found.decision not in DECIDED):
-        basis = "rejected" if found.outcome == "rejected" else "undecided"
+    out = found.outcome == "rejected"
+    if out and found.semantics is not None and not found.semantics.equivalent:
+        basis += ", rejected"
+    elif out:
+        basis = "no gain" if measured else "ended"
+    elif measured and found.outcome == "not verified":
+        basis = "measured, not proved" if found.decision in DECIDED else "undecided"
     return Option(
-        words=with_calls(found.what or found.name, report),
+        words=with_calls(found.words, report),
         gain=speed,
         data="not checked" if found.semantics is None else SAME_DATA[found.semantics.how],
         basis=basis,
@@ -203,6 +226,8 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         taken=found.chosen or found.outcome == "accepted",
         later_epochs=any(fix.is_cache for fix in FixSet.of(found.fixes)),
         proposed=found.chosen,
+        fixes=found.fixes,
+        out=out,
     )
 
 
@@ -216,7 +241,7 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
         same = SAME_DATA["different"]
     used = f"{best.utilization.estimate:.0%} used" if group.emulated and best.utilization else ""
     yield Option(
-        words=", ".join(filter(None, (best.id, group.where.replace(" accelerator,", ""), used))),
+        words=", ".join(filter(None, (in_words(best.id), group.where.replace(" accelerator,", ""), used))),
         gain=best.effect,
         data=same,
         basis="measured" if best.decision in FASTER else "likely",
@@ -249,22 +274,26 @@ def next_command(report: Report, place: str) -> str:
     if report.verdict.bottleneck == "inconclusive":
         return _again(report) if report.verdict.step_time_s is not None else ""
     if str(report.target.get("name", "")).startswith(_BUNDLED):
-        loader = next((one.words.split(",")[0] for one in options(report) if one.taken), None)
+        loader = next((one.words.split(" (")[0] for one in options(report) if one.taken and not one.fixes), None)
         if loader and any(arm.id == loader and arm.config.get("loader") == loader for arm in report.arms):
             return f"xttsbench train tiny --set loader={loader}"
+    if nothing_accepted(report):
+        open_ones = [one for one in report.fixes if one.outcome == "not verified"]
+        short = any(one.verified_speedup is not None or "no time" in one.why for one in open_ones)
+        return _again(report, 600 if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
     found = cause(report)
     return f"xttsbench explain {found.rule if found else part(report.verdict.bottleneck).replace(' ', '-')}"
 
 
-def _again(report: Report) -> str:
+def _again(report: Report, budget_s: int | None = 600) -> str:
     given, rest = _words_of(report.command)
     if given[:1] != ["xttsbench"]:
         return ""
-    old = {"--out", "--budget"}
+    old = {"--out", "--budget"} if budget_s else {"--out"}
     kept = [word for at, word in enumerate(given) if not {word.partition("=")[0], given[at - 1]} & old]
-    return shlex.join([*kept, "--budget", "600"]) + rest
+    return shlex.join([*kept, *(("--budget", str(budget_s)) if budget_s else ())]) + rest
 
 
 def _optimize(report: Report) -> str:

@@ -21,7 +21,7 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import Group, cell, figures_of, groups, missing
 from xttsbench.reporting.sections.step import OSCILLATES
-from xttsbench.reporting.words import configuration, plain
+from xttsbench.reporting.words import configuration, in_words, plain
 
 BLANK: Final = "–"
 """Text of a value that was not measured; its reason is in ``unmeasured`` of the record."""
@@ -227,7 +227,7 @@ def in_full(report: Report) -> doc.Fold:
         (
             arm.group,
             arm.accelerator,
-            configuration(arm.id),
+            in_words(arm.id),
             ", ".join(f"{name} {value}" for name, value in arm.config.items()) or "the original",
             f"{arm.blocks:,}",
             f"{arm.steps:,}",

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
-from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
+from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
@@ -50,8 +51,8 @@ DATA: Final = {
     "other order": "the same samples, another order",
     "other batches": "the same samples, OTHER BATCHES",
     "distribution": "random, drawn alike",
-    "different": "CHANGED",
-    "unknown": "unknown",
+    "different": "OTHER DATA",
+    "unknown": "not proved to be the same",
 }
 
 
@@ -62,10 +63,12 @@ def section(report: Report) -> Iterator[Section]:
     chosen = next((found for found in report.fixes if found.chosen), None)
     blocks: list[Block] = [Paragraph(proposal(report, chosen))]
     if tried := [found for found in report.fixes if found.outcome != "not verified"]:
-        blocks.append(table(_FIXES, map(_row, tried)))
+        blocks.append(table(_FIXES, [_row(found, report) for found in tried]))
     blocks += applied(report, chosen, with_diff=True)
-    if left := [Fact(found.name, found.why) for found in report.fixes if found.outcome == "not verified"]:
-        blocks.append(Facts(tuple(left), ("fix", "why"), "Not measured:"))
+    left = [found for found in report.fixes if found.outcome == "not verified"]
+    if left:
+        why = tuple(Fact(with_calls(found.words, report), with_calls(found.why, report)) for found in left)
+        blocks.append(Facts(why, ("fix", "why"), "Not measured:"))
     yield Section("Fixes", tuple(blocks))
 
 
@@ -88,22 +91,24 @@ def predictions(report: Report) -> Iterator[Section]:
     rows = [found for found in report.predictions if found.batches_per_s is not None]
     fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= WORTH]
     best = sorted(fixes, key=lambda found: -(found.speedup or 0.0))[:_MOST_PREDICTED]
-    if chosen := [_prediction(found)[:4] for found in rows if not found.fixes or found in best]:
+    if chosen := [_prediction(found, report)[:4] for found in rows if not found.fixes or found in best]:
         yield Section("What the model estimates", (table(_PREDICTED[:4], chosen),), view=View.FULL)
 
 
 def predictions_in_full(report: Report) -> Fold:
     """A row for each condition that the model was asked about."""
-    return folded("What the model estimates, in full", _PREDICTED, list(map(_prediction, report.predictions)))
+    return folded(
+        "What the model estimates, in full", _PREDICTED, [_prediction(found, report) for found in report.predictions]
+    )
 
 
-def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
+def _prediction(found: Prediction, report: Report) -> tuple[str | Cell, ...]:
     rate, speedup = found.batches_per_s, found.speedup
     return (
-        found.name,
+        with_calls(said(FixSet.of(found.fixes)), report) if found.fixes else found.name,
         NOT_ESTIMATED if rate is None else units.number(rate),
         "" if speedup is None else units.ratio(speedup),
-        found.limited_by,
+        with_calls(found.limited_by, report),
         cell(found.measured_per_s, lambda measured: units.rate_bounds(measured, unit=" /s")),
         found.why_not or "",
     )
@@ -112,28 +117,24 @@ def _prediction(found: Prediction) -> tuple[str | Cell, ...]:
 def proposal(report: Report, chosen: FixResult | None) -> str:
     """Sentence on the proposed fix, or on the reason for proposing none."""
     if chosen is None:
-        tried = sum(found.outcome == "rejected" for found in report.fixes)
         if not report.fixes:
             return "There was no fix to try: the pipeline stays as it is."
-        if not tried:
-            return "No fix of the pipeline was proven: it stays as it is."
-        return f"None of the {tried} that were tried was accepted: the pipeline stays as it is."
-    what = f" ({chosen.what})" if chosen.what else ""
+        return "No fix was accepted: the pipeline stays as it is."
     speed = "" if chosen.verified_speedup is None else f", {units.ratio_interval(chosen.verified_speedup)} as fast"
     blocks = f" in {chosen.blocks:,} {'process' if chosen.blocks == 1 else 'processes'}" if chosen.blocks else ""
-    said = chosen.semantics.sentence if chosen.semantics else ""
-    return f"Proposed: {chosen.name}{what}{speed}{blocks}.{f' Data: {said}' if said else ''}"
+    said = with_calls(chosen.semantics.sentence, report) if chosen.semantics else ""
+    return f"Proposed: {with_calls(chosen.words, report)}{speed}{blocks}.{f' Data: {said}' if said else ''}"
 
 
-def _row(found: FixResult) -> tuple[str | Cell, ...]:
+def _row(found: FixResult, report: Report) -> tuple[str | Cell, ...]:
     predicted, achieved = found.predicted_speedup, found.verified_speedup
     outcome = "proposed" if found.chosen else found.outcome
     return (
-        found.name,
+        with_calls(found.words, report),
         NOT_ESTIMATED if predicted is None else units.ratio(predicted),
         cell(achieved, units.ratio_bounds),
         same_data(found.semantics),
-        f"{outcome}: {found.why}" if found.why else outcome,
+        with_calls(_said(outcome, found.why), report),
     )
 
 
@@ -150,7 +151,7 @@ def patched(patch: Patch | None) -> str:
         return ""
     words = []
     if patch.equivalent is not None:
-        words.append("yields the same data" if patch.equivalent else "CHANGES THE DATA")
+        words.append("yields the same data" if patch.equivalent else "gives OTHER DATA")
     if patch.verified_speedup is not None:
         words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast")
     said = f"The source with this patch was {'run; it' if words else 'not run'} {' and '.join(words)}".rstrip()
@@ -194,7 +195,6 @@ class FixCard(Block):
     """One fix; ``basis`` says in a word or two what its gain rests on."""
 
     rank: int
-    name: str
     what: str
     basis: str
     gain: Gain | None
@@ -267,18 +267,21 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
         cards.append(
             FixCard(
                 rank=rank,
-                name=found.name,
-                what=with_calls(found.what or found.name, report),
+                what=with_calls(found.words, report),
                 basis=basis,
                 gain=drawn,
                 data="" if found.semantics is None else same_data(found.semantics),
-                outcome=": ".join(filter(None, (_became(found, basis), found.why))),
+                outcome=with_calls(_said(_became(found, basis), found.why), report),
                 where=tuple(dict.fromkeys(_where(found))),
                 patch=Code((found.patch.diff,) if found.patch else (), "diff"),
                 proposed=found.chosen,
             )
         )
     return cards
+
+
+def _said(became: str, why: str) -> str:
+    return why if why.startswith(became) else ": ".join(filter(None, (became, why)))
 
 
 def _became(found: FixResult, basis: str) -> str:

@@ -31,7 +31,7 @@ from xttsbench.reporting.sections import (
     target_figures,
     unmeasured,
 )
-from xttsbench.reporting.sections.answer import unit
+from xttsbench.reporting.sections.answer import unit, with_calls
 from xttsbench.reporting.sections.summary import headline, summary
 from xttsbench.reporting.words import PART_COLORS, label, lock, part
 
@@ -59,6 +59,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             *experiments(report),
             *compare.ungrouped(report),
             *fixes.section(report),
+            *notes(report),
             *findings(report, comparing=comparing),
             *step.in_time(report, only_measured=comparing),
             *step.profiled(report),
@@ -68,6 +69,11 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             doc.Section("How it was made", made(report)),
         ),
     )
+
+
+def notes(report: Report) -> Iterator[doc.Section]:
+    """Remarks that change nothing, which the screen leaves out."""
+    yield doc.Section("Notes", tuple(doc.Paragraph(with_calls(f"{one}.", report), "soft") for one in report.notes))
 
 
 def made(report: Report) -> tuple[doc.Block, ...]:

@@ -13,14 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import Group, answer, cell, compare, compares, fixes, groups, missing
+from xttsbench.reporting.sections import Group, advice, answer, cell, compare, compares, groups
 from xttsbench.reporting.sections.answer import disturbed
-from xttsbench.reporting.sections.step import costliest_line
 from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
@@ -39,7 +37,8 @@ def headline(report: Report) -> doc.Headline:
         sentence = disturbed(report) or summary
         below = [] if sentence == summary else [summary]
         if not report.verdict.at_threshold:  # which of two words it gets is worth no probability
-            below.append(f"Probability {units.probability(report.verdict.confidence)}, given what was measured")
+            sure = units.probability(report.verdict.confidence)
+            below.append(f"This verdict has probability {sure}, given what was measured")
     if report.disturbance and sentence != disturbed(report):
         below.append(f"Machine: {report.disturbance.sentence}")
     return doc.Headline(
@@ -140,13 +139,9 @@ def _what(report: Report, ids: Sequence[str]) -> str:
     return next((name for name in names if name.isalpha() and name.endswith("s")), "configurations")
 
 
-MOST_LINES: Final = 25
 _VERDICT_LINES: Final = 3
-_MOST_OPTIONS: Final = 3
 _MOST_ARMS: Final = 8  # Rows of the tables of compared configurations, all groups together
 _OPTIONS: Final = ("what to change", "gain", "same data", "basis")
-_COMMAND: Final = 64  # Characters of the command line that are shown
-_KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
 _PAGE: Final = "report.html"
 
 
@@ -155,7 +150,7 @@ def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc
 
     The place is the run's directory as it is shown; empty where it is not known.
     """
-    body = _compared(report) if compares(report) else _diagnosed(report, bars)
+    body = _compared(report) if compares(report) else _diagnosed(report, bars, place)
     last = tuple(_last(report, place))
     end = (doc.Section("", (doc.Facts(last),)),) if last else ()
     return (_headline(report), *_warnings(report), *body, *end)
@@ -201,10 +196,20 @@ def _headline(report: Report) -> doc.Headline:
     sentence = answer.with_calls(said.sentence, report)
     verdict = report.verdict
     if said.word and not below and verdict.step_time_s is not None and not verdict.at_threshold:
-        sentence = f"{sentence.rstrip('. ')} (probability {units.probability(verdict.confidence)})."
-    command = report.command if len(report.command) <= _COMMAND else f"{report.command[: _COMMAND - 1]}…"
-    lines = 2 if below else _VERDICT_LINES
-    return doc.Headline(command, subject(report), said.word, sentence, tuple(below), lines=lines)
+        sure = units.probability(verdict.confidence)
+        sentence = sentence.rstrip(". ")
+        sentence = (
+            f"{_without_place(sentence) if advice.line(report) else sentence} (this verdict: probability {sure})."
+        )
+    command = re.sub(r" --out[ =]\S+", "", report.command)  # the last line of the screen says where
+    return doc.Headline(
+        command, subject(report), said.word, sentence, tuple(below), lines=2 if below else _VERDICT_LINES
+    )
+
+
+def _without_place(sentence: str) -> str:
+    """A verdict without the line of the op that it ends with: the screen names a line once, that to be edited."""
+    return re.sub(r"( \(\S+:\d+\)|, most of it at \S+:\d+)$", "", sentence)
 
 
 def likely_sentence(report: Report) -> str:
@@ -218,16 +223,15 @@ def likely_sentence(report: Report) -> str:
 def _warnings(report: Report) -> Iterator[doc.Callout]:
     if report.warnings:
         more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
-        first = re.sub(r" \([^()]*\)$", "", report.warnings[0])  # what stands in brackets at its end is for the page
-        yield doc.Callout(f"{first}{more}", lines=1)
+        yield doc.Callout(f"{answer.with_calls(report.warnings[0], report)}{more}", lines=3)
 
 
-def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
-    facts = [*_times(report), *cause_facts(report), *training_facts(report)]
+def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[doc.Block]:
+    facts = [*advice.times(report), *advice.advice(report, place), *training_facts(report)]
     compact = [replace(bars, compact=True)] if bars is not None else []
     yield doc.Section("", (*compact, doc.Facts(tuple(facts), tone="soft" if compact else "")))
     blocks: list[doc.Block] = []
-    if found := answer.options(report):
+    if found := _rows(report):
         rows = [
             (
                 doc.Cell(one.words, tone="strong" if one.taken else ""),
@@ -235,83 +239,31 @@ def _diagnosed(report: Report, bars: doc.Bars | None) -> Iterator[doc.Block]:
                 doc.Cell(one.data, tone="critical" if one.data == "NO" else ""),
                 one.basis,
             )
-            for one in found[:_MOST_OPTIONS]
+            for one in found
         ]
-        blocks.append(replace(doc.table(_OPTIONS, rows), short=True))
-    if said := _note(report, len(found) - _MOST_OPTIONS):
-        blocks.append(doc.Paragraph(said, "soft", lines=1))
+        blocks.append(replace(doc.table(_OPTIONS, rows), spare=True))
+    elif not report.fixes and report.kind != "train":
+        blocks.append(doc.Paragraph("No fix was found to try.", "soft", lines=1))
     yield doc.Section("", tuple(blocks))
+
+
+def _rows(report: Report) -> tuple[answer.Option, ...]:
+    """The changes for the table, that of the advice first; none where configurations say it all."""
+    found = answer.options(report)
+    if any(group.baseline is not None for group in groups(report)) and not any(
+        one.fixes and one.taken for one in found
+    ):
+        return ()
+    best, blocked = answer.gain(report), advice.obstructed(report)
+    if best is None and blocked is not None:
+        return tuple(sorted(found, key=lambda one: one.fixes != blocked.fixes))
+    return tuple(sorted(found, key=lambda one: one != best))
 
 
 def _gain(gain: Estimate, *, measured: bool) -> doc.Cell:
     """With its interval; what a model says has none."""
     estimate, bounds = units.ratio_bounds(gain)
     return doc.Cell(estimate, bounds if measured or gain.low != gain.high else "")
-
-
-def _times(report: Report) -> Iterator[doc.Fact]:
-    now, found = report.verdict.step_time_s, answer.gain(report)
-    name = f"a {answer.unit(report)} now"
-    if now is None:
-        yield doc.Fact(name, missing(report, "verdict.step_time_s"), 2)
-        return
-    yield doc.Fact(name, units.duration_interval(now))
-    if found is None or found.gain is None:
-        yield from _at_best(report, now)
-        return
-    how = "measured" if found.taken else "estimated"
-    if found.later_epochs:
-        how += " from the second epoch on"
-    time = answer.after(now, found.gain)
-    times = _gain(found.gain, measured=found.measured).text
-    first = next((one.words for one in answer.options(report)), "")  # the first row of the table needs no name
-    words = "" if found.words in ("", first) else f": {found.words.removesuffix(', REAL device')}"
-    yield doc.Fact("after the fix", f"{time}, {times} as fast, {how}{words}", 1)
-    chosen = next((one.semantics for one in report.fixes if one.chosen and one.semantics), None)
-    if chosen is not None and chosen.checked:
-        yield doc.Fact("its data", fixes.same_data(chosen), 2)
-
-
-def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
-    """Ideal time where no gain is known: the step without its bottleneck; a computing one without all else."""
-    name, parts = report.verdict.bottleneck, report.verdict.attribution_s
-    if name == "inconclusive" or parts is None or now.estimate <= 0:
-        return
-    computes = name == "compute"
-    lost_s = now.estimate - parts.compute if computes else getattr(parts, name)
-    if 0 < lost_s < now.estimate:
-        what = f"{units.percent(lost_s / now.estimate)} {'that is not compute' if computes else f'of {part(name)}'}"
-        yield doc.Fact("at best", f"{units.duration(now.estimate - lost_s)}, without the {what}", 1)
-
-
-def cause_facts(report: Report) -> Iterator[doc.Fact]:
-    """The cause, the user's line, and what to do; nothing where no finding limits the step."""
-    found = answer.cause(report)
-    if found is None:
-        yield from _without_cause(report)
-        return
-    yield doc.Fact("cause", answer.with_calls(found.title, report), 2)
-    if found.location.file:
-        yield doc.Fact("your line", answer.line_of(found, report), 1)
-    elif report.verdict.bottleneck in ("input", "contention") and (op := answer.costliest(report)):
-        yield doc.Fact("costliest op", op, 1)
-    if found.remedy:
-        yield doc.Fact("what to do", answer.with_calls(found.remedy, report), 2)
-
-
-def _without_cause(report: Report) -> Iterator[doc.Fact]:
-    """Why nothing is named; or, of a step that is all it should be, its costliest line and what else there is to do."""
-    name = report.verdict.bottleneck
-    if report.verdict.step_time_s is None:
-        return
-    if name == "inconclusive":
-        if answer.disturbed(report):  # which stands in place of the summary
-            yield doc.Fact("undecided", answer.with_calls(report.verdict.summary, report), 2)
-        return
-    if name == "compute" and (line := costliest_line(report)):
-        yield doc.Fact("costliest line", line, 1)
-    emulated = name == "compute" and report.step is None and report.accelerator.get("kind") == "emulated"
-    yield doc.Fact("what to do", _KEPT_BUSY if emulated else MEANINGS[name].remedy, 2)
 
 
 def training_facts(report: Report) -> Iterator[doc.Fact]:
@@ -332,18 +284,6 @@ def training_facts(report: Report) -> Iterator[doc.Fact]:
         count = len(training.checkpoints)
         kept = f"; {count:,} checkpoint{'' if count == 1 else 's'} kept" if count else ""
         yield doc.Fact("ended", f"{reason} after step {training.ended.step:,}{kept}", 1)
-
-
-def _note(report: Report, hidden: int) -> str:
-    """Note below the table of changes: the proposal, or why the first was not tried; and how many more there are."""
-    more = f"{hidden} more with -v. " if hidden > 0 else ""
-    if not any(found.chosen for found in report.fixes):
-        if any(found.outcome == "rejected" for found in report.fixes):
-            return more + fixes.proposal(report, None)
-        left = next((found for found in report.fixes if found.outcome == "not verified" and found.why), None)
-        if left is not None and answer.options(report):
-            return f"{more}{answer.with_calls(left.what or left.name, report)}: {left.why}"
-    return more.strip() or ("" if report.fixes or report.kind == "train" else "No fix was found to try.")
 
 
 def _compared(report: Report) -> Iterator[doc.Block]:
@@ -383,8 +323,10 @@ def _group(group: Group, most: int) -> doc.Table:
 
 def _last(report: Report, place: str) -> Iterator[doc.Fact]:
     if command := answer.next_command(report, place):
-        yield doc.Fact("next", command, 2)
+        yield doc.Fact("then" if answer.nothing_accepted(report) else "next", command, 2)
     if report.disturbance is not None and not answer.disturbed(report):
-        yield doc.Fact("machine", report.disturbance.sentence, 1 if report.warnings else 2)
+        yield doc.Fact("machine", report.disturbance.sentence, 2)
+    if place and report.target.get("output"):
+        yield doc.Fact("output", f"{place}/{report.target['output']} has what the target printed", 2)
     if place:
         yield doc.Fact("report", f"{place}/{_PAGE}", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xttsbench.errors import JournalError
+from xttsbench.execution.run_directory import OUTPUT
 from xttsbench.probes.environment import guard
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.redaction import Redaction
@@ -59,12 +61,24 @@ class Recorded:
         plan, environment, trials = map(self.redaction.kept, (self.plan, self.environment, tuple(self.trials)))
         return Recorded(self.directory, plan, environment, trials, self.began)
 
-    def session(self, progress: Progress | None, *, print_to_stderr: bool = False, scripts: bool = False) -> Session:
-        """Session that goes on with the run's trials; finished ones are not run again."""
+    def session(
+        self,
+        progress: Progress | None,
+        *,
+        print_to_stderr: bool = False,
+        scripts: bool = False,
+        keeps_output: bool = False,
+    ) -> Session:
+        """Session that goes on with the run's trials; finished ones are not run again.
+
+        What targets print is kept in the run's directory where asked for; nowhere in a run without names and paths.
+        """
+        log = Path(os.devnull) if self.plan.redact else self.directory / OUTPUT
         return Session(
             self.directory,
             earlier=self.trials,
             print_to_stderr=print_to_stderr,
+            log=log if keeps_output else None,
             progress=progress,
             budget_s=self.plan.budget_s,
             began=self.began,

@@ -72,6 +72,7 @@ class Session:
         helper: a running helper to go on with, for trials of ``block``; it stays the caller's and is never ended here.
         block: see ``helper``.
         print_to_stderr: what targets print goes to standard error.
+        log: file that it goes to instead, with what they say on standard error; ``None`` for none.
         progress: told of each trial.
         budget_s: seconds that the progress is measured against.
         began: ``time.monotonic()`` at the start of the run.
@@ -87,6 +88,7 @@ class Session:
         helper: Helper | None = None,
         block: int | None = None,
         print_to_stderr: bool = False,
+        log: Path | None = None,
         progress: Progress | None = None,
         budget_s: float,
         began: float | None = None,
@@ -102,6 +104,7 @@ class Session:
         self._block = block
         self._works = helper is not None
         self._print_to_stderr = print_to_stderr
+        self._log = log
         self._progress: Progress = progress or Silent()
         self._budget_s = budget_s
         self._began = time.monotonic() if began is None else began
@@ -347,6 +350,7 @@ class Session:
             self.announce("starting TensorFlow in a process of its own")
         helper = Helper(
             print_to_stderr=self._print_to_stderr,
+            log=self._log,
             has_gpu=self._gpus[0] is not None,
             scripts=self._scripts,
             imports=self._imports,

@@ -125,13 +125,14 @@ def verdict_final_s(trials: Sequence[TrialRecord], bottleneck: str | None = None
     return (then - began).total_seconds() + after_s
 
 
-def endings(trials: Sequence[TrialRecord]) -> list[str]:
-    """Failures of trials, and notes of any trial; one sentence each."""
+def endings(trials: Sequence[TrialRecord], *, notes: bool = True) -> list[str]:
+    """Failures of trials and, where wanted, notes of any trial; one sentence each."""
     found = []
     for trial in trials:
         if trial.status not in ("ok", "skipped"):
             found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
-        found += (f"with {trial.spec.fix}: {note}" if trial.spec.fix else note for note in trial.notes)
+        said = trial.notes if notes else ()
+        found += (f"with {trial.spec.fix}: {note}" if trial.spec.fix else note for note in said)
     return found
 
 

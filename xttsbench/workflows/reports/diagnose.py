@@ -10,7 +10,7 @@ that ratio: other processes, on other batches, would contradict it. Half a batch
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from xttsbench.records.fix import Patch
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
-from xttsbench.records.trial import KIND_OF, TrialRecord
+from xttsbench.records.trial import KIND_OF, MAIN_KINDS, TrialRecord
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import fix_section, said_writes
 from xttsbench.workflows.reports import (
@@ -86,7 +86,8 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
         predictions=beside(evidence.predictions, tried),
         step=step_section(diagnosis.evidence),
         profile=_profile(trials, said, environment),
-        warnings=tuple(filter(None, (against, *_warnings(diagnosis, trials)))),
+        warnings=tuple(dict.fromkeys(filter(None, (against, *_warnings(diagnosis, trials))))),
+        notes=_notes(diagnosis, trials),
         parity=compared.parity if compared else None,
         comparison=compared.sentences if compared else (),
         fixes=fixes,
@@ -206,9 +207,18 @@ def _profile(trials: Sequence[TrialRecord], said: Verdict, environment: Mapping[
     return found
 
 
-def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> Iterator[str | None]:
+    """Cautions: the target's own trials that did not end well, and files that a script's run changed for good."""
+    yield from endings([trial for trial in trials if trial.spec.kind in MAIN_KINDS], notes=False)
+    script = diagnosis.evidence.script
+    if script is not None and not script.in_memory:
+        yield said_writes(script)
+
+
+def _notes(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Remarks that change nothing: what unsettles a verdict is in its probability, its interval and its sentence."""
     evidence, found = diagnosis.evidence, endings(trials)
-    if evidence.script is not None and (said := said_writes(evidence.script)) is not None:
+    if evidence.script is not None and evidence.script.in_memory and (said := said_writes(evidence.script)):
         found.append(said)
     if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
         found.append(f"no steady state: {evidence.steady.reason}")
@@ -216,7 +226,8 @@ def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str,
         found.append(
             f"the dataset is short ({batches:.0f} batches): it is begun again and again, and that is in the times"
         )
-    return tuple(dict.fromkeys(found))
+    told = set(_warnings(diagnosis, trials))
+    return tuple(dict.fromkeys(one for one in found if one not in told))
 
 
 def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequence[TrialRecord]) -> dict[str, str]:

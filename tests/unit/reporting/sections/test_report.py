@@ -6,6 +6,7 @@ from tests.unit.reporting.conftest import changed, one, section, sections, words
 from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import report_document as describe
+from xttsbench.reporting.words import in_words
 
 
 def titles(document: Document) -> list[str]:
@@ -59,7 +60,7 @@ def test_compared_arms_are_not_in_the_table_of_the_others(comparing, starving) -
     assert [row[0] for row in words(one(section(said, alone), Table))] == ["graph", "eager", "xla"]
     assert alone not in titles(describe(comparing.report))
     full = words(one(section(said, "Compared configurations in full"), Table))
-    assert [row[2] for row in full] == [arm.id for arm in comparing.report.arms]
+    assert [row[2] for row in full] == [in_words(arm.id) for arm in comparing.report.arms]
     assert full[1][3:] == ("loader packed", "8", "1,920", "5.7 % (5.6 to 5.7)", "0.120", "3,210")
 
 

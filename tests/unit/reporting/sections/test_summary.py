@@ -13,10 +13,11 @@ from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
 from xttsbench.reporting import console, markdown
+from xttsbench.reporting.console import MOST_LINES
 from xttsbench.reporting.document import View
 from xttsbench.reporting.sections import answer, compares
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.reporting.sections.summary import MOST_LINES, headline, refused
+from xttsbench.reporting.sections.summary import headline, refused
 from xttsbench.reporting.sections.summary import parity_sentences as sentences
 
 SAME = {"same": True, "tolerance": 1e-4, "batches": 4, "baseline": "numpy_wav", "arms": ["tf_wav", "packed"]}
@@ -97,7 +98,7 @@ def test_a_diagnosis_keeps_its_bottleneck_whatever_it_compared(starving, compari
     without = headline(changed(comparing.report, comparison=()))
     assert without.sentence == "Arms were compared."
     (sure,) = headline(starving.report).below
-    assert sure.text == "Probability over 99 %, given what was measured"
+    assert sure.text == "This verdict has probability over 99 %, given what was measured"
 
 
 STORED = sorted(Path("reports/reference").glob("**/report.json"))
@@ -237,7 +238,7 @@ def test_a_verdict_at_the_threshold_says_so_and_gives_its_word_no_probability(vi
 
 
 def test_it_says_how_much_of_the_data_was_compared() -> None:
-    said = "the same, bit for bit (checked 334 rows of 6,000, over 2 epochs, and 78 of 517 timed batches)"
+    said = "the same, bit for bit (checked 334 rows of the dataset's 6,000, over 2 epochs, and 78 of 517 timed batches)"
     assert f"its data {said}" in flat(screen(optimized()))
 
 
@@ -245,7 +246,7 @@ def test_the_verdict_is_said_first_and_the_report_last(every_report: dict[str, R
     for name, report in every_report.items():
         lines = screen(report).splitlines()
         said = report_document(report).summary[0]
-        assert flat(said.word.upper() or said.sentence)[:30] in flat(lines[1]), name
+        assert flat(said.word.upper() or said.sentence)[:30] in flat(" ".join(lines[1:3])), name
         assert lines[-1].split() == ["report", "reports/one/report.html"], name
 
 
@@ -289,36 +290,36 @@ def test_the_time_after_a_fix_is_as_uncertain_as_the_time_now_and_the_gain_toget
 
 
 def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
-    text = flat(screen(optimized()))
+    text = flat(screen(changed(optimized(), warnings=()), width=120))
     for said in (
         "a step now 34.2 ms (33.2 to 35.2)",
         "after the fix 17.6 ms (17.0 to 18.3), 1.940x (1.901 to 1.979) as fast, measured",
         "your line my_project/data.py:42",
         "maps in parallel (2 calls) after map 1.940x (1.901 to 1.979) yes, bit for bit measured",
         "a cache in memory 2.11x not checked estimated",
-        "elements in any order 1.200x (1.164 to 1.236) NO rejected",
+        "elements in any order 1.200x (1.164 to 1.236) NO measured, rejected",
         "next patch -p1 < reports/one/patch.diff",
         "machine quiet",
         "INPUT The step waits 17.9 ms of 34.2 ms",
-        "(probability over 99 %)",
+        "(this verdict: probability over 99 %)",
         "█ input 52.3 % ▒ compute 44.4 %",
     ):
         assert said in text
 
 
-@pytest.mark.parametrize(("achieved", "hoped"), [(0.64, False), (2.5, True)])
-def test_what_was_tried_and_did_not_come_is_hoped_for_no_more(achieved: float, hoped: bool) -> None:
+@pytest.mark.parametrize("achieved", [0.64, 2.5])
+def test_what_was_tried_and_did_not_come_is_hoped_for_no_more(achieved: float) -> None:
     report = optimized()
     same = report.fixes[0].semantics
     tried = changed(report.fixes[1], verified_speedup=estimate(achieved), semantics=same)
     text = flat(screen(changed(report, fixes=(tried,))))
-    assert ("after the fix 16.9 ms" in text) is hoped
+    assert "16.9 ms" not in text
     assert "elements in any order" in text
 
 
 def test_the_undecided_say_so_first_and_what_is_likely_all_the_same() -> None:
     lines = screen(undecided()).splitlines()
-    assert lines[1].startswith("UNDECIDED  No bottleneck can be named: others used 39%")
+    assert lines[2].startswith("UNDECIDED  No bottleneck can be named: others used 39%")
     assert "Likely all the same: waiting for input, 52.3 % of a step as measured." in lines
     assert "probability" not in "\n".join(lines)
     again = "next xttsbench diagnose my_project/data.py:make_dataset --accelerator emulated:15 --budget 600"
@@ -328,8 +329,8 @@ def test_the_undecided_say_so_first_and_what_is_likely_all_the_same() -> None:
 def test_what_the_machine_did_comes_first_where_it_kept_the_verdict() -> None:
     lines = screen(noisy()).splitlines()
     said = flat("\n".join(lines))
-    assert lines[1].startswith("UNDECIDED  The machine disturbed the measurement: others used 42 % of the processor")
-    assert lines[3].startswith("Likely all the same: waiting for input, 52.3 % of a step")
+    assert lines[2].startswith("UNDECIDED  The machine disturbed the measurement: others used 42 % of the processor")
+    assert lines[4].startswith("Likely all the same: waiting for input, 52.3 % of a step")
     assert "undecided No bottleneck can be named: others used 39% of the processor" in said
     assert "next xttsbench diagnose my_project/data.py:make_dataset --accelerator emulated:15 --budget 600" in said
     assert said.count("11 of 16 rounds") == 1
@@ -397,8 +398,8 @@ def test_without_a_known_gain_it_says_what_is_at_best(eager) -> None:
     assert "at best" not in screen(undecided())
 
 
-def test_an_emulated_accelerator_is_said_in_the_first_line(starving, comparing) -> None:
-    assert "EMULATED" in screen(starving.report).splitlines()[0]
+def test_an_emulated_accelerator_is_said_in_the_first_lines(starving, comparing) -> None:
+    assert "EMULATED" in "".join(screen(starving.report).splitlines()[:2])
     text = screen(comparing.report)
     assert "loaders: EMULATED accelerator" in text
     assert "modes: REAL device" in text

@@ -164,8 +164,8 @@ def test_what_a_reader_looks_for_in_a_starving_run(reports) -> None:
     assert report.overhead["share_of_step"] == pytest.approx(1e-5 / 0.0305, rel=0.02)
     assert report.readings["host"]["samples"] == 10
     assert report.readings["host"]["cpu_s_per_step"] == pytest.approx(1 / 260, rel=0.02)
-    assert "trial 004-xla ended as raised: no kernel" in report.warnings
-    assert "XLA has no kernel" in report.warnings
+    assert "trial 004-xla ended as raised: no kernel" in report.notes
+    assert "XLA has no kernel" in report.notes
     assert "trials.eager" not in report.unmeasured  # a step that waits takes no mode
     assert "tf.data" in report.unmeasured["pipeline.ops.0.cost_s"]
     assert [trial["id"] for trial in report.trials][:2] == ["000-ladder", "001-input"]
@@ -245,11 +245,12 @@ def test_an_emulated_accelerator_is_always_labelled(reports) -> None:
     assert "emulated:MS" in reports["bare"].unmeasured["verdict.accelerator_utilization"]
 
 
-def test_a_short_dataset_and_an_unsteady_run_are_warned_about(build, runs, reports) -> None:
-    assert any("the dataset is short (10 batches)" in warning for warning in reports["bare"].warnings)
+def test_a_short_dataset_and_an_unsteady_run_are_noted_without_a_warning(build, runs, reports) -> None:
+    assert any("the dataset is short (10 batches)" in note for note in reports["bare"].notes)
+    assert reports["bare"].warnings == ()
     plan, environment, _ = runs["computing"]
     drifting = build.ladder(steps=200, step_columns={"step_s": [0.01 + 1e-4 * n for n in range(200)]})
-    assert any(warning.startswith("no steady state: ") for warning in assembled(plan, environment, [drifting]).warnings)
+    assert any(note.startswith("no steady state: ") for note in assembled(plan, environment, [drifting]).notes)
 
 
 def test_the_error_of_a_target_is_in_the_report(reports) -> None:

@@ -1,0 +1,229 @@
+"""The screen never contradicts itself: each situation of a fix, from records, and all that is said of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.reporting.conftest import changed, estimate, starving_run
+from tests.unit.reporting.sections.test_summary import STORED, every_report, flat, optimized, screen, stored  # noqa: F401
+from tests.unit.reporting.test_agreement import outputs
+from xttsbench.records.base import Location
+from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
+from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.report import Disturbance, Finding, Report
+from xttsbench.reporting.document import View
+from xttsbench.reporting.sections import compares
+
+DRAWS = "A cache would repeat the first pass: _pitch() at data.py:18 draws random numbers; put that behind the cache."
+UNPROVED = Semantics(equivalent=None, how="unknown", sentence=DRAWS)
+OTHER = Semantics(
+    equivalent=False, how="different", sentence="The data differ: first at epoch 2, element 1, sample 1, audio."
+)
+SAME = Semantics(equivalent=True, how="identical", sentence="The same.", epochs=2, rows=9, rows_of=90)
+
+
+def op(kind: str, number: int, *inputs: str, **more: Any) -> PipelineOp:
+    at = Location(file="/home/me/my_project/data.py", line=10 + number, op=f"{kind}/_{number}")
+    return PipelineOp(name=f"{kind}/_{number}", op=kind, inputs=inputs, location=at, **more)
+
+
+PIPELINE = Pipeline(
+    ops=(
+        op("RangeDataset", 1, cardinality=90),
+        op("ShuffleDatasetV3", 2, "RangeDataset/_1", random=True, cardinality=90, buffer_size=90),
+        op("MapDataset", 3, "ShuffleDatasetV3/_2", cardinality=90, cost_s=0.017),
+        op("BatchDatasetV2", 4, "MapDataset/_3", cardinality=10, batch_size=9),
+    )
+)
+
+
+def fix(kind: str, what: str, outcome: str, **more: Any) -> FixResult:
+    return FixResult(name=kind, fixes=(kind,), what=what, outcome=outcome, why=more.pop("why", ""), **more)
+
+
+def cache(outcome: str, **more: Any) -> FixResult:
+    return fix("cache@MapDataset/_3", "a cache in memory after MapDataset/_3", outcome, **more)
+
+
+def report_of(*fixes: FixResult, kind: str = "optimize", **more: Any) -> Report:
+    """A run of ``optimize`` whose cause is a costly map, with these results of its fixes."""
+    found = Finding(
+        rule="cacheable",
+        severity="warning",
+        limiting=True,
+        title="MapDataset/_3 makes its 90 elements anew each time through: 96% of the pipeline's work, 20 MB if kept",
+        location=Location(file="/home/me/my_project/data.py", line=13, op="MapDataset/_3"),
+        evidence={},
+        remedy="Keep it in memory: .cache() after this op.",
+        predicted_speedup=None,
+        verified_speedup=None,
+        same_data="not_proved",
+        patch=None,
+    )
+    command = "xttsbench optimize my_project/data.py:make --accelerator emulated:15 --out reports/one"
+    given = {"kind": kind, "command": command, "fixes": fixes, "findings": (found,), "arms": (), "warnings": ()}
+    target = {"name": "my_project/data.py:make", "kind": "dataset"}
+    pipeline = PIPELINE.model_dump(mode="json")
+    return changed(starving_run().report, **given | {"target": target, "pipeline": pipeline} | more)
+
+
+WHY = "no faster by 1%: 1.01 times as fast"
+NO_GAIN = fix("parallel-map", "maps in parallel", "rejected", why=WHY, verified_speedup=estimate(1.01), semantics=SAME)
+ONCE = "faster: 5.21 times as fast (2.37 to 11.43, 1 round): 1 process, and it takes 2"
+OPEN = "undecided: 1.30 times as fast (0.80 to 2.10, 3 rounds)"
+SITUATIONS = {
+    "not proved": report_of(cache("rejected", predicted_speedup=4.8, semantics=UNPROVED)),
+    "other data": report_of(cache("rejected", verified_speedup=estimate(4.8), semantics=OTHER)),
+    "no gain": report_of(NO_GAIN),
+    "both": report_of(cache("rejected", predicted_speedup=4.8, semantics=UNPROVED), NO_GAIN),
+    "one process": report_of(cache("not verified", verified_speedup=estimate(5.21), decision="faster", why=ONCE)),
+    "undecided": report_of(cache("not verified", verified_speedup=estimate(1.3), decision="undecided", why=OPEN)),
+    "no time": report_of(NO_GAIN, cache("not verified", predicted_speedup=4.8, why="there was no time for it")),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_where_nothing_was_accepted_nothing_is_promised_anywhere(name: str) -> None:
+    report = SITUATIONS[name]
+    text = flat(screen(report))
+    assert "after the fix no fix was accepted, so it stays as it is" in text
+    assert ("Keep it in memory: .cache() after this op." in text) is (name == "no gain")  # where no cache was tried
+    assert "patch -p1" not in text
+    more = "--budget 600 " if name in ("no time", "one process", "undecided") else ""
+    assert f"then xttsbench optimize my_project/data.py:make --accelerator emulated:15 {more}report" in text
+    for where, said in outputs(report).items():
+        assert not re.search(r"(after the|with a) fix \d", said), where
+        assert "MapDataset" not in said or where not in ("console, SUMMARY", "one line"), where
+
+
+def test_what_would_help_and_what_stands_in_its_way_are_one_sentence() -> None:
+    for name in ("not proved", "both"):
+        text = flat(screen(SITUATIONS[name]))
+        assert (
+            "what to do A cache in memory after map (and shuffle moved behind it) would give 4.80x (estimated), but "
+            "the data are not proved to stay the same: a cache would repeat the first pass: _pitch() at data.py:18 "
+            "draws random numbers; put that behind the cache." in text
+        )
+        assert "a cache in memory after map 4.80x not proved estimated, rejected" in text
+
+
+def test_other_data_are_those_that_were_seen() -> None:
+    for where, text in outputs(SITUATIONS["not proved"]).items():
+        assert "CHANGES THE DATA" not in text, where
+        assert "OTHER DATA" not in text, where
+        assert not re.search(r"\bNO\b", text), where
+    text = flat(screen(SITUATIONS["other data"]))
+    assert "but gives other data: the data differ: first at epoch 2, element 1, sample 1, audio." in text
+    assert re.search(r"a cache in memory after map 4.80x \S+ to \S+ NO measured, rejected", text)
+
+
+def test_where_no_fix_gains_anything_the_best_that_was_measured_is_said() -> None:
+    text = flat(screen(SITUATIONS["no gain"]))
+    assert "what to do Maps in parallel was tried: no faster by 1%: 1.01 times as fast." in text
+    assert "yes, bit for bit no gain" in text
+
+
+def test_what_there_was_no_time_for_is_named_with_what_it_may_give() -> None:
+    text = flat(screen(SITUATIONS["no time"]))
+    assert "would give 4.80x (estimated), and is not decided: there was no time for it." in text
+
+
+def test_what_looks_faster_and_is_not_proved_is_not_called_without_a_gain() -> None:
+    text = flat(screen(SITUATIONS["undecided"]))
+    assert f"would give 1.300x (measured), and is not decided: {OPEN}." in text
+    text = flat(screen(SITUATIONS["one process"]))
+    assert "gave 5.21x (5.05 to 5.37) in one process, and it takes two: more time would prove it." in text
+
+
+def accepted() -> Report:
+    patch = Patch(
+        diff="--- a/my_project/data.py\n+++ b/my_project/data.py\n",
+        edits=(Edit(fix="cache", file="/home/me/my_project/data.py", line=12, before="x", after="y"),),
+        ran=True,
+        equivalent=True,
+    )
+    other = fix("parallel-map", "maps in parallel", "accepted", verified_speedup=estimate(9.0), semantics=SAME)
+    own = cache("accepted", verified_speedup=estimate(1.9), semantics=SAME, chosen=True, patch=patch)
+    return report_of(other, own)
+
+
+def test_what_to_do_the_time_after_it_and_the_first_row_are_of_one_fix() -> None:
+    lines = screen(accepted()).splitlines()
+    text = flat("\n".join(lines))
+    assert "after the fix 18.0 ms" in text
+    assert "line to edit my_project/data.py:12" in text
+    assert (
+        "what to do Apply reports/one/patch.diff, in the directory of this command: a cache in memory after map (and "
+        "shuffle moved behind it). It was run, and measured as well." in text
+    )
+    first = lines[next(at for at, line in enumerate(lines) if "what to change" in line) + 1]
+    assert first.split()[:6] == ["a", "cache", "in", "memory", "after", "map"]
+    assert "next patch -p1 < reports/one/patch.diff" in text
+
+
+def test_what_is_hoped_for_is_of_one_fix_too() -> None:
+    text = flat(screen(report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose")))
+    assert "with a fix 14.2 ms, 2.40x as fast, estimated by a model of the pipeline, from the second epoch on" in text
+    assert "after the fix" not in text
+    assert (
+        "what to do Try it, and have it proved with the next command: a cache in memory after map (and shuffle moved "
+        "behind it)." in text
+    )
+
+
+def test_no_word_of_a_screen_is_cut_off(every_report: dict[str, Report]) -> None:  # noqa: F811
+    for name, report in {**every_report, **SITUATIONS, "accepted": accepted()}.items():
+        if name != "overflowing" and not compares(report):
+            assert not re.search(r"…(?!/)", screen(report)), name
+
+
+def test_the_legend_of_the_bar_has_every_part_that_is_drawn(every_report: dict[str, Report]) -> None:  # noqa: F811
+    for name, report in every_report.items():
+        lines = screen(report).splitlines()
+        bars = [at for at, line in enumerate(lines) if re.fullmatch(r"  [█▓▒░#=>%]{60,}", line)]
+        for at in bars:
+            assert set(lines[at].strip()) <= set("".join(lines[at + 1 : at + 3])), name
+
+
+def test_a_line_is_named_once() -> None:
+    text = flat(screen(stored(next(path for path in STORED if path.parent.name == "before"))))
+    assert sorted(re.findall(r"data\.py:\d+", text)) == ["data.py:16"]
+    assert "the most costly op is map (this verdict: probability over 99 %)" in text
+
+
+def test_the_bundled_workload_is_one_sentence_with_what_its_configurations_are() -> None:
+    report = stored(Path("reports/reference/bundled-workload/report.json"))
+    text = flat(screen(report))
+    assert (
+        "Use packed (features from one packed file) in place of numpy_wav (WAV files, through NumPy): 1.301x (1.177 to "
+        "1.439) as fast on this machine, and 3.88x (3.61 to 4.17) as fast behind an EMULATED accelerator, 10 ms a "
+        "step; the batches are the same, which was checked." in text
+    )
+    assert "what to change" not in text
+    assert "next xttsbench train tiny --set loader=packed" in text
+
+
+def test_notes_are_not_on_the_screen() -> None:
+    report = changed(optimized(), warnings=(), notes=("with cache@MapDataset/_3: the cache was filled before",))
+    assert "filled before" not in screen(report)
+    assert "filled before" in screen(report, view=View.DETAILED)
+    for name in ("report.md", "report.html"):
+        assert "filled before" in outputs(report)[name]
+
+
+def test_the_log_of_what_the_target_printed_is_named() -> None:
+    report = optimized()
+    assert "reports/one/output.log" not in screen(report)
+    named = changed(report, target={**report.target, "output": "output.log"})
+    assert "output reports/one/output.log has what the target printed" in flat(screen(named))
+
+
+def test_a_machine_that_was_quiet_is_not_called_disturbed() -> None:
+    quiet = Disturbance(
+        steal_share=0.0, foreign_share=0.0, throttled_share=None, rounds=7, invalid_rounds=1, sentence="quiet"
+    )
+    assert "disturbed" not in screen(changed(optimized(), disturbance=quiet))

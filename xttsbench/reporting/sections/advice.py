@@ -1,0 +1,258 @@
+"""Advice of a report: times now and then, the cause, the line to edit, what to do, and what stands in its way.
+
+Pure. All of it is about one fix: the one that was accepted, else the most promising one. Where fixes were tried and
+none was accepted, nothing is promised: the advice says which one would help, and why it was not accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from xttsbench.diagnosis.verdict import MEANINGS
+from xttsbench.fixes.results import mending
+from xttsbench.fixes.spec import WORTH
+from xttsbench.records.base import FASTER, Estimate
+from xttsbench.records.fix import FixResult, FixSet
+from xttsbench.records.report import Finding, Report
+from xttsbench.reporting import document as doc
+from xttsbench.reporting import units
+from xttsbench.reporting.sections import answer, fixes, groups, missing, pipeline_of
+from xttsbench.reporting.sections.answer import Option, short, with_calls
+from xttsbench.reporting.sections.pipeline import name as call_of
+from xttsbench.reporting.sections.step import costliest_line
+from xttsbench.reporting.words import in_words, part
+from xttsbench.throughput.threads import chain_before
+
+_KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
+_WORTH_SAYING: Final = 0.02  # Share of a step from which the time without a loss is worth a line
+_BY_MODEL: Final = "by a model of the pipeline"
+
+
+def times(report: Report) -> Iterator[doc.Fact]:
+    """Time of a step now, and with the fix; none of the latter where no fix was accepted."""
+    now, found = report.verdict.step_time_s, answer.gain(report)
+    name = f"a {answer.unit(report)} now"
+    if now is None:
+        yield doc.Fact(name, missing(report, "verdict.step_time_s"), 2)
+        return
+    yield doc.Fact(name, units.duration_interval(now))
+    if found is not None and found.gain is not None:
+        done = "after the fix" if found.fixes else "after the change"  # of a configuration
+        yield doc.Fact(done if found.taken else "with a fix", _after(found, now), 2)
+    elif answer.nothing_accepted(report):
+        yield doc.Fact("after the fix", "no fix was accepted, so it stays as it is", 1)
+    else:
+        yield from _at_best(report, now)
+    chosen = next((one.semantics for one in report.fixes if one.chosen and one.semantics), None)
+    if chosen is not None and chosen.checked:
+        yield doc.Fact("its data", fixes.same_data(chosen), 3)
+
+
+def _after(found: Option, now: Estimate) -> str:
+    gain = found.gain or now
+    how = "measured" if found.taken else "estimated"
+    how += f" {_BY_MODEL}" if found.fixes and not found.measured else ""
+    how += ", from the second epoch on" if found.later_epochs else ""
+    exact = not found.measured and gain.low == gain.high  # what a model says has no interval
+    times = units.ratio(gain.estimate) if exact else units.ratio_interval(gain)
+    return f"{answer.after(now, gain)}, {times} as fast, {how}"
+
+
+def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
+    """Ideal time where no gain is known: the step without its bottleneck; a computing one without all else."""
+    name, parts = report.verdict.bottleneck, report.verdict.attribution_s
+    if name == "inconclusive" or parts is None or now.estimate <= 0:
+        return
+    computes = name == "compute"
+    lost_s = now.estimate - parts.compute if computes else getattr(parts, name)
+    if _WORTH_SAYING <= lost_s / now.estimate < 1.0:
+        what = f"{units.percent(lost_s / now.estimate)} {'that is not compute' if computes else f'of {part(name)}'}"
+        yield doc.Fact("at best", f"{units.duration(now.estimate - lost_s)}, without the {what}", 1)
+
+
+def advice(report: Report, place: str = "") -> Iterator[doc.Fact]:
+    """The cause, the line to edit, and what to do.
+
+    The place is the run's directory as it is shown; empty where it is not known.
+    """
+    found = answer.cause(report)
+    if found is not None:
+        yield doc.Fact("cause", with_calls(found.title, report), 3)
+    elif report.verdict.bottleneck == "inconclusive" and answer.disturbed(report):  # stands in place of the summary
+        yield doc.Fact("undecided", with_calls(report.verdict.summary, report), 3)
+    if (at := line(report)) is not None:
+        yield at
+    if said := _to_do(found, report, place):
+        yield doc.Fact("what to do", said, 6)
+
+
+def line(report: Report) -> doc.Fact | None:
+    """The user's line to edit: that of the fix, else that of the cause, else the costliest one."""
+    found = answer.cause(report)
+    chosen = _result(answer.gain(report), report)
+    if chosen is not None and (lines := tuple(_edited(chosen, report))):
+        return doc.Fact("line to edit", " and ".join(lines), 2)
+    if found is not None and found.location.file:
+        return doc.Fact("your line", answer.line_of(found, report), 2)
+    part_name, _ = answer.likely(report) or (report.verdict.bottleneck, 0.0)
+    if part_name in ("input", "contention") and (op := answer.costliest(report)):
+        return doc.Fact("costliest op", op, 2)
+    if report.verdict.bottleneck == "compute" and (costly := costliest_line(report)):
+        return doc.Fact("costliest line", costly, 2)
+    return None
+
+
+def _result(option: Option | None, report: Report) -> FixResult | None:
+    return next((one for one in report.fixes if option is not None and option.fixes == one.fixes), None)
+
+
+def _edited(found: FixResult, report: Report) -> Iterator[str]:
+    """Lines that the patch changes; without a patch those of the ops that the fix is about."""
+    edits = found.patch.edits if found.patch is not None else ()
+    at: list[tuple[str, int | None]] = [(edit.file, edit.line) for edit in edits]
+    at = at or [(one.file, one.line) for one in found.places if one.file and one.op]
+    for file, number in list(dict.fromkeys(at))[:2]:
+        yield short(file, report) + (f":{number}" if number is not None else "")
+
+
+def _to_do(found: Finding | None, report: Report, place: str) -> str:
+    verdict, best = report.verdict, answer.gain(report)
+    chosen = next((one for one in report.fixes if one.chosen), None)
+    if chosen is not None:
+        return _apply(chosen, report, place)
+    if answer.nothing_accepted(report):
+        return _left(found, report)
+    if best is not None and best.taken and (said := compared(report)):
+        return said
+    if best is not None and best.words and (found is None or not _is_for(found, best)):
+        if best.taken:
+            return f"Change to {best.words}{_moved(best.fixes, report)}."
+        return f"Try it, and have it proved with the next command: {best.words}{_moved(best.fixes, report)}."
+    if found is not None and found.remedy:
+        return with_calls(found.remedy, report)
+    if verdict.step_time_s is None or verdict.bottleneck == "inconclusive":
+        return ""
+    if verdict.bottleneck != "compute":
+        return MEANINGS[verdict.bottleneck].remedy
+    emulated = report.step is None and report.accelerator.get("kind") == "emulated"
+    return _KEPT_BUSY if emulated else _faster_step(report)
+
+
+def _faster_step(report: Report) -> str:
+    """Remedy of a step that computes, without XLA where that was tried and gains nothing."""
+    remedy = MEANINGS["compute"].remedy
+    tried = next((arm.effect for arm in report.arms if arm.id == "step:xla" and arm.effect is not None), None)
+    if tried is None:
+        return remedy
+    said = f"XLA was tried: {units.ratio(tried.estimate)} as fast, the step alone."
+    return f"{remedy if tried.estimate >= WORTH else remedy.replace('XLA, ', '')} {said}"
+
+
+def _is_for(found: Finding, option: Option) -> bool:
+    """Whether the remedy of a finding is what an option does: what it gives is what the finding hopes for."""
+    hoped = found.predicted_speedup
+    same = hoped is not None and option.gain is not None and math.isclose(hoped.estimate, option.gain.estimate)
+    return same and option.later_epochs == found.rule.startswith("cache")
+
+
+def _apply(chosen: FixResult, report: Report, place: str) -> str:
+    """Sentences on how the accepted fix gets into the source."""
+    words = f"{with_calls(chosen.words, report)}{_moved(chosen.fixes, report)}"
+    patch = chosen.patch
+    if patch is None or not patch.diff.strip():
+        return f"Change it by hand, or load the plan as the next command does: {words}."
+    ran = "It was run, and measured as well. " if patch.ran and patch.equivalent else ""
+    rest = f" Left to do by hand: {' '.join(patch.unpatched.values())}" if patch.unpatched else ""
+    where = f"{place}/patch.diff" if place else "the run's patch.diff"
+    return f"Apply {where}, in the directory of this command: {words}. {ran}{rest}".strip()
+
+
+def compared(report: Report) -> str:
+    """Sentence on the gain of the fastest configuration on each accelerator; empty for none."""
+    every = [group for group in groups(report) if group.baseline is not None]
+    best = next((arm for group in every for arm in group.candidates if arm.decision in FASTER), None)
+    if best is None:
+        return ""
+    gains = []
+    for group in every:
+        arm = next((one for one in group.arms if one.id == best.id and one.effect is not None), None)
+        where = f"behind an {group.where}" if group.emulated else "on this machine"
+        if arm is not None and arm.effect is not None:
+            sure = "" if arm.decision in FASTER else ", undecided"
+            gains.append(f"{units.ratio_interval(arm.effect)} as fast {where}{sure}")
+    baseline = next(group.baseline for group in every if group.baseline is not None)
+    same = (report.parity or {}).get("same")
+    data = "; the batches are the same, which was checked" if same else ""
+    return f"Use {in_words(best.id)} in place of {in_words(baseline.id)}: {', and '.join(gains)}{data}."
+
+
+def _moved(names: tuple[str, ...], report: Report) -> str:
+    """Remark on the shuffles and repeats that a cache moves behind itself; empty for none."""
+    pipeline = pipeline_of(report)
+    by_name = {op.name: op for op in pipeline.ops} if pipeline is not None else {}
+    for fix in FixSet.of(names):
+        if pipeline is not None and fix.is_cache and fix.op in by_name:
+            later = chain_before(by_name[fix.op], pipeline).orderings
+            calls = [call_of(by_name[name]) for name in later if name in by_name]
+            return f" (and {' and '.join(dict.fromkeys(calls))} moved behind it)" if calls else ""
+    return ""
+
+
+def _left(found: Finding | None, report: Report) -> str:
+    """Sentences on the fix that would help and its obstacle; where nothing helps, on what is left to do."""
+    if (blocked := obstructed(report)) is not None:
+        return _obstacle(blocked, report)
+    tried = [one for one in report.fixes if one.verified_speedup is not None]
+    best = max(tried, key=answer.speed_of, default=None)
+    said = "No fix was accepted."
+    if best is not None:
+        others = f", the best of {len(tried)} that were tried" if len(tried) > 1 else " was tried"
+        words = with_calls(best.words, report)
+        said = f"{words[:1].upper()}{words[1:]}{others}: {with_calls(best.why.rstrip('.'), report)}."
+    mended = mending(found, report.fixes) if found is not None else None
+    if found is not None and found.remedy and (mended is None or mended not in (*tried, *_refused(report))):
+        return f"{said} {with_calls(found.remedy, report)}"
+    costly = answer.costliest(report) if report.verdict.bottleneck in ("input", "contention") else ""
+    return f"{said} What is left is to make the work itself cheaper: {costly}." if costly else said
+
+
+def _refused(report: Report) -> list[FixResult]:
+    return [one for one in report.fixes if one.outcome == "rejected"]
+
+
+def obstructed(report: Report) -> FixResult | None:
+    """The most promising fix that was not accepted for another reason than that it gains nothing."""
+    open_ones = [one for one in report.fixes if one.outcome != "accepted" and _would_help(one)]
+    return max(open_ones, key=lambda one: (one.semantics is not None, answer.speed_of(one)), default=None)
+
+
+def _obstacle(found: FixResult, report: Report) -> str:
+    """Sentence on what a fix would give, and on what stands in its way."""
+    words = with_calls(found.words, report) + _moved(found.fixes, report)
+    speed, basis = answer.speed_of(found), "measured" if found.verified_speedup is not None else "estimated"
+    gives = f"{words[:1].upper()}{words[1:]}"
+    gives += f" would give {units.ratio(speed)} ({basis})" if speed >= WORTH else " may help"
+    data = found.semantics
+    if data is not None and data.equivalent is None:
+        return f"{gives}, but the data are not proved to stay the same: {with_calls(_begun(data.sentence), report)}"
+    if data is not None and data.equivalent is False:
+        return f"{gives}, but gives other data: {with_calls(_begun(data.sentence), report)}"
+    if found.verified_speedup is not None and found.decision in FASTER:
+        gain = units.ratio_interval(found.verified_speedup)
+        return f"{words[:1].upper()}{words[1:]} gave {gain} in one process, and it takes two: more time would prove it."
+    why = found.why.partition(": evidence")[0].rstrip(".")  # how much more would decide it is for -v
+    return f"{gives}, and is not decided: {with_calls(why, report)}."
+
+
+def _would_help(found: FixResult) -> bool:
+    """Whether a fix was not accepted for another reason than that it gains nothing."""
+    changes = found.semantics is not None and found.semantics.equivalent is not True
+    undecided = found.outcome == "not verified"
+    return (changes and answer.speed_of(found, 99.0) >= WORTH) or (undecided and answer.speed_of(found) >= WORTH)
+
+
+def _begun(sentence: str) -> str:
+    first = sentence.split(" ", 1)[0]
+    return sentence if not first.isalpha() else sentence[:1].lower() + sentence[1:]
