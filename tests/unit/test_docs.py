@@ -202,6 +202,11 @@ def test_the_picture_is_of_a_stored_run_and_asks_nothing_of_the_network() -> Non
             "http://www.w3.org/2000/svg",
             "https://www.textualize.io",
         }
+    root = _PAGE.parents[1]
+    for page in (root / "README.md", _PAGE.parent / "index.md", _PAGE.parent / "tutorial.md"):
+        (alt,) = re.findall(r"^!\[(.*)\]\(.*verdict\.svg\)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for time in re.findall(r"[\d.]+ ms", alt):
+            assert f"{time.replace(' ', '&#160;')}&#160;(" in stored, f"{page.name}: {time}"
 
 
 def test_the_site_has_every_page_once() -> None:
