@@ -17,8 +17,9 @@ help: ## this list
 
 # What pip fetches is said as it comes: TensorFlow alone is several hundred megabytes.
 FETCHED := sed -unE 's/^ *(Downloading|Using cached) ([^ ]+-[0-9][^-]*)-[^ ]+ (\(.*\)).*/  \2 \3/p; s/^Installing .*/  unpacking; a minute or so/p'
+# Not compiled: Python does that with what is imported, when it is; all of it takes longer than what is used.
 define pip
-	@bash -o pipefail -c "$(BIN)/python -m pip install --editable '$(1)' --constraint constraints.txt | $$FETCHED" \
+	@bash -o pipefail -c "$(BIN)/python -m pip install --no-compile --editable '$(1)' --constraint constraints.txt | $$FETCHED" \
 		|| { echo "Error: installing into $(VENV) failed, see above; the same command goes on from here." >&2; exit 1; }
 	@touch $@
 endef

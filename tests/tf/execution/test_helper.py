@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
 import sys
 
 import pytest
@@ -45,7 +46,7 @@ def test_one_that_cannot_import_tensorflow_says_so(tmp_path, capfd):
 
 def test_a_helper_that_is_gone_is_an_error_and_not_a_hang(spec):
     with Helper() as ended:
-        subprocess.run(["kill", "-9", str(ended.pid)], check=True)
+        os.kill(ended.pid, signal.SIGKILL)
         with pytest.raises(HelperError):
             ended.wait_ready()
         assert ended.exit_code(5.0) == -9
