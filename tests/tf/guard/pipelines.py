@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import planted
+import planted_classes
 import tensorflow as tf
 from hypothesis import strategies as st
 
@@ -129,10 +130,10 @@ IN_TF: dict[str, tuple[str, Callable[[tf.data.Dataset], tf.data.Dataset]]] = {
     "tf generator": ("random", _tf_generator),
 }
 KINDS: dict[str, tuple[Callable[[], Any], ...]] = {
-    "harmless": planted.HARMLESS,
-    "state": planted.STATE,
-    "epoch": planted.EPOCH,
-    "random": planted.RANDOM,
+    "harmless": (*planted.HARMLESS, *planted_classes.HARMLESS),
+    "state": (*planted.STATE, *planted_classes.STATE),
+    "epoch": (*planted.EPOCH, *planted_classes.EPOCH),
+    "random": (*planted.RANDOM, *planted_classes.RANDOM),
     "memo": planted.MEMO,
 }
 MAKERS = {maker.__name__: (kind, maker) for kind, makers in KINDS.items() for maker in makers}

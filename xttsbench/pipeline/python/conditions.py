@@ -8,7 +8,6 @@ that is read.
 from __future__ import annotations
 
 import ast
-import enum
 import operator
 import types
 from collections.abc import Callable, Collection
@@ -20,7 +19,6 @@ from xttsbench.pipeline.definitions import place
 from xttsbench.pipeline.python import values
 from xttsbench.pipeline.python.values import UNKNOWN, Scope, Value
 
-_PLAIN: Final = bool | int | float | str | types.NoneType | enum.Enum
 _COMPARED: Final[dict[type[ast.cmpop], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -102,7 +100,7 @@ class Conditions:
                 value, holder = values.attribute(base, name), base.obj
             case _:
                 return UNKNOWN
-        if value.others or not isinstance(value.obj, _PLAIN):
+        if value.others or not isinstance(value.obj, values.PLAIN):
             return UNKNOWN
         if self._settled is not None and value.name not in self._settled:
             return UNKNOWN

@@ -385,9 +385,14 @@ class Reader:
 
     def _read_attribute(self, base: Value, name: str, node: ast.expr, scope: Scope) -> None:
         for obj in base.objects if base.shared else ():
-            if name not in values.held_by(obj) or isinstance(obj, types.ModuleType | type):
+            if isinstance(obj, types.ModuleType | type):
                 continue
-            if values.is_variable(values.held_by(obj)[name]):
+            found = values.held_by(obj).get(name, UNKNOWN)
+            if found is UNKNOWN:
+                found = values.attribute(Value(True, obj), name).obj  # of its class, which a class method may set
+                if found is UNKNOWN or not isinstance(found, values.PLAIN | values.MUTABLE):
+                    continue
+            if values.is_variable(found):
                 self._report("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
             else:
                 self.attributes.setdefault((type(obj), name), f"{scope.where}:{node.lineno} reads {name!r}")

@@ -2,8 +2,8 @@
 
 A method that sets an attribute which the pipeline reads is no change of the data if it has run when the first element
 is made. From the source alone that is known where every call of it is one that comes earlier: in a constructor, or
-above the line on which the pipeline is handed its function. A method that nobody is seen to call is called by somebody
-who is not seen, as callbacks are, and a call in a loop around that line comes again.
+above the line on which the pipeline is handed its function, or a function returns it. A method that nobody is seen to
+call is called by somebody who is not seen, as callbacks are, and a call in a loop around that line comes again.
 
 Names are matched as they are written, over all of the user's files that are loaded: where two things have one name,
 more calls count than there are, and less is taken to be set up.
@@ -82,21 +82,22 @@ class SetUp:
     def later_setter(self, name: str, holders: Collection[str]) -> str | None:
         """Place at which an attribute of that name is set once the pipeline may be under way; ``None`` for none.
 
-        A method that sets it for its own object counts where its class is one of the ``holders``' names.
+        A method that sets it for its own object counts where its class is one of the ``holders``' names, and not
+        where these are none.
         """
         for file in self._files:
             for body in (tree_of(file), *definitions(file)):
-                if (node := next((one for one in within(body) if _sets(one, name)), None)) is None:
-                    continue
-                if isinstance(body, ast.Module):
-                    if id(body) not in self._ready or self._comes_before(body, node.lineno):
-                        continue  # as the module is imported
-                elif self._is_own(body) or _for_another(node, body, holders) or self.has_run(node.lineno, body):
-                    continue
-                function = getattr(body, "name", "")
-                where = f"{function}() at " if function else ""
-                return f"{where}{os.path.basename(file)}:{node.lineno} sets"
+                for node in (one for one in within(body) if _sets(one, name)):
+                    if not self._is_set_up(node, body, holders):
+                        function = getattr(body, "name", "")
+                        where = f"{function}() at " if function else ""
+                        return f"{where}{os.path.basename(file)}:{node.lineno} sets"
         return None
+
+    def _is_set_up(self, node: Any, body: Any, holders: Collection[str]) -> bool:
+        if isinstance(body, ast.Module):  # as the module is imported, unless it makes the pipeline
+            return id(body) not in self._ready or self._comes_before(body, node.lineno)
+        return self._is_own(body) or _for_another(node, body, holders) or self.has_run(node.lineno, body)
 
     def _is_called_before(self, function: Any) -> bool:
         name = getattr(function, "name", "")
@@ -148,6 +149,8 @@ class SetUp:
         return (_file_of(node), first_line(node)) in self._places
 
     def _hands_over(self, node: Any, makers: Collection[str]) -> bool:
+        if isinstance(node, ast.Return):
+            return _last(node.value) in self._names
         if not isinstance(node, ast.Call):
             return False
         name = _last(node.func)
@@ -231,6 +234,9 @@ def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str) -
     """Whether a name may mean a method of a class: of any object but another class's own."""
     if not isinstance(node, ast.Attribute) or _of_module(node, file):
         return False
+    made = _made_of(node.value, body)
+    if made and made.isdisjoint({kind.name, *map(_last, kind.bases)}):
+        return False
     around = getattr(body, "parent", None)
     if around is kind or not isinstance(around, ast.ClassDef) or not body.args.args:
         return True
@@ -238,6 +244,20 @@ def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str) -
     has_it = any(getattr(one, "name", "") == node.attr for one in around.body)
     related = {around.name, *map(_last, around.bases)} & {kind.name, *map(_last, kind.bases)}
     return bool(related) or not (of_itself and has_it)
+
+
+def _made_of(node: ast.expr, body: Any) -> frozenset[str]:
+    """Names of the classes of which a variable of a body is made there; empty where it may be anything."""
+    if not isinstance(node, ast.Name):
+        return frozenset()
+    stored = [one for one in within(body) if isinstance(one, ast.Name) and one.id == node.id]
+    made = [
+        one.parent.value for one in stored if not isinstance(one.ctx, ast.Load) and isinstance(one.parent, ast.Assign)
+    ]
+    names = [_last(one.func) if isinstance(one, ast.Call) else "" for one in made]
+    stores = sum(not isinstance(one.ctx, ast.Load) for one in stored)
+    known = len(made) == stores and all(name[:1].isupper() for name in names)
+    return frozenset(names) if known else frozenset()
 
 
 def _of_module(node: ast.Attribute, file: str) -> bool:

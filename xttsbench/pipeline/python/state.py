@@ -271,7 +271,8 @@ def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | No
         if change := _changed_variable(code, name, reader.own):
             return f"{text}, which {change}"
     for (kind, name), text in reader.attributes.items():
-        if change := _changed_attribute(kind, name, reader.own, within_epoch=within_epoch):
+        change = _changed_attribute(kind, name, reader.own, within_epoch=within_epoch)
+        if change := change or set_up_of(place(reader.own[0])[0], reader.own).later_setter(name, ()):
             return f"{text}, which {change}"
     for one in reader.conditions.assumed:
         name = one.name.rpartition(".")[2]

@@ -96,6 +96,8 @@ _IMMUTABLE: Final = (
     | re.Pattern | types.FunctionType | types.BuiltinFunctionType | types.MethodType | type | types.ModuleType
     | types.NoneType | types.EllipsisType | slice
 )  # fmt: skip
+PLAIN: Final = bool | int | float | str | types.NoneType | enum.Enum
+"""Types of values that a setting has."""
 MUTABLE: Final = list | dict | set | bytearray | np.ndarray
 _CONTAINERS: Final = list | tuple | dict | set
 _MOST_ITEMS: Final = 1000

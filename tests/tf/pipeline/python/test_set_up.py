@@ -190,6 +190,21 @@ def other(text):
     assert python_state(loaded(MADE_BY_A_METHOD, functions).Loader([1, 2]).generator).reads is None
 
 
+def test_an_object_of_another_class_with_such_a_method_is_not_the_same(loaded):
+    functions = """
+class Other:
+    def read_entries(self):
+        return 1
+
+def later():
+    other = Other()
+    other.read_entries()
+"""
+    assert python_state(loaded(MADE_BY_A_METHOD, functions).Loader([1, 2]).generator).reads is None
+    again = "def later():\n    loader = Loader([])\n    loader.read_entries()\n"
+    assert "read_entries()" in python_state(loaded(MADE_BY_A_METHOD, again).Loader([1, 2]).generator).reads
+
+
 SWITCHES = """
 import random
 
