@@ -45,7 +45,7 @@ def node(dataset, op):
 def test_state_in_python_speaks_against_what_calls_in_another_way():
     dataset = python(counting).batch(4)
     (told,) = ask(dataset, "parallel-map")
-    assert told.startswith("parallel-map: calls that run at once would share state: counting() at test_hazards.py:")
+    assert told.startswith("calls that run at once would share state: counting() at test_hazards.py:")
     assert told.endswith("calls append() of the captured list 'SEEN'")
     for fix in ("processes:2", "batch-first", f"cache@{node(dataset, 'MapDataset')}", "parallel-map:4 + prefetch"):
         assert len(ask(dataset, fix)) == 1, fix
@@ -129,7 +129,7 @@ def test_state_in_tensorflow():
 def test_running_ahead_of_a_step_that_writes_what_the_dataset_reads():
     dataset = tf.data.Dataset.range(5).map(lambda i: i + VARIABLE)
     for fix in ("prefetch", "parallel-map", "buffer:4"):
-        assert any("reads a variable" in one for one in ask(dataset, fix)), fix
+        assert any("reads of a variable" in one for one in ask(dataset, fix)), fix
     assert ask(dataset, "thread-pool:4", "any-order") == ()
 
 

@@ -15,7 +15,7 @@ import ast
 import functools
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
@@ -211,7 +211,7 @@ def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
     return of_itself and around.name not in holders
 
 
-def _calls_of(function: Any, files: Collection[str]) -> Iterator[_Call]:
+def _calls_of(function: Any, files: Sequence[str]) -> Iterator[_Call]:
     kind: Any = getattr(function, "parent", None)
     home = _file_of(function)
     for file in files:
@@ -219,44 +219,60 @@ def _calls_of(function: Any, files: Collection[str]) -> Iterator[_Call]:
             for node in within(body):
                 if isinstance(node, ast.Name | ast.Attribute) and _last(node) == function.name:
                     means = _of_function if not isinstance(kind, ast.ClassDef) else _of_method
-                    if isinstance(node.ctx, ast.Load) and means(node, body, kind, file, home):
+                    if isinstance(node.ctx, ast.Load) and means(node, body, kind, file, home, files):
                         yield _Call(body, node, _is_called(node))
 
 
-def _of_function(node: Any, body: Any, kind: Any, file: str, home: str) -> bool:
+def _of_function(node: Any, body: Any, kind: Any, file: str, home: str, files: Sequence[str]) -> bool:
     """Whether a name may mean a function of the file that is its home."""
     if isinstance(node, ast.Attribute):
         return _of_module(node, file)
     return file == home or node.id in _imports(file)
 
 
-def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str) -> bool:
-    """Whether a name may mean a method of a class: of any object but another class's own."""
+def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str, files: Sequence[str]) -> bool:
+    """Whether a name may mean a method of a class: of any object but one that is known to be of another class."""
     if not isinstance(node, ast.Attribute) or _of_module(node, file):
         return False
-    made = _made_of(node.value, body)
-    if made and made.isdisjoint({kind.name, *map(_last, kind.bases)}):
-        return False
     around = getattr(body, "parent", None)
-    if around is kind or not isinstance(around, ast.ClassDef) or not body.args.args:
-        return True
-    of_itself = isinstance(node.value, ast.Name) and node.value.id == body.args.args[0].arg
-    has_it = any(getattr(one, "name", "") == node.attr for one in around.body)
-    related = {around.name, *map(_last, around.bases)} & {kind.name, *map(_last, kind.bases)}
-    return bool(related) or not (of_itself and has_it)
+    if isinstance(around, ast.ClassDef) and body.args.args and _last(node.value) == body.args.args[0].arg:
+        made = frozenset({around.name})
+    else:
+        made = _made_of(node.value, body)
+    family = _family(kind.name, files)
+    return not made or any(name in family or kind.name in _family(name, files) for name in made)
+
+
+def _family(name: str, files: Sequence[str]) -> frozenset[str]:
+    """Names of a class and of those that it inherits from, as far as the files tell."""
+    found, waiting, bases = set[str](), [name], _bases(tuple(files))
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting.extend(bases.get(one, ()))
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=16)
+def _bases(files: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Classes by name, with the names of those that they inherit from directly."""
+    kinds = (one for file in files for one in ast.walk(tree_of(file)) if isinstance(one, ast.ClassDef))
+    found: dict[str, tuple[str, ...]] = {}
+    for kind in kinds:
+        found[kind.name] = (*found.get(kind.name, ()), *map(_last, kind.bases))
+    return found
 
 
 def _made_of(node: ast.expr, body: Any) -> frozenset[str]:
     """Names of the classes of which a variable of a body is made there; empty where it may be anything."""
     if not isinstance(node, ast.Name):
         return frozenset()
-    stored = [one for one in within(body) if isinstance(one, ast.Name) and one.id == node.id]
-    made = [
-        one.parent.value for one in stored if not isinstance(one.ctx, ast.Load) and isinstance(one.parent, ast.Assign)
-    ]
+    stored: list[Any] = [one for one in within(body) if isinstance(one, ast.Name) and one.id == node.id]
+    stored = [one for one in stored if not isinstance(one.ctx, ast.Load)]
+    made = [one.parent.value for one in stored if isinstance(one.parent, ast.Assign)]
     names = [_last(one.func) if isinstance(one, ast.Call) else "" for one in made]
-    stores = sum(not isinstance(one.ctx, ast.Load) for one in stored)
-    known = len(made) == stores and all(name[:1].isupper() for name in names)
+    known = len(made) == len(stored) and all(name[:1].isupper() for name in names)
     return frozenset(names) if known else frozenset()
 
 
