@@ -41,7 +41,9 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 }
 """The rules by what they are about."""
 
-_GENERAL: Final = ("input-bound",)  # Their speed-up is that of a cure of everything at once
+_GENERAL: Final = {**{found.id: 1 for found in RULES["In time"]}, "input-bound": 2}
+"""Rules that say when or where time goes, below those that say what to mend there; the more general, the lower. The
+last one's speed-up is that of a cure of everything at once."""
 _SEVERITY: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -58,8 +60,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=worth))
 
 
-def worth(finding: Finding) -> tuple[bool, bool, float, int]:
+def worth(finding: Finding) -> tuple[bool, int, float, int]:
     """Sort key of a finding, of what its fix gave where that was verified."""
     speedup = finding.verified_speedup or finding.predicted_speedup
     worth = speedup.estimate if speedup else 0.0
-    return not finding.limiting, finding.rule in _GENERAL, -worth, _SEVERITY[finding.severity]
+    return not finding.limiting, _GENERAL.get(finding.rule, 0), -worth, _SEVERITY[finding.severity]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from xttsbench import findings
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.analysis.variation import explain
 from xttsbench.evidence import Compared
-from xttsbench.records.base import Location
+from xttsbench.records.base import Estimate, Location
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.report import Finding, Oscillation
 from xttsbench.records.trial import Batches, Devices, StackLine, Trace
@@ -188,3 +189,27 @@ def test_findings_are_ordered_by_what_the_fix_is_worth(evidence, build, monkeypa
     shuffled.insert(shuffled.index(ordered[3]) + 1, ordered[4])  # equal ones stay in the order of the rules
     monkeypatch.setattr(findings, "rules", lambda: {"planted": lambda _: iter(shuffled)})
     assert [found.rule for found in findings.find(evidence())] == [found.rule for found in ordered]
+
+
+def test_a_cause_stands_above_what_only_says_when_time_goes():
+    def found(rule, speedup, *, limiting=True):
+        gain = Estimate(estimate=speedup, low=speedup, high=speedup)
+        return SimpleNamespace(
+            rule=rule, limiting=limiting, verified_speedup=None, predicted_speedup=gain, severity="warning"
+        )
+
+    given = [
+        found("input-bound", 9.0),
+        found("stragglers", 3.0),
+        found("cacheable", 1.2),
+        found("python-function", 1.5),
+        found("no-prefetch", 8.0, limiting=False),
+    ]
+    assert {one.rule for one in given} <= set(findings.rules())
+    assert [one.rule for one in sorted(given, key=findings.worth)] == [
+        "python-function",
+        "cacheable",
+        "stragglers",
+        "input-bound",
+        "no-prefetch",
+    ]
