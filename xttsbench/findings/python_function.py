@@ -12,10 +12,10 @@ from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp, Prediction, PythonFunction, every_op
 
 _WORDS: Final = {
-    "holds": "holds the interpreter lock",
-    "blocks": "waits without computing",
-    "releases": "releases the interpreter lock",
-    "unknown": "may or may not hold the interpreter lock",
+    "holds": "it computes under Python's interpreter lock",
+    "blocks": "it waits without computing",
+    "releases": "it computes outside the interpreter lock",
+    "unknown": "whether it computes under the interpreter lock is not known",
 }
 _FIXES: Final = {
     "holds": ("processes", "batch-first", "open-generator"),
@@ -49,8 +49,8 @@ def python_function(evidence: Evidence) -> Findings:
         after = (op, *downstream(evidence.graph, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
         yield python_function.finding(
-            f"{function.name}() runs as {function.kind} in {function.location.op or 'the pipeline'} and "
-            f"{_WORDS[function.gil]}",
+            f"{function.name}() runs as {function.kind} in {function.location.op or 'the pipeline'}"
+            f"{_at_once(function, op)}: {_WORDS[function.gil]}{_each(function)}",
             {
                 "kind": function.kind,
                 "gil": function.gil,
@@ -69,6 +69,20 @@ def python_function(evidence: Evidence) -> Findings:
             if limiting
             else None,
         )
+
+
+def _at_once(function: PythonFunction, op: PipelineOp | None) -> str:
+    """Phrase for how many of its calls run at once; empty where that is not known."""
+    if function.kind == "generator":
+        return ", one element after another"
+    if op is None or "Map" not in op.op or "FlatMap" in op.op:
+        return ""
+    calls = op.chosen_parallelism or op.parallelism or 1
+    return ", one call after another" if calls == 1 else f", {calls} calls at once" if calls > 1 else ""
+
+
+def _each(function: PythonFunction) -> str:
+    return f", {1e3 * function.call_time_s:.3g} ms a call" if function.call_time_s else ""
 
 
 def _outer_op(evidence: Evidence, function: PythonFunction) -> PipelineOp | None:

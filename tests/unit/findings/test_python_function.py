@@ -24,20 +24,36 @@ def python_pipeline(gil: str = "holds", share: float = 0.9, *, told=None, parall
 @pytest.mark.parametrize(
     ("gil", "title", "remedy"),
     [
-        ("holds", "holds the interpreter lock", "more parallel calls cannot help"),
-        ("blocks", "waits without computing", "private thread pool"),
-        ("releases", "releases the interpreter lock", "parallel calls scale"),
-        ("unknown", "may or may not hold", "Measure load() alone"),
+        ("holds", "it computes under Python's interpreter lock", "more parallel calls cannot help"),
+        ("blocks", "it waits without computing", "private thread pool"),
+        ("releases", "it computes outside the interpreter lock", "parallel calls scale"),
+        ("unknown", "whether it computes under the interpreter lock is not known", "Measure load() alone"),
     ],
 )
 def test_a_python_function_is_judged_by_its_class(evidence, gil: str, title: str, remedy: str) -> None:
     found = only(python_function, evidence("input", pipeline=python_pipeline(gil)))
     assert (found.rule, found.limiting, found.severity) == ("python-function", True, "warning")
-    assert found.title.startswith(f"load() runs as numpy_function in Map/_2 and {title}")
+    assert found.title.startswith(f"load() runs as numpy_function in Map/_2, one call after another: {title}")
     assert remedy in found.remedy
     assert (found.location.file, found.location.line) == ("data.py", 9)
     assert found.evidence["cost_share"] == pytest.approx(0.9)
     assert found.predicted_speedup is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "told", "at_once"),
+    [
+        ({"parallelism": 4}, {}, ", 4 calls at once: "),
+        ({"parallelism": -1, "chosen_parallelism": 3}, {}, ", 3 calls at once: "),
+        ({"parallelism": -1}, {}, ": "),
+        ({}, {"kind": "generator"}, ", one element after another: "),
+    ],
+)
+def test_its_title_says_how_many_calls_run_at_once_and_what_one_takes(evidence, fields, told, at_once) -> None:
+    made = python_pipeline("holds", told={"call_time_s": 0.0107, **told}, **fields)
+    title = only(python_function, evidence("input", pipeline=made)).title
+    assert title.startswith(f"load() runs as {told.get('kind', 'numpy_function')} in Map/_2{at_once}it computes under")
+    assert title.endswith(", 10.7 ms a call")
 
 
 def test_it_is_left_alone_where_it_does_not_limit(evidence) -> None:
