@@ -163,7 +163,9 @@ def _apply(chosen: FixResult, report: Report, place: str) -> str:
     patch = chosen.patch
     if patch is None or not patch.diff.strip():
         return f"Change it by hand, or load the plan as the next command does: {words}."
-    ran = "It was run, and measured as well. " if patch.ran and patch.equivalent else ""
+    speed = f", {units.ratio_interval(patch.verified_speedup)} as fast" if patch.verified_speedup is not None else ""
+    ran = f"The patched source was run: the same data{speed}. " if patch.equivalent else ""
+    ran = ran if patch.ran else "The patched source was not run. "
     rest = f" Left to do by hand: {' '.join(patch.unpatched.values())}" if patch.unpatched else ""
     where = f"{place}/patch.diff" if place else "the run's patch.diff"
     return f"Apply {where}, in the directory of this command: {words}. {ran}{rest}".strip()

@@ -305,4 +305,4 @@ def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
     if (why := plan.why_unverified) is not None:
         return why
     fix = mending(finding, record.fixes)
-    return "there is no fix for it that could be measured" if fix is None else f"{fix.name}: {fix.why}"
+    return "no fix of its own was measured" if fix is None else f"{fix.name}: {fix.why}"

@@ -145,10 +145,19 @@ def accepted() -> Report:
         edits=(Edit(fix="cache", file="/home/me/my_project/data.py", line=12, before="x", after="y"),),
         ran=True,
         equivalent=True,
+        verified_speedup=estimate(1.85),
     )
     other = fix("parallel-map", "maps in parallel", "accepted", verified_speedup=estimate(9.0), semantics=SAME)
     own = cache("accepted", verified_speedup=estimate(1.9), semantics=SAME, chosen=True, patch=patch)
     return report_of(other, own)
+
+
+def test_a_patch_that_was_not_run_is_said_to_be_such() -> None:
+    report = accepted()
+    (chosen,) = (one for one in report.fixes if one.patch is not None)
+    patch = chosen.patch.model_copy(update={"ran": False, "equivalent": None, "verified_speedup": None})
+    fixes = tuple(one if one is not chosen else one.model_copy(update={"patch": patch}) for one in report.fixes)
+    assert "The patched source was not run." in flat(screen(report.model_copy(update={"fixes": fixes})))
 
 
 def test_what_to_do_the_time_after_it_and_the_first_row_are_of_one_fix() -> None:
@@ -158,7 +167,7 @@ def test_what_to_do_the_time_after_it_and_the_first_row_are_of_one_fix() -> None
     assert "line to edit my_project/data.py:12" in text
     assert (
         "what to do Apply reports/one/patch.diff, in the directory of this command: a cache in memory after map (and "
-        "shuffle moved behind it). It was run, and measured as well." in text
+        "shuffle moved behind it). The patched source was run: the same data, 1.850x (" in text
     )
     first = lines[next(at for at, line in enumerate(lines) if "what to change" in line) + 1]
     assert first.split()[:6] == ["a", "cache", "in", "memory", "after", "map"]
