@@ -89,7 +89,7 @@ def definition(code: CodeType) -> Definition | None:
     return nodes[0] if len(nodes) == 1 else None
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=2048)
 def tree_of(file: str) -> ast.Module:
     """The syntax tree of a ``file``, which it names, and in which each node has its ``parent``.
 
@@ -106,7 +106,7 @@ def tree_of(file: str) -> ast.Module:
     return tree
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=2048)
 def definitions(file: str) -> tuple[Definition, ...]:
     """All functions that are written in a file."""
     return tuple(node for node in ast.walk(tree_of(file)) if isinstance(node, Definition))

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import linecache
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,8 @@ _TAKES_FUNCTIONS: Final = frozenset(
 )
 """Names of functions that hand a function over to a pipeline."""
 _LOOPS: Final = ast.For | ast.AsyncFor | ast.While
-_MOST_FILES: Final = 200
+_MOST_FILES: Final = 2000
+_CLASS: Final = re.compile(r"^[ \t]*class\s+(\w+)\s*(?:\(([^)]*)\))?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class _Call:
 
 def set_up_of(file: str, own: Collection[CodeType]) -> SetUp:
     """The set-up of a pipeline's function as the user's modules that are loaded tell, with the ``file`` given."""
-    return _set_up_of(_user_files(file), frozenset(own))
+    return _set_up_of(_user_files(file, len(sys.modules)), frozenset(own))
 
 
 @functools.lru_cache(maxsize=16)
@@ -55,7 +58,8 @@ def _set_up_of(files: tuple[str, ...], own: frozenset[CodeType]) -> SetUp:
     return SetUp(files, own)
 
 
-def _user_files(first: str) -> tuple[str, ...]:
+@functools.lru_cache(maxsize=16)
+def _user_files(first: str, _modules: int) -> tuple[str, ...]:
     loaded = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
     own = [file for file in dict.fromkeys(loaded) if file and file.endswith(".py") and whose(file) == "user"]
     return tuple(dict.fromkeys([first, *own[:_MOST_FILES]]))
@@ -86,12 +90,11 @@ class SetUp:
         where these are none.
         """
         for file in self._files:
-            for body in (tree_of(file), *definitions(file)):
-                for node in (one for one in within(body) if _sets(one, name)):
-                    if not self._is_set_up(node, body, holders):
-                        function = getattr(body, "name", "")
-                        where = f"{function}() at " if function else ""
-                        return f"{where}{os.path.basename(file)}:{node.lineno} sets"
+            for node, body in _set_in(file).get(name, ()) if _mentions(file, name) else ():
+                if not self._is_set_up(node, body, holders):
+                    function = getattr(body, "name", "")
+                    where = f"{function}() at " if function else ""
+                    return f"{where}{os.path.basename(file)}:{node.lineno} sets"
         return None
 
     def _is_set_up(self, node: Any, body: Any, holders: Collection[str]) -> bool:
@@ -126,17 +129,21 @@ class SetUp:
     @functools.cached_property
     def _ready(self) -> dict[int, Any]:
         """By identity of a body that makes the pipeline, the first node that does; those that call such ones, too."""
-        bodies = [body for file in self._files for body in (tree_of(file), *definitions(file))]
         found: dict[int, Any] = {}
         makers: set[str] = set()
-        before = -1
-        while before < len(found):
-            before = len(found)
-            for body in bodies:
+        own = [node for file, _ in self._places for node in definitions(file) if self._is_own(node)]
+        waiting = [*own, *(node for name in self._names for node in self._reads(name))]
+        while waiting:
+            for body in _around(waiting.pop()):
                 if id(body) not in found and (node := self._makes(body, makers)) is not None:
                     found[id(body)] = node
-                    makers.add(getattr(body, "name", ""))
+                    if (name := getattr(body, "name", "")) and name not in makers:
+                        makers.add(name)
+                        waiting.extend(self._reads(name))
         return found
+
+    def _reads(self, name: str) -> list[Any]:
+        return [node for file in self._files if _mentions(file, name) for node, _ in _named_in(file).get(name, ())]
 
     def _makes(self, body: Any, makers: Collection[str]) -> Any:
         nodes = list(_everything(body))
@@ -163,6 +170,16 @@ class SetUp:
         )
 
 
+@functools.lru_cache(maxsize=_MOST_FILES)
+def _text(file: str) -> str:
+    return "".join(linecache.getlines(file))
+
+
+def _mentions(file: str, name: str) -> bool:
+    """Whether a name is in a file's text at all: a file is taken apart only where it is."""
+    return name in _text(file)
+
+
 def _everything(body: Any) -> Iterator[Any]:
     """The nodes of a function, with those of functions written inside it; of a file, those outside of its functions."""
     if not isinstance(body, ast.Module):
@@ -183,6 +200,13 @@ def _is_called(node: Any) -> bool:
     return isinstance(node.parent, ast.Call) and node.parent.func is node
 
 
+def _around(node: Any) -> Iterator[Any]:
+    """The functions around a node, and the tree of its file."""
+    while (node := getattr(node, "parent", None)) is not None:
+        if isinstance(node, Definition | ast.Module):
+            yield node
+
+
 def _above(node: Any, body: Any) -> Iterator[Any]:
     while (node := getattr(node, "parent", None)) is not None and node is not body:
         yield node
@@ -194,12 +218,35 @@ def _file_of(node: Any) -> str:
     return str(getattr(node, "file", ""))
 
 
-def _sets(node: Any, name: str) -> bool:
+@functools.lru_cache(maxsize=_MOST_FILES)
+def _set_in(file: str) -> dict[str, list[tuple[Any, Any]]]:
+    """Names of attributes to the nodes of a file that set them, each with the body that it is in."""
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for body in (tree_of(file), *definitions(file)):
+        for node in within(body):
+            if (name := _attribute_set(node)) is not None:
+                found.setdefault(name, []).append((node, body))
+    return found
+
+
+def _attribute_set(node: Any) -> str | None:
     if isinstance(node, ast.Attribute):
-        return node.attr == name and not isinstance(node.ctx, ast.Load)
+        return None if isinstance(node.ctx, ast.Load) else node.attr
     if isinstance(node, ast.Call) and _last(node.func) in ("setattr", "delattr") and len(node.args) > 1:
-        return isinstance(node.args[1], ast.Constant) and node.args[1].value == name
-    return False
+        name = node.args[1]
+        return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+    return None
+
+
+@functools.lru_cache(maxsize=_MOST_FILES)
+def _named_in(file: str) -> dict[str, list[tuple[Any, Any]]]:
+    """Names, and attributes by their last one, to the nodes of a file that read them, each with its body."""
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for body in (tree_of(file), *definitions(file)):
+        for node in within(body):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(_last(node), []).append((node, body))
+    return found
 
 
 def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
@@ -214,13 +261,11 @@ def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
 def _calls_of(function: Any, files: Sequence[str]) -> Iterator[_Call]:
     kind: Any = getattr(function, "parent", None)
     home = _file_of(function)
-    for file in files:
-        for body in (tree_of(file), *definitions(file)):
-            for node in within(body):
-                if isinstance(node, ast.Name | ast.Attribute) and _last(node) == function.name:
-                    means = _of_function if not isinstance(kind, ast.ClassDef) else _of_method
-                    if isinstance(node.ctx, ast.Load) and means(node, body, kind, file, home, files):
-                        yield _Call(body, node, _is_called(node))
+    means = _of_method if isinstance(kind, ast.ClassDef) else _of_function
+    for file in (one for one in files if _mentions(one, function.name)):
+        for node, body in _named_in(file).get(function.name, ()):
+            if means(node, body, kind, file, home, files):
+                yield _Call(body, node, _is_called(node))
 
 
 def _of_function(node: Any, body: Any, kind: Any, file: str, home: str, files: Sequence[str]) -> bool:
@@ -257,10 +302,11 @@ def _family(name: str, files: Sequence[str]) -> frozenset[str]:
 @functools.lru_cache(maxsize=16)
 def _bases(files: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Classes by name, with the names of those that they inherit from directly."""
-    kinds = (one for file in files for one in ast.walk(tree_of(file)) if isinstance(one, ast.ClassDef))
     found: dict[str, tuple[str, ...]] = {}
-    for kind in kinds:
-        found[kind.name] = (*found.get(kind.name, ()), *map(_last, kind.bases))
+    for file in files:
+        for name, bases in _CLASS.findall(_text(file)):
+            given = (one.rpartition(".")[2].strip() for one in bases.split(","))
+            found[name] = (*found.get(name, ()), *filter(str.isidentifier, given))
     return found
 
 
@@ -280,7 +326,7 @@ def _of_module(node: ast.Attribute, file: str) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id in _imports(file)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=_MOST_FILES)
 def _imports(file: str) -> frozenset[str]:
     """Names that a file's imports bind, at any depth."""
     found = (one for one in ast.walk(tree_of(file)) if isinstance(one, ast.Import | ast.ImportFrom))
