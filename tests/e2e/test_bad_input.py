@@ -192,7 +192,7 @@ def test_one_element_only_is_measured_over_and_over_and_said(diagnose):
     result = diagnose(f"{BAD}:one_element")
     assert result.code == 0
     assert result.rows > 20
-    assert any("the dataset is short" in warning for warning in result.report["warnings"])
+    assert any("the dataset is short" in note for note in result.report["notes"])
 
 
 def test_nan_batches_are_measured_and_refused(diagnose):

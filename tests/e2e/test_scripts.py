@@ -122,4 +122,4 @@ def test_a_script_without_a_step_measures_nothing(text: str, said: str, tmp_path
     script.write_text(text or "import tensorflow as tf\nprint(tf.reduce_sum(tf.ones([3])).numpy())\n")
     code, report, error = diagnose(script, tmp_path / "run")
     assert code == 4, error
-    assert said in " ".join(report["warnings"])
+    assert said in " ".join([*report["warnings"], *report["notes"]])

@@ -27,7 +27,7 @@ def _slow_rows() -> tf.data.Dataset:
 def test_a_live_dataset_is_measured_in_this_process_and_the_report_says_so(tmp_path: Path) -> None:
     report = xttsbench.diagnose(_slow_rows(), accelerator="emulated:4", budget_s=12, out=tmp_path / "run")
     assert report.verdict.bottleneck == "input"
-    assert any(warning.startswith("measured in the calling process only") for warning in report.warnings)
+    assert any(note.startswith("measured in the calling process only") for note in report.notes)
     assert {trial.spec.kind for trial in read_trials(tmp_path / "run")} <= {"ladder", "input", "pipeline"}
     (found,) = [finding for finding in report.findings if finding.rule == "python-function"]
     assert (found.location.file, found.limiting) == (__file__, True)
