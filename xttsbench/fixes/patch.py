@@ -17,6 +17,8 @@ from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Step, rendered
 from xttsbench.targets.source.module import Module
 
+_ONLY_WHILE: Final = "what it gives is right only while {} is {}, and no edit of this kind keeps such a condition"
+
 
 def propose(
     fixes: FixSet,
@@ -74,9 +76,6 @@ def _found(fix: Fix, calls: Calls) -> Iterable[Found]:
     if calls.settings and not (spec.keeps_conditions or fix.is_of_step):
         return [Found(why_not=_ONLY_WHILE.format(calls.settings[0].name, calls.settings[0].value))]
     return resolve_name(spec.patch)(calls, fix.number, fix.op or "")
-
-
-_ONLY_WHILE: Final = "what it gives is right only while {} is {}, and no edit of this kind keeps such a condition"
 
 
 class _Draft:

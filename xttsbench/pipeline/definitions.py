@@ -90,13 +90,19 @@ def definition(code: CodeType) -> Definition | None:
 
 
 @functools.lru_cache(maxsize=2048)
+def text_of(file: str) -> str:
+    """The text of a file; empty where it cannot be read."""
+    return "".join(linecache.getlines(file))
+
+
+@functools.lru_cache(maxsize=2048)
 def tree_of(file: str) -> ast.Module:
     """The syntax tree of a ``file``, which it names, and in which each node has its ``parent``.
 
     An empty one where the file cannot be read.
     """
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse(text_of(file))
     except (SyntaxError, ValueError):
         return ast.Module([], [])
     tree.file = file  # type: ignore[attr-defined]
@@ -110,6 +116,12 @@ def tree_of(file: str) -> ast.Module:
 def definitions(file: str) -> tuple[Definition, ...]:
     """All functions that are written in a file."""
     return tuple(node for node in ast.walk(tree_of(file)) if isinstance(node, Definition))
+
+
+def above(node: Any) -> Iterator[Any]:
+    """The nodes around a node, the innermost first and the tree of its file last."""
+    while (node := getattr(node, "parent", None)) is not None:
+        yield node
 
 
 def within(node: Any) -> Iterator[Any]:

@@ -13,16 +13,25 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
+import itertools
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
-from xttsbench.pipeline.definitions import Definition, definitions, first_line, place, tree_of, within
+from xttsbench.pipeline.definitions import (
+    Definition,
+    above,
+    definitions,
+    first_line,
+    place,
+    text_of,
+    tree_of,
+    within,
+)
 from xttsbench.pipeline.source import whose
 
 CONSTRUCTS: Final = frozenset(  # methods that run before the first call, or after the last one
@@ -123,7 +132,8 @@ class SetUp:
         ready = self._ready.get(id(body))
         if ready is None or line >= ready.lineno:
             return False
-        loops = (one for one in _above(ready, body) if isinstance(one, _LOOPS))
+        inside = itertools.takewhile(lambda one: one is not body, above(ready))
+        loops = (one for one in inside if isinstance(one, _LOOPS))
         return not any(loop.lineno <= line for loop in loops)
 
     @functools.cached_property
@@ -134,7 +144,7 @@ class SetUp:
         own = [node for file, _ in self._places for node in definitions(file) if self._is_own(node)]
         waiting = [*own, *(node for name in self._names for node in self._reads(name))]
         while waiting:
-            for body in _around(waiting.pop()):
+            for body in _bodies_around(waiting.pop()):
                 if id(body) not in found and (node := self._makes(body, makers)) is not None:
                     found[id(body)] = node
                     if (name := getattr(body, "name", "")) and name not in makers:
@@ -170,14 +180,9 @@ class SetUp:
         )
 
 
-@functools.lru_cache(maxsize=_MOST_FILES)
-def _text(file: str) -> str:
-    return "".join(linecache.getlines(file))
-
-
 def _mentions(file: str, name: str) -> bool:
     """Whether a name is in a file's text at all: a file is taken apart only where it is."""
-    return name in _text(file)
+    return name in text_of(file)
 
 
 def _everything(body: Any) -> Iterator[Any]:
@@ -200,33 +205,36 @@ def _is_called(node: Any) -> bool:
     return isinstance(node.parent, ast.Call) and node.parent.func is node
 
 
-def _around(node: Any) -> Iterator[Any]:
+def _bodies_around(node: Any) -> Iterator[Any]:
     """The functions around a node, and the tree of its file."""
-    while (node := getattr(node, "parent", None)) is not None:
-        if isinstance(node, Definition | ast.Module):
-            yield node
+    return (one for one in above(node) if isinstance(one, Definition | ast.Module))
 
 
-def _above(node: Any, body: Any) -> Iterator[Any]:
-    while (node := getattr(node, "parent", None)) is not None and node is not body:
-        yield node
+def _file_of(function: Definition) -> str:
+    *_, tree = above(function)
+    return str(tree.file)
 
 
-def _file_of(node: Any) -> str:
-    while getattr(node, "parent", None) is not None:
-        node = node.parent
-    return str(getattr(node, "file", ""))
+def _by_name(file: str, name_of: Callable[[Any], str | None]) -> dict[str, list[tuple[Any, Any]]]:
+    """The nodes of a file that have a name, by it, each with the function or the tree that it is in."""
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for body in (tree_of(file), *definitions(file)):
+        for node in within(body):
+            if (name := name_of(node)) is not None:
+                found.setdefault(name, []).append((node, body))
+    return found
 
 
 @functools.lru_cache(maxsize=_MOST_FILES)
 def _set_in(file: str) -> dict[str, list[tuple[Any, Any]]]:
-    """Names of attributes to the nodes of a file that set them, each with the body that it is in."""
-    found: dict[str, list[tuple[Any, Any]]] = {}
-    for body in (tree_of(file), *definitions(file)):
-        for node in within(body):
-            if (name := _attribute_set(node)) is not None:
-                found.setdefault(name, []).append((node, body))
-    return found
+    """Attributes that are set in a file."""
+    return _by_name(file, _attribute_set)
+
+
+@functools.lru_cache(maxsize=_MOST_FILES)
+def _named_in(file: str) -> dict[str, list[tuple[Any, Any]]]:
+    """Names that are read in a file, of attributes the last one."""
+    return _by_name(file, _name_read)
 
 
 def _attribute_set(node: Any) -> str | None:
@@ -238,15 +246,9 @@ def _attribute_set(node: Any) -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=_MOST_FILES)
-def _named_in(file: str) -> dict[str, list[tuple[Any, Any]]]:
-    """Names, and attributes by their last one, to the nodes of a file that read them, each with its body."""
-    found: dict[str, list[tuple[Any, Any]]] = {}
-    for body in (tree_of(file), *definitions(file)):
-        for node in within(body):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found.setdefault(_last(node), []).append((node, body))
-    return found
+def _name_read(node: Any) -> str | None:
+    is_read = isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+    return _last(node) if is_read else None
 
 
 def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
@@ -304,7 +306,7 @@ def _bases(files: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Classes by name, with the names of those that they inherit from directly."""
     found: dict[str, tuple[str, ...]] = {}
     for file in files:
-        for name, bases in _CLASS.findall(_text(file)):
+        for name, bases in _CLASS.findall(text_of(file)):
             given = (one.rpartition(".")[2].strip() for one in bases.split(","))
             found[name] = (*found.get(name, ()), *filter(str.isidentifier, given))
     return found

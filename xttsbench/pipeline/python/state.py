@@ -26,6 +26,7 @@ from xttsbench import files
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import (
     Definition,
+    above,
     definition,
     definitions,
     first_line,
@@ -104,15 +105,10 @@ def _foreign(
     return next((f"{one.function_name}() at {os.path.basename(file)}:{one.line} {verb}" for one in others), None)
 
 
-def _above(node: Any) -> Iterator[Any]:
-    while (node := getattr(node, "parent", None)) is not None:
-        yield node
-
-
 def _owner(node: Any, name: str, file: str) -> Any:
     """Scope that binds a name for a function that does not bind it itself: a function around it, or the file."""
     return next(
-        (one for one in _above(node) if isinstance(one, Definition) and name in _bound(one)),
+        (one for one in above(node) if isinstance(one, Definition) and name in _bound(one)),
         tree_of(file),
     )
 
@@ -134,7 +130,7 @@ def _bound(node: Any) -> frozenset[str]:
 def _changes(file: str) -> tuple[_Change, ...]:
     found = []
     for node in definitions(file):
-        around = next((one for one in _above(node) if isinstance(one, Definition | ast.ClassDef)), None)
+        around = next((one for one in above(node) if isinstance(one, Definition | ast.ClassDef)), None)
         me = node.args.args[0].arg if isinstance(around, ast.ClassDef) and node.args.args else None
         for line, base, attribute in _changed(node):
             of_object = attribute is not None and base == me
@@ -204,7 +200,7 @@ _NOTHING: Final = PythonState().kinds
 def python_state(function: Any) -> PythonState:
     """State and randomness of a user's function, method, partial, callable object or memoised function.
 
-    Where they lie in branches that settings turn off, they are not there, and the settings are named: as few as do.
+    What lies only in branches that settings turn off does not count; those settings are named, as few as suffice.
     """
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
     whole = _state(function, Reader())
