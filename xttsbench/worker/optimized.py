@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.fix import FixSet, Optimized
-from xttsbench.records.pipeline import GraphIdentity, Pipeline, PipelineOp
+from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 
 class PlanError(InvalidInputError):
@@ -53,8 +52,10 @@ def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None)
         _warn(f"not applied, since it is of the training step and not of the dataset: {', '.join(given.of_step.names)}")
     if not fixes:
         return dataset
-    _check_identity(dataset, plan, fixes, before)
-    _check_code(dataset, plan, fixes)
+    graph = _graph(dataset)
+    _check_identity(dataset, graph, plan, fixes, before)
+    if graph is not None:
+        _check_code(dataset, graph, plan, fixes)
     for text in _doubts(plan, fixes):
         _warn(text)
     return rewritten(dataset, fixes, plan.cache_directory)
@@ -78,16 +79,16 @@ def rewritten(dataset: Any, fixes: FixSet, directory: str | None) -> Any:
     return apply(dataset, fixes, cache_dir=directory)
 
 
-def identity_of(dataset: Any) -> GraphIdentity | None:
-    """Identity of the dataset in another process; ``None`` where its graph cannot be read."""
+def _graph(dataset: Any) -> Any:
+    """The graph; ``None`` where it cannot be read."""
     try:
-        return identity(dataset, read_graph(dataset))
+        return read_graph(dataset)
     except tf.errors.OpError:
         return None
 
 
-def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeline | None) -> None:
-    here = identity_of(dataset)
+def _check_identity(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet, before: Pipeline | None) -> None:
+    here = None if graph is None else identity(dataset, graph)
     if plan.identity is None:
         if here is not None:
             raise PlanError(
@@ -119,15 +120,13 @@ def _check_identity(dataset: Any, plan: Optimized, fixes: FixSet, before: Pipeli
         _warn("the pipeline is the plan's, its data are others: what the fixes gain here was not measured")
 
 
-def _check_code(dataset: Any, plan: Optimized, fixes: FixSet) -> None:
-    """A switch in a Python function is no part of its graph: the code is read again, as its settings are now."""
-    with suppress(tf.errors.OpError):
-        found = hazards(dataset, read_graph(dataset), fixes)
-        if found:
-            raise PlanError(
-                f"The plan of {plan.target} would change the data of this pipeline as it is now: {found[0]}. "
-                "Optimize again."
-            )
+def _check_code(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet) -> None:
+    """Read the code of the Python functions again, as their settings are now: a switch is no part of the graph."""
+    if found := hazards(dataset, graph, fixes):
+        raise PlanError(
+            f"The plan of {plan.target} would change the data of this pipeline as it is now: {found[0]}. "
+            "Optimize again."
+        )
 
 
 def _doubts(plan: Optimized, fixes: FixSet) -> Iterator[str]:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, TargetError
 from xttsbench.execution.child import Collected
+from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
 from xttsbench.records.base import Location
@@ -22,7 +23,7 @@ from xttsbench.records.fix import FixSet, Optimized
 from xttsbench.records.pipeline import GraphIdentity, Pipeline, PipelineOp
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, changed_ops, identity_of
+from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, changed_ops
 from xttsbench.worker.trial import LiveTarget, load_here
 
 
@@ -31,6 +32,10 @@ def pipeline(
 ) -> tf.data.Dataset:
     rows = np.arange(first, first + numbers, dtype=np.int64)
     return tf.data.Dataset.from_tensor_slices(rows).map(body).batch(batch)
+
+
+def identity_of(dataset: Any) -> GraphIdentity:
+    return identity(dataset, read_graph(dataset))
 
 
 def plan_for(dataset: Any, *fixes: str, **changes: Any) -> Optimized:

@@ -253,11 +253,17 @@ def _name_read(node: Any) -> str | None:
 
 def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
     """Whether a method sets an attribute of its own object, whose class is none of these."""
+    own = _own_class(node, body)
+    return own is not None and own.name not in holders
+
+
+def _own_class(node: Any, body: Any) -> ast.ClassDef | None:
+    """The class of the method that a node is in, where the node is an attribute of the method's own object."""
     around = getattr(body, "parent", None)
     if not isinstance(around, ast.ClassDef) or not isinstance(node, ast.Attribute) or not body.args.args:
-        return False
+        return None
     of_itself = isinstance(node.value, ast.Name) and node.value.id == body.args.args[0].arg
-    return of_itself and around.name not in holders
+    return around if of_itself else None
 
 
 def _calls_of(function: Any, files: Sequence[str]) -> Iterator[_Call]:
@@ -281,11 +287,8 @@ def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str, f
     """Whether a name may mean a method of a class: of any object but one that is known to be of another class."""
     if not isinstance(node, ast.Attribute) or _of_module(node, file):
         return False
-    around = getattr(body, "parent", None)
-    if isinstance(around, ast.ClassDef) and body.args.args and _last(node.value) == body.args.args[0].arg:
-        made = frozenset({around.name})
-    else:
-        made = _made_of(node.value, body)
+    own = _own_class(node, body)
+    made = frozenset({own.name}) if own is not None else _made_of(node.value, body)
     family = _family(kind.name, files)
     return not made or any(name in family or kind.name in _family(name, files) for name in made)
 
