@@ -82,6 +82,11 @@ class Watch:
             self.leave_calls()
         self._calls_before = calls
 
+    @property
+    def counts_calls(self) -> bool:
+        """Whether calls of tf.functions are counted now."""
+        return self._counting
+
     def watch_calls(self) -> None:
         """Count and time calls of tf.functions, also where a step of many calls has ended that."""
         self._counting = True

@@ -70,6 +70,11 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
         rounds = Rounds(spec, loaded, step, bench, source, facts.bytes / len(batches))
         for number in range(spec.rounds):
             rounds.measure_round(number)
+            # Before the first look: without it none could tell what the host does, or launches. Repeats read none.
+            if not number and step is not None and not spec.block:
+                bench.channel.phase("anatomy")
+                profile = read_step_profile(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0))
+                bench.channel.part("anatomy", profile)
             if bench.channel.decided():
                 break
         rounds.measure_stretch(number + 1)
@@ -84,8 +89,6 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     if spec.block:
         return  # what a step is made of, and what looking costs, the first process has said
     if step is not None:
-        bench.channel.phase("anatomy")
-        bench.channel.part("anatomy", read_step_profile(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         bench.channel.phase("ops of the step")
         bench.channel.part("step_ops", read_step_ops(bench, step, batches, max(spec.window_s * _ANATOMY, 1.0)))
         if bench.synchronise is not None:

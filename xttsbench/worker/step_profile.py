@@ -76,6 +76,7 @@ class OpCounter:
 
 def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: float) -> StepProfile:
     """Run the step for ``window_s`` seconds (one step at least) and say where its time went."""
+    counted = bench.watch.counts_calls
     bench.watch.watch_calls()
     source, steps, calls_before = CachedBatches(batches), 0, bench.watch.counters()[0]
     began = time.perf_counter()
@@ -86,7 +87,10 @@ def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: fl
             call_step(bench, step, batch)
             sampler.step = None
             steps += 1
-    return summarise(ops, sampler, steps, bench.watch.counters()[0] - calls_before)
+    calls = bench.watch.counters()[0] - calls_before
+    if not counted:  # what is timed after it has no such cost either
+        bench.watch.leave_calls()
+    return summarise(ops, sampler, steps, calls)
 
 
 def summarise(ops: OpCounter, sampler: StackSampler, steps: int, calls: int) -> StepProfile:
