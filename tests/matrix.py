@@ -43,6 +43,8 @@ FIVE = {
     "trainer": "test_train.py::test_a_run_is_reported_gone_on_with_and_compared",
 }
 """A dataset with a step, a script, graph surgery with the same-data check, a pool of processes, the bundled trainer."""
+KERAS_2 = "e2e-keras-2"
+"""The part in which scripts run with ``TF_USE_LEGACY_KERAS=1``."""
 
 
 def parts() -> dict[str, list[str]]:
@@ -58,6 +60,7 @@ def parts() -> dict[str, list[str]]:
         "unit": ["tests/unit"],
         **{part: [f"tests/tf/{name}" for name in names] for part, names in tf.items()},
         **{f"e2e-{name}": [f"tests/e2e/{test}"] for name, test in FIVE.items()},
+        KERAS_2: [f"tests/{path}" for path in ("tf/worker/script", "e2e/test_scripts.py", "e2e/test_watch.py")],
     }
 
 
@@ -297,6 +300,7 @@ def main() -> int:
             if options.again and not before["failed"]:
                 continue
             print(f"{cell.name}: {part}", flush=True)
+            os.environ["TF_USE_LEGACY_KERAS"] = str(int(part == KERAS_2))
             found = again(python, before) if options.again else run(python, parts()[part], options.at_a_time)
             failed |= bool(found["failed"])
             results = stored()  # another one may have been run beside this one

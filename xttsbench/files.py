@@ -352,9 +352,22 @@ library and the interpreter, ``library`` any other package."""
 
 _OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _WORKLOADS: Final = tuple(_OURS + name for name in ("xtts" + os.sep, "training" + os.sep, "targets/bundled.py"))
-_FRAMEWORKS: Final = ("tensorflow", "keras", "tf_keras")
+LEGACY_KERAS: Final = "tf_keras"
+"""The package of Keras 2, which ``TF_USE_LEGACY_KERAS=1`` makes ``tf.keras``."""
+KERAS: Final = ("keras", LEGACY_KERAS)
+_FRAMEWORKS: Final = ("tensorflow", *KERAS)
 _PACKAGES: Final = ("site-packages", "dist-packages")
 """Folders of packages: a ``.pth`` file, ``PYTHONPATH`` or the user's own site brings those of other environments."""
+
+
+def of_keras(module: str | None) -> bool:
+    """Whether a module is one of Keras's, of either package."""
+    return (module or "").partition(".")[0] in KERAS
+
+
+def of_framework(module: str | None) -> bool:
+    """Whether a module is one of TensorFlow's or Keras's."""
+    return (module or "").partition(".")[0] in _FRAMEWORKS
 
 
 def _folders(*names: str) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import keras
+import tensorflow as tf
 
 from xttsbench.api import print_summary
 from xttsbench.workflows.watch import session
 
 
-class Watch(keras.callbacks.Callback):
+class Watch(tf.keras.callbacks.Callback):
     """Watches the training of this process, and says at its end where its steps went and which of them stalled.
 
     Make it before ``fit`` is called, so that the waits for data inside the compiled step are seen. All calls of ``fit``
@@ -32,6 +32,12 @@ class Watch(keras.callbacks.Callback):
         super().__init__()
         self.summary: Any = None
         self._session = session("fit", out=out, tensorboard=tensorboard, shown=None if quiet else print_summary)
+
+    def _implements_train_batch_hooks(self) -> bool:
+        """Whether Keras 2 calls hooks of batches; it asks callbacks of Keras 3 as well."""
+        return False
+
+    _implements_test_batch_hooks = _implements_predict_batch_hooks = _implements_train_batch_hooks
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Write the summary, and print it."""

@@ -173,14 +173,15 @@ def test_what_was_asked_for_wrongly_is_refused_before_anything_is_run(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_callback_and_a_loop_are_one_run_that_changes_no_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keras", ["3", pytest.param("2", marks=pytest.mark.slow)])
+def test_a_callback_and_a_loop_are_one_run_that_changes_no_loss(keras: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / "watched_inside.py"), str(out)],
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(SCRIPTS.parents[2])},
+        env=os.environ | {"PYTHONPATH": str(SCRIPTS.parents[2]), "TF_USE_LEGACY_KERAS": str(int(keras == "2"))},
     )
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["equal"]

@@ -24,8 +24,8 @@ OF_DEPENDENCIES = {
     "pydantic-core": "pydantic",
 }
 """Imported and not declared: each is part of what the one beside it offers, which is declared."""
-WHERE_IT_IS = {"ipython", "pytest"}
-"""Imported by our plugins of them, in their processes alone."""
+WHERE_IT_IS = {"ipython", "pytest", "tf-keras"}
+"""Imported where the process has it already: by our plugins, and for scripts that train with Keras 2."""
 
 IMPORT = re.compile(r"^ *(?:import|from(?=.* import )) (\w+)", re.MULTILINE)  # parsing all of them takes seconds
 

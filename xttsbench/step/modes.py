@@ -93,7 +93,6 @@ def fetches_answered() -> Iterator[Fetches]:
 
 def keras_step(model: keras.Model) -> Callable[[Any], Any]:
     """One training step of a compiled Keras model on a batch of its dataset."""
-    import keras  # here, or a script that does without Keras would import it by being watched
 
     def train_step(batch: Any) -> Any:
         return model.train_step(batch)
@@ -106,8 +105,9 @@ def keras_step(model: keras.Model) -> Callable[[Any], Any]:
     def step(batch: Any) -> Any:
         nonlocal built
         if not built:
-            # As `fit` does: variables are made outside of the traced function.
-            model._maybe_symbolic_build(data_batch=keras.utils.unpack_x_y_sample_weight(batch))
+            # As `fit` of Keras 3 does: variables are made outside of the traced function.
+            if (build := getattr(model, "_maybe_symbolic_build", None)) is not None:
+                build(data_batch=tf.keras.utils.unpack_x_y_sample_weight(batch))
             built = True
         return compiled(batch)
 

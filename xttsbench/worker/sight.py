@@ -14,6 +14,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def tensorflow() -> Iterator[dict[str, Any]]:
     build = tf.sysconfig.get_build_info()
     yield {
         "import_s": took_s,
-        "versions": {"tensorflow": tf.__version__, "keras": tf.keras.__version__},
+        "versions": {"tensorflow": tf.__version__, "keras": version(tf.keras.Model.__module__.partition(".")[0])},
         "built_with_cuda": bool(tf.test.is_built_with_cuda()),
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from statistics import stdev
 from typing import Any, Final
 
-import keras
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
@@ -208,12 +207,12 @@ def run_precision(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Ben
 @contextlib.contextmanager
 def under_policy(name: str) -> Iterator[None]:
     """Within, Keras layers are made under this policy."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(name)
     try:
         yield
     finally:
-        keras.config.set_dtype_policy(before)
+        tf.keras.mixed_precision.set_global_policy(before)
 
 
 def _dtypes_of(bench: Bench, step: Step, batch: Any) -> set[str]:

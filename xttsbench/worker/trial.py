@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,7 +144,7 @@ def devices_seen() -> Devices:
         built_with_cuda=bool(build_info.build_info.get("is_cuda_build", False)),
         inter_op_threads=tf.config.threading.get_inter_op_parallelism_threads(),
         intra_op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
-        versions={"tensorflow": tf.__version__, "keras": tf.keras.__version__},
+        versions={"tensorflow": tf.__version__, "keras": version(tf.keras.Model.__module__.partition(".")[0])},
     )
 
 

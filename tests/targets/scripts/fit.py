@@ -3,9 +3,9 @@
 import sys
 import time
 
-import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras
 
 EPOCHS, BATCHES, GROUP = (int(value) for value in (sys.argv[1:4] or (2, 60, 1)))
 EAGER = sys.argv[4:5] == ["eager"]

@@ -2,9 +2,9 @@
 
 import sys
 
-import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras
 
 
 def generate():
@@ -12,7 +12,11 @@ def generate():
         yield np.ones([4, 8], np.float32), np.ones([4, 1], np.float32)
 
 
-class Sequence(keras.utils.PyDataset):
+class Sequence(keras.utils.Sequence):
+    def __init__(self):
+        if hasattr(keras.utils, "PyDataset"):  # with Keras 2 its workers are fit's
+            super().__init__(workers=2, use_multiprocessing=False)
+
     def __len__(self):
         return 10_000
 
@@ -26,7 +30,7 @@ signature = (tf.TensorSpec([4, 8], tf.float32), tf.TensorSpec([4, 1], tf.float32
 data = {
     "from_generator": lambda: (tf.data.Dataset.from_generator(generate, output_signature=signature).prefetch(2),),
     "generator": lambda: (generate(),),
-    "sequence": lambda: (Sequence(workers=2, use_multiprocessing=False),),
+    "sequence": lambda: (Sequence(),),
     "arrays": lambda: (np.ones([40_000, 8], np.float32), np.ones([40_000, 1], np.float32)),
 }
 if sys.argv[1] == "train_on_batch":

@@ -1,12 +1,12 @@
-"""``fit`` on a ``PyDataset`` that waits for each batch and is shuffled between epochs."""
+"""``fit`` on a ``PyDataset``, a ``Sequence`` for Keras 2, that waits for each batch and is shuffled between epochs."""
 
 import time
 
-import keras
 import numpy as np
+from tensorflow import keras
 
 
-class Rows(keras.utils.PyDataset):
+class Rows(keras.utils.Sequence):
     def __init__(self, count=64):
         super().__init__()
         self.order = np.arange(count)

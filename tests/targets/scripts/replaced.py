@@ -6,8 +6,8 @@ Each step that really runs takes 50 ms and is counted; every fifth batch is a sm
 import sys
 import time
 
-import keras
 import tensorflow as tf
+from tensorflow import keras
 
 HOW, STEPS = sys.argv[1], int(sys.argv[2])
 ran = []
@@ -40,10 +40,12 @@ class Model(keras.Model):
         return self.dense(counted(x))
 
 
-model = Model()
-model(tf.ones([4, 8]))
+strategy = tf.distribute.OneDeviceStrategy("CPU:0") if HOW == "strategy" else tf.distribute.get_strategy()
+with strategy.scope():
+    model = Model()
+    model(tf.ones([4, 8]))
+    optimizer = keras.optimizers.SGD(1e-4)
 ran.clear()
-optimizer = keras.optimizers.SGD(1e-4)
 losses = []
 
 
@@ -91,7 +93,6 @@ elif HOW == "methods":
     for x, y in dataset:
         losses.append(float(trainer.step(x, y)))
 elif HOW == "strategy":
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     for x, y in strategy.experimental_distribute_dataset(dataset):
         losses.append(float(strategy.run(take_step, args=(x, y))[0]))
 elif HOW == "on_batch":

@@ -4,9 +4,9 @@ import json
 import sys
 import time
 
-import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras
 
 import xttsbench
 import xttsbench.keras

@@ -2,9 +2,9 @@
 
 import sys
 
-import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(4)
 model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(4)])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xttsbench.files import of_keras
 from xttsbench.fixes.native.expressions import OF_ARRAYS, cast_text, check_kinds
 from xttsbench.fixes.native.flow import bound
 from xttsbench.fixes.native.names import (
@@ -63,7 +64,7 @@ def called(given: Rebound, node: ast.Call) -> str | None:
         raise given.watched.refused(f"calls `{ast.unparse(node.func)}`, which arguments decide", node)
     if users_function(function) is not None:
         return _of_users(given, node, function)
-    if is_tensorflow(function) or str(getattr(function, "__module__", "")).startswith("keras"):
+    if is_tensorflow(function) or of_keras(getattr(function, "__module__", None)):
         return None
     return _known(given, node, function, list(node.args))
 

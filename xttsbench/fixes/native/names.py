@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.files import KERAS
+
 OPERATORS: Final[Mapping[type[ast.AST], Any]] = {
     **{ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.true_divide},
     **{ast.FloorDiv: np.floor_divide, ast.Mod: np.remainder, ast.Pow: np.power, ast.MatMult: np.matmul},
@@ -206,7 +208,7 @@ STATIC: Final = frozenset({"ndim", "dtype"})
 COMPUTING: Final = frozenset(
     {
         *("builtins", "numpy", "math", "cmath", "operator", "_operator", "functools", "_functools", "itertools"),
-        *("collections", "_collections", "scipy", "tensorflow", "keras", "dataclasses", "copy", "typing", "fractions"),
+        *("collections", "_collections", "scipy", "tensorflow", *KERAS, "dataclasses", "copy", "typing", "fractions"),
         *("statistics", "librosa"),
     }
 )

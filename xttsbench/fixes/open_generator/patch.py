@@ -9,6 +9,7 @@ it.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -107,7 +108,12 @@ class Loop:
 
 _CALLS_HELPER: Final = "parallel_generator"
 _ITEMS_HELPER: Final = "parallel_elements"
-_WORKERS: Final = "give the PyDataset workers={}, by super().__init__(...), so that Keras makes its batches in threads"
+_WORKERS: Final = {
+    "py_dataset_adapter.py": "give the PyDataset workers={}, by super().__init__(...), so that Keras makes its batches "
+    "in threads",
+    "data_adapter.py": "give fit workers={}, so that Keras makes the batches of the Sequence in threads",
+}
+"""File in which Keras 3, or 2, iterates over what it is given -> what can be done by hand."""
 _BY_HAND: Final = "apply the saved plan, which makes the ops each time"
 _OF_CALLS: Final = '''\
 def {name}(generator, output_signature, args=None, calls={autotune}):
@@ -173,8 +179,8 @@ def open_generator(calls: Calls, number: int | None, op: str) -> Iterable[Found]
             if traced is not None and traced.why_not is None:
                 found.append(traced)
                 continue
-            of_keras = (function.parts.file or "").endswith("py_dataset_adapter.py")
-            by_hand = _WORKERS.format(number or 8) if of_keras else OPEN_GENERATOR.by_hand or ""
+            adapter = os.path.basename(function.parts.file or "")
+            by_hand = _WORKERS.get(adapter, OPEN_GENERATOR.by_hand or "").format(number or 8)
             found.append(attempt(partial(_yielding_calls, calls, one, function.parts, number, helped), by_hand))
     return found or [Found(why_not="the pipeline has no generator that can be opened")]
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
+from xttsbench.files import of_keras
 from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of
 from xttsbench.fixes.graph.functions import node_of
 from xttsbench.fixes.graph.hazards import STATELESS, STOPS, Reader
@@ -180,7 +181,7 @@ def generators(graph: Any) -> list[tuple[Any, Registered]]:
 def ends_of_epochs(graph: Any) -> list[Callable[[], Any]]:
     """Callbacks ``on_epoch_end`` of the ``PyDataset`` or the like from which Keras made the graph's generators."""
     owners: list[Any] = [getattr(one.generator_state._generator, "__self__", None) for _, one in generators(graph)]
-    return [one.on_epoch_end for one in owners if type(one).__module__.startswith("keras.")]
+    return [one.on_epoch_end for one in owners if of_keras(type(one).__module__)]
 
 
 def arguments(graph: Any, node: Any) -> list[Any]:

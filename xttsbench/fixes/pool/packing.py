@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.types import core
 
-from xttsbench.files import owner
+from xttsbench.files import of_keras, owner
 from xttsbench.fixes.pool import work
 from xttsbench.pipeline.source import cells
 
@@ -161,7 +161,7 @@ def _refused(obj: Any) -> bool:
 
 def _is_keras_variable(obj: Any) -> bool:
     return any(
-        (base.__module__ or "").startswith("keras.") and base.__name__ in ("Variable", "KerasVariable", "Layer")
+        of_keras(base.__module__) and base.__name__ in ("Variable", "KerasVariable", "Layer")
         for base in type(obj).__mro__
     )
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.files import of_framework
 from xttsbench.pipeline.python.values import LOCAL, Scope, Value, attribute, immutable, is_one_of
 from xttsbench.pipeline.source import call_of, is_users
 
@@ -95,9 +96,9 @@ def seeds(function: Any) -> bool:
     owner, name = getattr(function, "__self__", None), str(getattr(function, "__name__", ""))
     if isinstance(owner, _GLOBAL_GENERATORS):
         return name in ("seed", "setstate", "set_state")
-    of_tensorflow = str(getattr(function, "__module__", "")).startswith(("tensorflow", "keras"))
+    ours = of_framework(getattr(function, "__module__", None))
     return is_one_of(function, (np.random.seed, np.random.set_state)) or (
-        of_tensorflow and name in ("set_seed", "set_random_seed")
+        ours and name in ("set_seed", "set_random_seed")
     )
 
 
@@ -179,7 +180,7 @@ def surely_outside(node: ast.Call, scope: Scope) -> str | None:
     root = package.split(".", maxsplit=1)[0]
     if root in _ELSEWHERE and not package.startswith(_PARSES) and not isinstance(function, type):
         return f"calls {named}() of {root}, which another program hears"
-    of_module = isinstance(owner.obj, types.ModuleType) and not owner.obj.__name__.startswith(("tensorflow", "keras"))
+    of_module = isinstance(owner.obj, types.ModuleType) and not of_framework(owner.obj.__name__)
     if named in ("replace", "rename") and of_module:  # dataclasses have one, too
         of_module = is_one_of(owner.obj, _WRITERS)
     if named in _WRITES_ONLY or (named in _WRITES and (isinstance(owner.obj, _FILES) or of_module)):

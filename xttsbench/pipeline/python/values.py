@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xttsbench.files import of_framework
 from xttsbench.pipeline.source import call_of, cells, is_users, parameters_of
 
 
@@ -148,8 +149,7 @@ def of_one_thread(obj: Any) -> bool:
 
 def is_variable(obj: Any) -> bool:
     """Whether an object is a variable of TensorFlow's or Keras's, which a step may assign."""
-    module = str(getattr(type(obj), "__module__", ""))
-    return module.startswith(("tensorflow.", "keras.")) and "Variable" in type(obj).__name__
+    return of_framework(getattr(type(obj), "__module__", None)) and "Variable" in type(obj).__name__
 
 
 def taken_from(obj: Any, method: str, *, with_arguments: bool) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
+from xttsbench.files import of_framework
 from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.flow import exclusive
 from xttsbench.targets.source.module import Module, argument_of, is_name
@@ -118,10 +119,10 @@ def _imports(module: Module) -> list[cst.BaseSmallStatement]:
     found: list[cst.BaseSmallStatement] = []
     for plain in module.of(cst.Import):
         names = [get_full_name_for_node(one.name) or "" for one in plain.names]
-        found += [plain] if any(one.partition(".")[0] in ("tensorflow", "keras") for one in names) else []
+        found += [plain] if any(map(of_framework, names)) else []
     for one in module.of(cst.ImportFrom):
         name = get_full_name_for_node(one.module) if one.module is not None and not one.relative else None
-        found += [one] if (name or "").partition(".")[0] in ("tensorflow", "keras") else []
+        found += [one] if of_framework(name) else []
     return sorted((one for one in found if not module.only_for_types(one)), key=module.start)
 
 

@@ -6,6 +6,7 @@ else in the script is another.
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import sys
@@ -78,11 +79,9 @@ class AgainProcess(Process):
         self._trial = kind(self)
         return self._trial.watched
 
-    def _keras_loaded(self) -> None:
-        super()._keras_loaded()
-        import keras
-
-        keras.utils.set_random_seed(self.spec.seed)
+    def _keras_loaded(self, package: str) -> None:
+        super()._keras_loaded(package)
+        importlib.import_module(f"{package}.utils").set_random_seed(self.spec.seed)
 
     def end_at_once(self, why: str) -> None:
         """End the process group though the script goes on: nothing of it is needed any more."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from tensorflow.python.framework import ops
 
+from xttsbench.files import KERAS
 from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.eager import place_of
 from xttsbench.worker.script.graph_clock import (
@@ -71,7 +72,7 @@ class FitSteps:
         self._recorder.results.datasets += 1
         self._recorder.results.steps_per_call = int(getattr(model, "steps_per_execution", 1) or 1)
         place = place_of(model.train_step)
-        if f"{os.sep}keras{os.sep}src{os.sep}" not in place:
+        if not any(f"{os.sep}{package}{os.sep}src{os.sep}" in place for package in KERAS):
             self._recorder.results.step_function = place
         self.restart()
 

@@ -10,7 +10,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.data.ops import dataset_autograph, dataset_ops, iterator_ops, optional_ops
@@ -18,6 +18,7 @@ from tensorflow.python.distribute import distribute_lib, input_lib
 from tensorflow.python.eager import backprop, context
 from tensorflow.python.framework import ops
 
+from xttsbench.files import LEGACY_KERAS
 from xttsbench.worker.script.watched import Watched
 
 Around = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -132,14 +133,6 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
 
         return enter
 
-    def around_from_value(original: Callable[..., Any]) -> Callable[..., Any]:
-        def from_value(value: Any) -> Any:
-            if watched.fitting and mine() and ops.inside_function():
-                watched.clock.mark_end_of(value)
-            return original(value)
-
-        return from_value
-
     patches.put(iterator_ops.OwnedIterator, "_next_internal", around_owned)
     patches.put(iterator_ops.OwnedIterator, "get_next_as_optional", around_owned)
     patches.put(iterator_ops.OwnedIterator, "_create_iterator", around_create)
@@ -147,10 +140,25 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
     patches.put(input_lib.DistributedIteratorBase, "get_next", around_distributed)
     patches.put(input_lib.DistributedIteratorBase, "get_next_as_optional", around_distributed)
     patches.put(backprop.GradientTape, "__enter__", around_tape)
-    patches.put(optional_ops.Optional, "from_value", around_from_value)
+    patches.put(optional_ops.Optional, "from_value", around_results(watched))
     if watched.recorder.replaced is not None:
         patches.put(distribute_lib.StrategyBase, "run", around_training(watched))
     _patch_loops_over_datasets(watched, patches)
+
+
+def around_results(watched: Watched) -> Around:
+    """Makes a decorator for functions that the results of a step of ``fit`` go through: there the step ends."""
+    main = threading.main_thread().ident
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def marked(value: Any, *args: Any, **kwargs: Any) -> Any:
+            if watched.active and watched.fitting and threading.get_ident() == main and ops.inside_function():
+                watched.clock.mark_end_of(value)
+            return original(value, *args, **kwargs)
+
+        return marked
+
+    return around
 
 
 def around_training(watched: Watched) -> Around:
@@ -186,10 +194,42 @@ def _patch_loops_over_datasets(watched: Watched, patches: Patches) -> None:
     patches.on_undo(lambda: control_flow.for_loop_registry._registry.update({dataset_ops.DatasetV2: original}))
 
 
-def patch_keras(watched: Watched, patches: Patches) -> None:
-    """The steps of ``fit``, its validation, and the data set that it takes."""
+class _Keras(NamedTuple):
+    """Parts of one package of Keras that ``fit`` goes through.
+
+    Attributes:
+        lists: the class that calls the callbacks.
+        trainer: the class with ``fit``.
+        epochs: the class that iterates over the data set, which it has as the attribute ``dataset``.
+        results: where the function is that a step's results go through in the graph of ``fit``; Keras 3 wraps them by
+            TensorFlow's own ``Optional.from_value``.
+    """
+
+    lists: type
+    trainer: type
+    epochs: type
+    dataset: str
+    results: tuple[Any, str] | None = None
+
+
+def _keras(package: str) -> _Keras:
+    if package == LEGACY_KERAS:
+        from tf_keras.src import callbacks  # type: ignore[import-untyped]
+        from tf_keras.src.engine import data_adapter, training  # type: ignore[import-untyped]
+
+        handler = data_adapter.DataHandler
+        return _Keras(callbacks.CallbackList, training.Model, handler, "_dataset", (training, "reduce_per_replica"))
     from keras.src.backend.tensorflow import trainer
     from keras.src.callbacks import callback_list
+
+    return _Keras(
+        callback_list.CallbackList, trainer.TensorFlowTrainer, trainer.TFEpochIterator, "_distributed_dataset"
+    )
+
+
+def patch_keras(watched: Watched, patches: Patches, package: str) -> None:
+    """The steps of ``fit``, its validation, and the data set that it takes, in one package of Keras."""
+    keras = _keras(package)
 
     def told(before: Callable[..., None] | None, after: Callable[..., None] | None) -> Around:
         def around(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,7 +249,7 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
         def init(iterator: Any, *args: Any, **kwargs: Any) -> None:
             original(iterator, *args, **kwargs)
             if not watched.fitting:
-                watched.fit_dataset = iterator._distributed_dataset
+                watched.fit_dataset = getattr(iterator, keras.dataset)
 
         return init
 
@@ -231,15 +271,16 @@ def patch_keras(watched: Watched, patches: Patches) -> None:
         model = getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
         watched.fit_begins(model, callbacks.callbacks)
 
-    lists = callback_list.CallbackList
-    patches.put(lists, "on_train_begin", told(begin, None))
-    patches.put(lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
+    patches.put(keras.lists, "on_train_begin", told(begin, None))
+    patches.put(keras.lists, "on_epoch_begin", told(lambda _: watched.epoch_begins(), None))
     if watched.recorder.stops:
-        patches.put(lists, "on_train_batch_begin", told(lambda _: watched.recorder.check_stop(), None))
-    patches.put(lists, "on_train_batch_end", told(None, lambda _, logs=None: watched.batch_ended(logs)))
-    patches.put(lists, "on_test_begin", told(lambda _: watched.validation_begins(), None))
-    patches.put(lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))
-    patches.put(trainer.TFEpochIterator, "__init__", around_epochs)
-    patches.put(trainer.TensorFlowTrainer, "fit", around_fit)
+        patches.put(keras.lists, "on_train_batch_begin", told(lambda _: watched.recorder.check_stop(), None))
+    patches.put(keras.lists, "on_train_batch_end", told(None, lambda _, logs=None: watched.batch_ended(logs)))
+    patches.put(keras.lists, "on_test_begin", told(lambda _: watched.validation_begins(), None))
+    patches.put(keras.lists, "on_test_end", told(None, lambda *_, **__: watched.validated()))
+    patches.put(keras.epochs, "__init__", around_epochs)
+    if keras.results is not None:
+        patches.put(*keras.results, around_results(watched))
+    patches.put(keras.trainer, "fit", around_fit)
     if watched.recorder.replaced is not None:
-        patches.put(trainer.TensorFlowTrainer, "train_on_batch", around_training(watched))
+        patches.put(keras.trainer, "train_on_batch", around_training(watched))

@@ -24,7 +24,7 @@ from importlib.machinery import SourceFileLoader
 from types import TracebackType
 from typing import Any, Final
 
-from xttsbench.files import loaded_files, owner
+from xttsbench.files import KERAS, loaded_files, owner
 from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialError, TrialSpec
 from xttsbench.targets.source.left_out import Guard, code_of, guarding
@@ -57,7 +57,7 @@ class Process:
         self._patches: Any = None
         self._pid = os.getpid()
         self._over = False
-        self._keras = False
+        self._keras: list[str] = []  # the packages of Keras that are loaded
         self._effects: Effects | None = None
         self._overlays: Overlays | None = None
         self._environment = dict(os.environ)
@@ -91,7 +91,8 @@ class Process:
     def _begin(self) -> AfterImport:
         self.channel.part("target_kind", "script")
         self.channel.phase("script")
-        loaded = {"tensorflow": self._tensorflow_loaded, "keras": self._keras_loaded, "h5py": self._h5py_loaded}
+        loaded = {"tensorflow": self._tensorflow_loaded, "h5py": self._h5py_loaded}
+        loaded |= {package: functools.partial(self._keras_loaded, package) for package in KERAS}
         loaded["_posixshmem"] = self._shared_memory_loaded
         if (folder := os.environ.get(TRIALS)) is not None:
             loaded[AUTOGRAPH] = functools.partial(sources_apart, folder)
@@ -123,7 +124,7 @@ class Process:
         self._effects = Effects(self._overlays)
 
     def _imports(self, name: str) -> None:
-        if name in ("tensorflow", "keras") and dict(os.environ) == self._environment:
+        if name in ("tensorflow", *KERAS) and dict(os.environ) == self._environment:
             self.report.tell(imports=(*self.report.run.imports, name))
 
     def end_at_once(self, why: str) -> None:
@@ -212,8 +213,8 @@ class Process:
                 patch_writers(self._effects, self._patches)
             watched.begin()
             self.watched, self._guard.deciding = watched, watched.recorder.replaced
-            if self._keras:
-                self._watch_keras()
+            for package in self._keras:
+                self._watch_keras(package)
 
         self._noted("watching the script", watch)
 
@@ -222,11 +223,11 @@ class Process:
 
         return Watched(self.report, self.end_at_once)
 
-    def _keras_loaded(self) -> None:
-        self._keras = True
+    def _keras_loaded(self, package: str) -> None:
+        self._keras.append(package)
         if self.watched is None:  # TensorFlow comes later, or not at all
             return
-        self._noted("watching Keras", self._watch_keras)
+        self._noted("watching Keras", functools.partial(self._watch_keras, package))
 
     def _h5py_loaded(self) -> None:
         if self._effects is not None:
@@ -236,10 +237,10 @@ class Process:
         if self._effects is not None:
             patch_shared_memory(self._effects)
 
-    def _watch_keras(self) -> None:
+    def _watch_keras(self, package: str) -> None:
         from xttsbench.worker.script.patches import patch_keras
 
-        patch_keras(self.watched, self._patches)
+        patch_keras(self.watched, self._patches, package)
 
     def _measure_afterwards(self) -> None:
         from xttsbench.worker.script.afterwards import measure_script

@@ -152,7 +152,9 @@ class ReplacedStep:
 
         model.run_eagerly = model.jit_compile = False  # neither is anything to a step that computes nothing
         own = vars(model)  # Keras would track what is set as an attribute
-        own["train_step"], own["_get_metrics_result_or_logs"] = train_step, lambda logs: logs
+        own["train_step"] = train_step
+        for name in ("_get_metrics_result_or_logs", "_validate_and_get_metrics_result"):  # Keras 3, Keras 2
+            own[name] = lambda logs: logs
         model.make_train_function(force=True)
 
     # What is refused

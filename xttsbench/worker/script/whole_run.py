@@ -8,6 +8,7 @@ now on: for a Keras callback, and for loops around their own data.
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from xttsbench.files import KERAS
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.watch import Moment, Watch
@@ -161,7 +163,9 @@ class Attached:
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._patches = Patches()
         patch_tensorflow(self.watched, self._patches)
-        patch_keras(self.watched, self._patches)
+        own = tf.keras.Model.__module__.partition(".")[0]
+        for package in {own, *(one for one in KERAS if one in sys.modules)}:
+            patch_keras(self.watched, self._patches, package)
         self._patches.put(Requests, "__next__", around_request(self.watched))
         self.watched.begin()
         self._samples = RareSamples(

@@ -49,6 +49,20 @@ def test_fit_is_measured_batch_by_batch(watched: Callable[..., Any], arguments: 
     assert set(ran.column("as_is", "batch_size")) == {4}
 
 
+@pytest.mark.parametrize("arguments", [("5", "compiled"), pytest.param(("1", "eager"), marks=SLOW)])
+def test_fit_of_keras_2_is_measured_batch_by_batch(
+    watched: Callable[..., Any], arguments: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    ran = watched("fit.py", "2", "60", *arguments)
+    assert ran.part("devices")["versions"]["keras"].startswith("2.")
+    _known(ran)
+    assert ran.part("script")["iterations"] == ["fit"]
+    assert ran.part("script")["steps_per_call"] == int(arguments[0])
+    assert set(ran.column("as_is", "batch_size")) == {4}
+    assert ran.column("step_only", "wall_ns")
+
+
 @pytest.mark.parametrize("how", ["next", pytest.param("for", marks=SLOW), pytest.param("once", marks=SLOW)])
 def test_loops_inside_a_function_are_measured_and_have_no_profile(
     watched: Callable[..., Any], tmp_path: Path, how: str
