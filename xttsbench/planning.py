@@ -41,6 +41,7 @@ class Job:
         script: the target is a script. It is run as a whole, once, or a second time where ``repeat`` allows that.
         arguments: the script's.
         private: directory of the run, where what a script writes elsewhere is kept in memory.
+        no_step_s: seconds without a sign of a step after which a script is stopped.
         stretch_s: for the target as it is after its rounds, in its first process.
         again: what is known of a script that has run; without it its next trial is the first one anew.
     """
@@ -58,6 +59,7 @@ class Job:
     repeat: bool = False
     again: ScriptAgain | None = None
     private: str | None = None
+    no_step_s: float | None = None
 
     def spec(self, number: int, kind: TrialKind, *, block: int = 0, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
@@ -70,6 +72,7 @@ class Job:
             arguments=self.arguments,
             script=self.again,
             private=self.private if kind == "script" else None,
+            no_step_s=self.no_step_s if kind == "script" else None,
             emulated_ms=self.emulated_ms,
             steps=self.steps,
             window_s=self.window_s * share,

@@ -90,6 +90,9 @@ class TrialSpec(Record):
     """Seconds at most that filling may take, where a first pass is expected to take longer than the window leaves."""
     private: str | None = None
     """Directory of the run, where a script's writes elsewhere are kept in memory; ``None``: they go to the disk."""
+    no_step_s: float | None = Field(None, gt=0)
+    """For the kind ``script``: seconds without a step, in which nothing is imported, read or compiled, after which it
+    is stopped."""
     profile_dir: str | None = None  # Directory for a TensorFlow profile of a window of steady steps
     seed: int = 0
     arm: str | None = None

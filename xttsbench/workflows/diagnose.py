@@ -46,6 +46,9 @@ _COMPARE_S: Final = 45.0  # for the configurations that are compared after the v
 _COMPARE_ROUNDS: Final = 4  # at most: one process of each is compared, and many rounds of it say little more
 _SCRIPT_SHARE: Final = 0.3
 """Share of the time for the verdict that the steps of a script get: it also has to start, and to be read afterwards."""
+_NO_STEP_SHARE: Final = 0.2
+_NO_STEP_S: Final = 20.0
+"""Share of the budget, and seconds at least, without a sign of a step after which a script is stopped."""
 _READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
 _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Kinds of trials that say which fixes are worth verifying."""
@@ -158,6 +161,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         arguments=plan.arguments,
         repeat=request.repeat,
         private=str(run.directory.absolute()) if script and not request.keep_writes else None,
+        no_step_s=max(_NO_STEP_SHARE * plan.budget_s, _NO_STEP_S) if script else None,
     )
     isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
     with run.session(

@@ -131,10 +131,9 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     measured = report.verdict.step_time_s is not None
     if first is None or not measured:
         cause = (first.cause if first else None) or "no step ended"
-        return (
-            NOTHING,
-            f"Nothing was measured: {cause.rstrip('. ')}. Check that the dataset yields batches and the step returns.",
-        )
+        told = first is not None and first.spec.kind == "script" and first.status == "empty"
+        remedy = "" if told else " Check that the dataset yields batches and the step returns."
+        return NOTHING, f"Nothing was measured: {cause.rstrip('. ')}.{remedy}"
     bad = next((finding for finding in report.findings if finding.rule == "nan-batch"), None)
     if bad is not None:
         return (

@@ -16,6 +16,7 @@ from xttsbench.worker.script.eager import EagerLoops, call_site, place_of
 from xttsbench.worker.script.graph import FitSteps, GraphLoops
 from xttsbench.worker.script.graph_clock import GraphClock, GraphTimestamp, Site
 from xttsbench.worker.script.loop import Datasets, Loop, original
+from xttsbench.worker.script.no_step import NoStep
 from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.replaced import ReplacedStep
 
@@ -56,6 +57,7 @@ class Watched:
         self._training: set[int] = set()
         self._tapes_before = 0
         self._over = threading.Event()
+        self._no_step: NoStep | None = None
         self._alike = self._calls_before = 0
         self.recorder.watch.tell(self)
         if report.spec.emulated_ms:
@@ -73,6 +75,8 @@ class Watched:
         self.recorder.watch.__enter__()
         os.register_at_fork(after_in_child=self.leave)
         self.active = True
+        if self.recorder.stops and (patience_s := self.recorder.report.spec.no_step_s) is not None:
+            self._no_step = NoStep(self, patience_s)
         threading.Thread(target=self._poll, name="xttsbench-watch", daemon=True).start()
 
     def before_next(self, iterator: Any) -> None:
@@ -280,6 +284,8 @@ class Watched:
             if self.graph and not self.fitting:
                 self._poll_graph_loops()
             self.recorder.results.tell_if_due()
+        if self._no_step is not None:
+            self._no_step.look()
 
     def _poll(self) -> None:
         """Read the stamps of loops inside graphs, tell how the script goes, end what does not stop."""
