@@ -147,6 +147,11 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
     )
     if function.parts is not None:
         elsewhere = ", and run that function in processes, for it holds the lock" if function.gil == "holds" else ""
+        if function.parts.file not in (None, function.location.file):
+            return (
+                f"The loop that calls {name}() is a library's. Make a data set of the items yourself, and the elements "
+                f"in a map: from_tensor_slices(items).map(element, num_parallel_calls=...){elsewhere}."
+            )
         return (
             f"What picks an item and what makes its element can be separated (loop in line {function.parts.line}): "
             "have the generator yield items, and make the elements in a map, Dataset.from_generator(items, ...)"

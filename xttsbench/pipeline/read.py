@@ -27,7 +27,16 @@ from xttsbench.pipeline.functions import (
     shuffles,
 )
 from xttsbench.pipeline.places import Made, Places, beneath, calls_of, place_of, places, user_place
-from xttsbench.pipeline.source import PYTHON_OPS, display_name, locate, lookup, user_function, walk, wrapped_functions
+from xttsbench.pipeline.source import (
+    PYTHON_OPS,
+    display_name,
+    locate,
+    lookup,
+    user_function,
+    users_behind,
+    walk,
+    wrapped_functions,
+)
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
 
@@ -298,8 +307,8 @@ def _python_functions(ops: Sequence[PipelineOp], library: nodes.FunctionLibrary)
             if registered is None:  # the function is gone; a run would fail, the graph still shows it
                 kind, name, location = PYTHON_OPS[kinds[token]], token, Location(op=op.name)
             else:
-                kind, name = registered.kind, display_name(registered.user)
-                location = locate(registered.user, op.name)
+                kind, own = registered.kind, users_behind(registered.user)
+                name, location = display_name(own), locate(own, op.name)
             found[token] = PythonFunction(token=token, kind=kind, name=name, location=location)
     return tuple(found.values())
 

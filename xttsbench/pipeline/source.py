@@ -23,7 +23,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops, structured_function
 from tensorflow.python.ops import script_ops
 
-from xttsbench.files import owner
+from xttsbench.files import of_framework, owner
 from xttsbench.pipeline.definitions import before_autograph, place
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import PythonKind
@@ -258,6 +258,31 @@ def is_users(function: Any) -> bool:
     """Whether a Python function is of the user's own code: no installed library, not TensorFlow, not this package."""
     code = getattr(function, "__code__", None)
     return isinstance(code, CodeType) and not is_tensorflow(function) and whose(place(code)[0]) == "user"
+
+
+_YIELDING: Final = ("__getitem__", "__next__", "__iter__", "__call__")
+_MOST_LOOKED_AT: Final = 60  # objects
+
+
+def users_behind(function: Any) -> Any:
+    """The user's code that a library's function calls, else the function itself: what a reader knows, and can edit.
+
+    It is looked for in what the function is bound to and has captured: Keras makes a generator of its own around a
+    ``PyDataset``, whose ``__getitem__`` this is.
+    """
+    waiting = [] if whose(locate(function).file or "") == "user" else [function]
+    for one in waiting:  # which grows
+        plain = unwrap(one)
+        plain = getattr(plain, "__func__", plain)
+        if is_users(plain):
+            return plain
+        for name in () if isinstance(one, type) else _YIELDING:
+            if is_users(getattr(type(one), name, None)):
+                return getattr(one, name)
+        if len(waiting) < _MOST_LOOKED_AT:
+            kept = vars(one) if of_framework(type(one).__module__) and hasattr(one, "__dict__") else {}
+            waiting += [getattr(one, "__self__", None), *cells(plain).values(), *kept.values()]
+    return function
 
 
 def parameters_of(function: Any) -> dict[str, inspect.Parameter]:

@@ -7,9 +7,11 @@ import gc
 import inspect as python_inspect
 import time
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers.data_adapters import py_dataset_adapter
 from tensorflow.python.ops import script_ops
 
 from xttsbench.pipeline.read import inspect, read_graph
@@ -311,3 +313,18 @@ def test_an_unknown_token_is_nothing():
     assert lookup("pyfunc_99999999") is None
     with recording({"pyfunc_99999999": counting([])}):
         pass
+
+
+def test_a_generator_of_keras_s_has_the_name_and_the_line_of_the_user_s_class():
+    class Clips(keras.utils.PyDataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return np.full([2, 4], index, np.float32), np.zeros([2, 1], np.float32)
+
+    adapter = py_dataset_adapter.PyDatasetAdapter(Clips(workers=1), shuffle=False)
+    (function,) = inspect(adapter.get_tf_dataset()).python_functions
+    assert function.name.endswith("Clips.__getitem__")
+    assert function.location.file == __file__
+    assert function.location.line == Clips.__getitem__.__code__.co_firstlineno

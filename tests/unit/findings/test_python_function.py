@@ -131,6 +131,11 @@ def test_the_remedy_of_a_generator_tells_its_two_parts_apart_or_why_it_has_none(
         remedy = only(python_function, evidence("input", pipeline=generator)).remedy
         assert "loop in line 7" in remedy
         assert told in remedy
+    of_library = GeneratorParts(line=7, file="/lib/keras/adapter.py")
+    generator = python_pipeline("blocks", told={"kind": "generator", "parts": of_library})
+    remedy = only(python_function, evidence("input", pipeline=generator)).remedy
+    assert "line 7" not in remedy, "it is no line that the reader can edit"
+    assert "The loop that calls load() is a library's" in remedy
     whole = python_pipeline("blocks", told={"kind": "generator", "whole_because": "line 9: 'mean' is carried"})
     assert "cannot be taken apart (line 9: 'mean'" in only(python_function, evidence("input", pipeline=whole)).remedy
 
