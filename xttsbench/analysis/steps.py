@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from xttsbench.analysis.variation import drift, explain
+from xttsbench.analysis.variation import changed, drift, explain
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 
@@ -210,5 +210,5 @@ def steady_state(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> Steady
     # A cut takes its share out of a drift, which is as steep as before.
     if found is None or abs(found[1]) * steps.size < _DRIFT_LIMIT * (steps.size - cut):
         return SteadyState(cut, True, None)
-    said = f"became {abs(found[1]):.0%} {'slower' if found[1] > 0 else 'faster'} over {steps.size - cut} steps"
-    return SteadyState(cut, False, f"the step {said}, the length of batches considered (p = {found[0].p_value:.1g})")
+    said = f"the step time {changed(found[1], steps.size - cut)} in a row, the length of batches considered"
+    return SteadyState(cut, False, f"{said} (p = {found[0].p_value:.1g})")

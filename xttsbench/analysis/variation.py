@@ -357,6 +357,11 @@ def drift(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> tuple[Trend, 
     return found, found.slope * (steps.size - 1) / median
 
 
+def changed(change: float, steps: int) -> str:
+    """Phrase for a drift, whose change is a share of the median step: more than all of it may be lost on the way."""
+    return f"{'rose' if change > 0 else 'fell'} by {abs(change):.0%} of the median step over {steps:,} steps"
+
+
 def _effective_points(residuals: FloatArray) -> float:
     """Independent points that tell as much as these, at least 3, never more than there are.
 

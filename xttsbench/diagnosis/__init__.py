@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -99,7 +100,9 @@ def build_diagnosis(
     base = _known(trials, ladder, environment)
     found = [(trial, steady(rows)) for trial in ladder if (rows := measured(trial, "as_is")) is not None]
     if not found:
-        cause = next((trial.cause for trial in ladder if trial.cause), "no step ended")
+        seen = sum(one.steps for trial in ladder for one in trial.segments if one.name == "warm_up")
+        nothing = f"only {seen} step(s) ended, which are warm-up" if seen else "no step ended"
+        cause = next((trial.cause for trial in ladder if trial.cause), nothing)
         return Diagnosis(replace(base, predictions=predictions(base)), why_undecided=cause)
     found.sort(key=lambda one: -len(one[1][0]))  # the process with the most steady steps stands for the run
     records, series = [trial for trial, _ in found], [steps for _, (steps, _) in found]
@@ -132,7 +135,10 @@ def build_diagnosis(
     )
 
     stretch = series[0][in_one_stretch(series[0])]
-    vector, unmeasured = oscillation(stretch.wall_s)
+    vector, missing = oscillation(stretch.wall_s)
+    if (own := len(stretch)) < len(series[0]):
+        in_a_row = rf"\g<0> in a row (of {len(series[0])})"
+        missing = {name: re.sub(rf"(only|in) {own} steps", in_a_row, reason) for name, reason in missing.items()}
     explanation = explain(series[0].wall_s - series[0].compile_s, series[0].batch_elements)
     evidence = replace(
         base,
@@ -173,7 +179,7 @@ def build_diagnosis(
         loss_share=said.loss_share,
         at_most=_at_most(parts, wall, slower),
         disturbed=bool(judged.disturbed),
-        unmeasured={f"oscillation.{name}": reason for name, reason in unmeasured.items()},
+        unmeasured={f"oscillation.{name}": reason for name, reason in missing.items()},
     )
 
 

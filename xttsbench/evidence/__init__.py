@@ -210,7 +210,8 @@ class Compared:
     """A mode of the step, or a verified fix, beside the target as given.
 
     ``speedup`` is the ratio of mean times, above 1 where this is faster; its interval is over resamples of processes
-    and steps. ``compile_s`` is what its tracing and compilation took, apart.
+    and steps. ``compile_s`` is what its tracing and compilation took, apart. A fix is ``accepted`` where it is decided
+    to be faster with the same data.
     """
 
     name: str
@@ -221,6 +222,7 @@ class Compared:
     processes: int = 0
     compile_s: float | None = None
     fetches_removed: bool = False
+    accepted: bool = False
 
 
 @dataclass(frozen=True)

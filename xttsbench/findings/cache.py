@@ -16,7 +16,7 @@ from xttsbench.evidence.pipeline import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.rule import Findings, Gain, gain, is_main, pace_share, rule
+from xttsbench.findings.rule import Findings, Gain, accepted, gain, is_main, pace_share, rule
 from xttsbench.fixes.cache import shuffled_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
@@ -45,29 +45,34 @@ def cacheable(evidence: Evidence) -> Findings:
     pipeline = evidence.graph
     if not (evidence.limits("input") or evidence.limits("contention")):
         return
-    best = _best_place(evidence, pipeline)
+    taken = _accepted_place(evidence, pipeline)
+    best = taken or _best_place(evidence, pipeline)
     if best is None:
         return
     op, found = best
     orderings = [own for own in pipeline.ops if own.name in chain_before(op, pipeline).orderings]
     again = any(own.op.startswith("Repeat") for own in (*downstream(pipeline, op), *orderings))
-    helps = found if found is not None and (again or _is_seen_again(evidence, pipeline, op, found)) else None
+    helps = found if taken or again or _is_seen_again(evidence, pipeline, op, found) else None
     share = pace_share(evidence, *_kept(pipeline, op))
     memory, each, elements = memory_bytes(evidence), bytes_of(evidence, op), _elements(pipeline, op)
-    if each is None or elements is None or share is None:
+    if taken is None and (each is None or elements is None or share is None):
         return
-    held = each * elements
-    in_memory = memory is not None and held <= CACHE_MEMORY_SHARE * memory
-    if not in_memory and memory is not None and shuffled_bytes(op, pipeline) > CACHE_MEMORY_SHARE * memory:
+    held = None if each is None or elements is None else each * elements
+    in_memory = memory is not None and held is not None and held <= CACHE_MEMORY_SHARE * memory
+    if taken is not None:
+        in_memory = "cache-file" not in FixSet.parse(taken[1].name)
+    elif not in_memory and memory is not None and shuffled_bytes(op, pipeline) > CACHE_MEMORY_SHARE * memory:
         return  # on a disk it would fit, and the shuffle behind it would not
     where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
     python = [own for own in _kept(pipeline, op) if own.python_functions]
     remedy = f"Keep it {where} after this op, {_before(orderings)}. The first epoch takes as long as now."
     if python and (helps is None or helps.changes is None):
         remedy += " Provided that its Python functions give the same for the same element every time."
+    of_work = "" if share is None else f": {share:.0%} of the pipeline's work"
+    kept = "" if held is None else f", {size(held)} if they were kept"
     yield cacheable.finding(
-        f"{op.name} makes its {elements:,} elements anew each time through: {share:.0%} of the pipeline's work, "
-        f"{size(held)} if they were kept",
+        f"{op.name} makes its {'' if elements is None else f'{elements:,} '}elements anew each time through"
+        f"{of_work}{kept}",
         {
             "pace_share": share,
             "elements": elements,
@@ -82,6 +87,12 @@ def cacheable(evidence: Evidence) -> Findings:
         severity="warning" if again else "info",
         helps=helps,
     )
+
+
+def _accepted_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain] | None:
+    """Place of the cache that was accepted, alone or with other fixes, whatever else is known of it."""
+    places = ((op, accepted(evidence, f"cache@{op.name}", f"cache-file@{op.name}")) for op in pipeline.ops)
+    return next(((op, found) for op, found in places if found is not None), None)
 
 
 def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain | None] | None:
@@ -127,10 +138,10 @@ def _is_judged(evidence: Evidence) -> bool:
     return measured or any("cache" in FixSet.parse(found.name) and found.speedup for found in evidence.predictions)
 
 
-def _is_seen_again(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, helps: Gain) -> bool:
+def _is_seen_again(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, helps: Gain | None) -> bool:
     """Whether a data set without ``repeat`` is as good as sure to be gone through again, and to be the same then."""
     epoch_s = _epoch_s(evidence, pipeline, op)
-    return helps.changes is None and epoch_s is not None and epoch_s <= _SHORT_EPOCH_S
+    return helps is not None and helps.changes is None and epoch_s is not None and epoch_s <= _SHORT_EPOCH_S
 
 
 def _kept(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:

@@ -25,7 +25,7 @@ from xttsbench.throughput.threads import functions_of, may_wait
 )
 def sequential_map(evidence: Evidence) -> Findings:
     """A map that runs one element at a time, where running it in parallel helps."""
-    helps = gain(evidence, "parallel-map")
+    helps = gain(evidence, "parallel-map", part=True)
     if helps is None:
         return
     maps = [op for op in evidence.graph.ops if op.op == "MapDataset"]
@@ -69,7 +69,7 @@ READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDatase
 )
 def sequential_read(evidence: Evidence) -> Findings:
     """Files, or other sources, read one after the other, where reading several at once helps."""
-    helps = gain(evidence, "parallel-interleave")
+    helps = gain(evidence, "parallel-interleave", part=True)
     if not evidence.limits("input"):
         return
     op = most_costly(evidence, [op for op in evidence.graph.ops if _reads_in_turn(evidence.graph, op)])
@@ -181,7 +181,7 @@ def _pool_gain(evidence: Evidence) -> Gain | None:
     cores_used = (given.threadpool_size or allowed_cpus(evidence)) >= allowed_cpus(evidence)
     if known and cores_used and not _something_waits(evidence, given):
         return None
-    alone = gain(evidence, "thread-pool")
+    alone = gain(evidence, "thread-pool", part=True)
     if alone is not None:
         return alone
     both = gain(evidence, "thread-pool", "parallel-map", "parallel-interleave")

@@ -16,8 +16,9 @@ from xttsbench.evidence.pipeline import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.rule import Findings, Gain, exactly, gain, rule
+from xttsbench.findings.rule import Findings, Gain, gain, rule
 from xttsbench.fixes.spec import WORTH_UNSURE
+from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, size
 
 
@@ -66,7 +67,8 @@ def _overlapped(evidence: Evidence) -> Gain | None:
     alone = evidence.input_alone_s
     if not evidence.limits("input") or not _has_consumer(evidence) or alone is None or not evidence.wall_s:
         return None
-    speedup = exactly(evidence.wall_s / max(alone.estimate, evidence.wall_s - evidence.parts.get("input", 0.0)))
+    left_s = max(alone.estimate, evidence.wall_s - evidence.parts.get("input", 0.0))
+    speedup = Estimate.exactly(evidence.wall_s / left_s)
     return Gain("prefetch", speedup, speedup) if speedup.estimate >= WORTH_UNSURE else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from xttsbench.evidence import Evidence, allowed_cpus
@@ -16,6 +17,7 @@ _WORDS: Final = {
     "blocks": "it waits without computing",
     "releases": "it computes outside the interpreter lock",
     "unknown": "whether it computes under the interpreter lock is not known",
+    "computes": "it computes, whether under the interpreter lock is not known",
 }
 _FIXES: Final = {
     "holds": ("processes", "batch-first", "open-generator"),
@@ -23,6 +25,7 @@ _FIXES: Final = {
     "releases": ("parallel-map", "parallel-interleave", "open-generator"),
     "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
 }
+_COMPUTES: Final = 0.8  # Share of a call on a processor from which it computes, whatever the lock
 _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batch is worth a word
 
 
@@ -38,19 +41,22 @@ _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batc
 )
 def python_function(evidence: Evidence) -> Findings:
     """Python inside the graph, by file and line: whether it holds the interpreter lock, waits, or releases it."""
-    alone = (
-        "Leave it alone: other ops of the pipeline take the time."
-        if evidence.limits("input")
-        else "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
-    )
+    if evidence.bottleneck == "inconclusive":
+        alone = "Whether it limits the step is not known: no bottleneck could be named."
+    elif evidence.limits("input"):
+        alone = "Leave it alone: other ops of the pipeline take the time."
+    else:
+        alone = "Leave it alone here: it is not what limits the step. Behind a faster device it may be."
     for function in evidence.graph.python_functions:
         op = _outer_op(evidence, function)
         limiting = evidence.limits("input") and _is_waited_for(evidence, function, op)
+        computes = (function.call_cpu_s or 0.0) >= _COMPUTES * (function.call_time_s or math.inf)
+        does = "computes" if function.gil == "unknown" and computes else function.gil
         after = (op, *downstream(evidence.graph, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
         yield python_function.finding(
             f"{function.name}() runs as {function.kind} in {function.location.op or 'the pipeline'}"
-            f"{_at_once(function, op)}: {_WORDS[function.gil]}{_each(function)}",
+            f"{_at_once(function, op)}: {_WORDS[does]}{_each(function)}",
             {
                 "kind": function.kind,
                 "gil": function.gil,
@@ -75,7 +81,7 @@ def _at_once(function: PythonFunction, op: PipelineOp | None) -> str:
     """Phrase for how many of its calls run at once; empty where that is not known."""
     if function.kind == "generator":
         return ", one element after another"
-    if op is None or "Map" not in op.op or "FlatMap" in op.op:
+    if op is None or ("Map" not in op.op and op.parallelism is not None):
         return ""
     calls = op.chosen_parallelism or op.parallelism or 1
     return ", one call after another" if calls == 1 else f", {calls} calls at once" if calls > 1 else ""
@@ -174,9 +180,11 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
         written = (op.parallelism or 0) if op is not None else 0
         calls = written if written > 1 else 32
         if parallel and _calls_at_once(evidence, op) >= calls:
+            rows = (fix for row in evidence.predictions for fix in FixSet.of(row.fixes))  # as many as the fix has
+            more = next((fix.number for fix in rows if fix.kind == "calls" and fix.number), 2 * calls)
             return (
                 f"It waits (files, network, sleep), {calls} calls at a time with threads for all of them. Ask for more "
-                f"(num_parallel_calls={2 * calls}, options.threading.private_threadpool_size = {2 * calls}), or make a "
+                f"(num_parallel_calls={more}, options.threading.private_threadpool_size = {more}), or make a "
                 f"call's wait shorter.{batched}"
             )
         reads = op is not None and "Interleave" in op.op

@@ -130,21 +130,22 @@ MAIN_SHARE: Final = 0.30
 """An op with this share of the pipeline's pace is a main cost."""
 
 
-def gain(evidence: Evidence, *kinds: str) -> Gain | None:
+def gain(evidence: Evidence, *kinds: str, part: bool = False) -> Gain | None:
     """The best fix, or combination of fixes, of the given kinds; ``None`` where none helps a step that waits.
 
-    A kind is what a fix's name has before ``:``, or the whole name.
+    A kind is what a fix's name has before ``:``, or the whole name. With ``part`` it is else an accepted combination
+    with a part of these kinds.
     """
     if not evidence.limits("input"):
         return None
     said = {found.name: found for found in evidence.predictions if found.fixes and _of_kinds(found.name, kinds)}
-    predicted = {name: exactly(one.speedup) for name, one in said.items() if one.speedup is not None}
+    predicted = {name: Estimate.exactly(one.speedup) for name, one in said.items() if one.speedup is not None}
     measured = [
         Gain(name, fix.speedup, predicted.get(name), fix.processes)
         for name, fix in evidence.fixes.items()
         # What the interval of one process leaves out is how processes differ.
         if fix.speedup is not None
-        and fix.speedup.low > (WORTH if fix.processes > 1 else WORTH_UNSURE)
+        and (fix.accepted or fix.speedup.low > (WORTH if fix.processes > 1 else WORTH_UNSURE))
         and _of_kinds(name, kinds)
     ]
     if measured:
@@ -154,12 +155,21 @@ def gain(evidence: Evidence, *kinds: str) -> Gain | None:
         for name, speedup in predicted.items()
         if speedup.estimate >= WORTH_UNSURE and name not in evidence.fixes
     ]
-    return max(hoped, key=lambda found: found.speedup.estimate, default=None)
+    best = max(hoped, key=lambda found: found.speedup.estimate, default=None)
+    return accepted(evidence, *kinds) if part and best is None else best
 
 
-def exactly(speedup: float) -> Estimate:
-    """A speed-up that a model says, which has no interval."""
-    return Estimate(estimate=speedup, low=speedup, high=speedup)
+def accepted(evidence: Evidence, *kinds: str) -> Gain | None:
+    """The best accepted fix, or combination, with a part of the given kinds; ``None`` for none.
+
+    It speaks for what its parts mend: a rule that is silent beside it would contradict it.
+    """
+    found = [
+        Gain(name, fix.speedup, processes=max(fix.processes, 1))
+        for name, fix in evidence.fixes.items()
+        if fix.accepted and fix.speedup is not None and any(_of_kinds(str(one), kinds) for one in FixSet.parse(name))
+    ]
+    return max(found, key=lambda one: one.speedup.estimate, default=None) if evidence.limits("input") else None
 
 
 def _of_kinds(name: str, kinds: Sequence[str]) -> bool:

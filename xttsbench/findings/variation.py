@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.steps import Steps, in_one_stretch, measured, steady
-from xttsbench.analysis.variation import Trend, trend
+from xttsbench.analysis.variation import Trend, changed, trend
 from xttsbench.analysis.variation import drift as drift_of
 from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
@@ -176,7 +176,7 @@ def _buffers(evidence: Evidence, period_steps: float) -> list[_Correlate]:
         )
         for word, size in sizes:
             if per_batch and size and size > 1 and abs(size / per_batch / period_steps - 1) <= _NEAR:
-                name = f"the {word} of {op.op}: {size:g} elements are {size / per_batch:.1f} batches"
+                name = f"the {word} of {op.name}: {size:g} elements are {size / per_batch:.1f} batches"
                 found.append(
                     _Correlate(name, "Another size of it moves the period; see whether it does.", 0.0, op.location)
                 )
@@ -203,7 +203,7 @@ def oscillation(evidence: Evidence) -> Findings:
     steps = steps[in_one_stretch(steps)]
     if evidence.length_has_the_period:
         return  # batches of different length in turn: `length_variance` says so
-    spread = float(steps.wall_s.std() / steps.wall_s.mean())
+    spread = found.std_over_mean or float(steps.wall_s.std() / steps.wall_s.mean())
     if spread < 0.05:
         return  # a real period of no consequence
     source = _source(evidence, steps)
@@ -274,7 +274,7 @@ def stragglers(evidence: Evidence) -> Findings:
     if place:
         remedy = f"Batch {place[0]} of an epoch is slow again and again: look at its elements. {remedy}"
     yield stragglers.finding(
-        f"{count} of {len(steps)} steps take {found.share_of_time:.0%} of the time beyond the median{said}",
+        f"{count} of {len(steps)} steps took {found.share_of_time:.0%} of the time beyond the median{said}",
         {
             "stragglers": count,
             "steps": len(steps),
@@ -337,9 +337,8 @@ def drift(evidence: Evidence) -> Findings:
     agree = sum(other is not None and np.sign(other[1]) == np.sign(change) for other in others)
     again = not others or agree >= len(others) / 2
     side = _drifting_side(evidence, steps, found)
-    direction = "slower" if change > 0 else "faster"
     yield drift.finding(
-        f"steps became {abs(change):.0%} {direction} over {len(steps)} steps; {SIDES[side]} does"
+        f"step times {changed(change, len(steps))}; most of it is {SIDES[side]}"
         + ("" if again else ", in this process and not in another"),
         {
             "change": change,

@@ -331,8 +331,10 @@ def predictions(
 
 
 def beside(rows: Sequence[Prediction], tried: Mapping[str, Compared]) -> tuple[Prediction, ...]:
-    """The predictions with what was measured of the fixes that were verified."""
-    rates = {name: per_s(found.time_s) for name, found in tried.items()}
+    """The predictions with what was measured: of a fix the target's own rate, times the speed-up in paired rounds."""
+    given = next((row.measured_per_s for row in rows if row.name == AS_IT_IS), None)
+    paired = {name: one.speedup.times(given.estimate) for name, one in tried.items() if given and one.speedup}
+    rates = {name: per_s(one.time_s) for name, one in tried.items()} | paired
     return tuple(
         row.model_copy(update={"measured_per_s": rates[row.name]}) if row.name in rates else row for row in rows
     )

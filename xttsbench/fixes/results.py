@@ -9,15 +9,20 @@ from xttsbench.analysis.evidence import Evidence
 from xttsbench.evidence import Compared
 from xttsbench.fixes.cache import CACHE, TRAINING_EPOCHS
 from xttsbench.fixes.proposal import Proposal
-from xttsbench.fixes.registry import SPECS, said
+from xttsbench.fixes.registry import SPECS
+from xttsbench.fixes.registry import said as said_of
 from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED
 from xttsbench.fixes.verified import Measured, Verified
-from xttsbench.records.base import FASTER, MARGIN, SLOWER
+from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
 from xttsbench.records.code import OUTSIDE
 from xttsbench.records.fix import Fix, FixResult, FixSet, Outcome, Patch
 from xttsbench.records.report import Finding
 
 _INPUT: Final = "input-bound"  # the rule whose finding every fix of the dataset mends
+
+
+_OF_A_FIX: Final = ("helps", "measured_with", "predicted_with")
+"""Evidence of a finding that is the name of the fix whose speed-up it has."""
 
 
 def results(
@@ -44,10 +49,9 @@ def results(
     every = [_result(one, found, patch, why_stopped) for one in (*extra, *proposed)]
     order: dict[Outcome, int] = {"accepted": 0, "rejected": 1, "not verified": 2}
 
-    def speed(one: FixResult) -> float:
-        return one.verified_speedup.estimate if one.verified_speedup is not None else one.predicted_speedup or 0.0
-
-    return tuple(sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -speed(one))))
+    return tuple(
+        sorted(every, key=lambda one: (not one.chosen, order[one.outcome], -(one.speed.estimate if one.speed else 0.0)))
+    )
 
 
 def _made_of(
@@ -58,7 +62,7 @@ def _made_of(
         name=str(fixes),
         fixes=fixes.names,
         predicted_speedup=predicted_speedup,
-        what="; ".join(what.get(str(fix)) or said((fix,)) for fix in fixes),
+        what="; ".join(what.get(str(fix)) or said_of((fix,)) for fix in fixes),
         places=tuple(dict.fromkeys(place for one in parts for place in one.places)),
         worth=True,
     )
@@ -134,7 +138,7 @@ def _of_speed(measured: Measured, found: Evidence, behind: str | None, *, checke
     if found.decided and found.word not in FASTER:
         return "rejected", f"{word}: {said}"
     if behind is not None:
-        return "not verified", f"slower than {behind}, so it was measured no further: {said}"
+        return "not verified", f"slower than {said_of(FixSet.parse(behind))}, so it was measured no further: {said}"
     why = f": {measured.effect.why}" if measured.effect and measured.effect.why else ""
     if found.decided:
         why = f": {found.processes} process, and it takes {LEAST_BLOCKS}"
@@ -146,33 +150,37 @@ def with_fixes(findings: Sequence[Finding], results: Sequence[FixResult]) -> tup
 
     A fix that changes the data is never a speed-up: its finding says that the data are not the same, and no number.
     """
-    return tuple(_with(finding, mending(finding, results)) for finding in findings)
+    return tuple(_with(finding, mending(finding.rule, results)) for finding in findings)
 
 
 def compared(results: Sequence[FixResult]) -> dict[str, Compared]:
     """The fixes that were measured with the same data, beside the original, by name."""
     return {
-        one.name: Compared(one.name, "ok", time_s=one.step_time_s, speedup=one.verified_speedup, processes=one.blocks)
+        one.name: Compared(
+            one.name, "ok", None, one.step_time_s, one.verified_speedup, one.blocks, accepted=one.outcome == "accepted"
+        )
         for one in results
         if one.verified_speedup is not None and one.semantics is not None and one.semantics.equivalent
     }
 
 
-def mending(finding: Finding, results: Sequence[FixResult]) -> FixResult | None:
-    """The fix that mends a finding: one that was accepted, else one whose data were compared, else one that was not.
+def mending(rule: str, results: Sequence[FixResult], *, mainly: bool = False) -> FixResult | None:
+    """The fix for a rule's finding: one that was accepted, else measured with the same data, else compared, else any.
 
-    The last two tell by ``why`` what became of them; ``None`` where no fix is for the finding.
+    The last two tell by ``why`` what became of them; ``None`` where no fix is for the rule, or ``mainly`` for it.
     """
 
     def mends(fix: Fix) -> bool:
-        if finding.rule == _INPUT:
-            return not fix.is_of_step
-        return fix.kind in SPECS and finding.rule in SPECS[fix.kind].mends
+        if rule == _INPUT:
+            return not mainly and not fix.is_of_step
+        loop = mainly and rule == "sequential-map" and fix.kind == "open-generator"  # that a map takes the place of
+        return loop or (fix.kind in SPECS and rule in SPECS[fix.kind].mends[: 1 if mainly else None])
 
     own = [one for one in results if any(mends(fix) for fix in FixSet.of(one.fixes))]
     accepted = [one for one in own if one.outcome == "accepted"]
     tried = [one for one in own if one.semantics is not None]
-    return next(iter((*accepted, *tried, *own)), None)
+    same = [one for one in tried if one.verified_speedup is not None and one.semantics and one.semantics.equivalent]
+    return next(iter((*accepted, *same, *tried, *own)), None)
 
 
 def _with(finding: Finding, fix: FixResult | None) -> Finding:
@@ -180,11 +188,17 @@ def _with(finding: Finding, fix: FixResult | None) -> Finding:
         return finding
     same = fix.semantics.equivalent if fix.semantics else None
     rejected = fix.outcome == "rejected" and finding.rule != _INPUT
-    but = f" Tried here, and not accepted: {fix.why.rstrip('.')}." if rejected else ""
+    but = f" Tried here, and not accepted: {fix.words}: {fix.why.rstrip('.')}." if rejected else ""
+    measured, expected = fix.verified_speedup if same else None, finding.predicted_speedup
+    if measured is not None and fix.predicted_speedup is not None and finding.rule != _INPUT:
+        expected = Estimate.exactly(fix.predicted_speedup)  # of the same fix as what was measured
+    of = {key: fix.name for key in _OF_A_FIX if key in finding.evidence and measured is not None}
     return finding.model_copy(
         update={
             "remedy": f"{finding.remedy}{but}",
-            "verified_speedup": fix.verified_speedup if same else None,
+            "evidence": {**finding.evidence, **of},
+            "predicted_speedup": expected,
+            "verified_speedup": measured,
             "same_data": "not_proved" if same is None else "proved" if same else "differs",
             "patch": fix.patch.diff if fix.patch and fix.patch.diff else finding.patch,
         }

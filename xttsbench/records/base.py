@@ -103,6 +103,15 @@ class Estimate(Record):
     low: float
     high: float
 
+    @classmethod
+    def exactly(cls, value: float) -> Estimate:
+        """Estimate without a width, such as a model's."""
+        return cls(estimate=value, low=value, high=value)
+
+    def times(self, factor: float) -> Estimate:
+        """The estimate of so many times as much; the factor is exact and positive."""
+        return Estimate(estimate=factor * self.estimate, low=factor * self.low, high=factor * self.high)
+
 
 Word = Literal[
     "clearly_faster",

@@ -238,6 +238,12 @@ class FixResult(Record):
     data were read."""
 
     @property
+    def speed(self) -> Estimate | None:
+        """Speed-up: measured, else estimated; ``None`` where neither is known."""
+        exact = self.predicted_speedup
+        return self.verified_speedup or (Estimate.exactly(exact) if exact is not None else None)
+
+    @property
     def words(self) -> str:
         """Phrase for what it does; its name where there is none."""
         return self.what or self.name

@@ -24,7 +24,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from xttsbench.files import atomic_write
-from xttsbench.findings import rules
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import document as doc
@@ -39,14 +38,13 @@ from xttsbench.reporting.sections import (
     compares,
     figures,
     fixes,
-    missing,
     pipeline,
     step,
     target_figures,
     unmeasured,
 )
-from xttsbench.reporting.sections.answer import after, gain, next_command, unit, with_calls
-from xttsbench.reporting.sections.fixes import predictions
+from xttsbench.reporting.sections.answer import after, gain, next_command, unit
+from xttsbench.reporting.sections.naming import spoken, with_calls
 from xttsbench.reporting.sections.report import (
     details,
     experiments,
@@ -54,6 +52,7 @@ from xttsbench.reporting.sections.report import (
     made,
     notes,
     numbers,
+    passed,
     report_document,
     where_time_goes,
 )
@@ -71,7 +70,6 @@ from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, S
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")  # Plots that say something where there is a period
 _DRAWN: Final = ("attribution", "timeline", TRAINING)
 """Plots of which the page has a drawing of its own, or which stand further above."""
-_DIAGNOSES: Final = ("diagnose", "optimize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     warnings = (doc.Callout(warning) for warning in report.warnings)
     time_goes = f"Where a {unit(report)}'s time goes"
     found, informational = _findings(report, comparing=comparing)
-    return doc.Document(
+    document = doc.Document(
         (
             *head,
             *warnings,
@@ -106,10 +104,11 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
             *(() if comparing else map(_with_folded_plots, compared)),
             *informational,
             *_folded("Notes", notes(report)),
-            *_passed(report),
+            *passed(report),
             doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
         )
     )
+    return spoken(document, report)
 
 
 def _headline(report: Report) -> doc.Headline:
@@ -157,13 +156,10 @@ def _machine(report: Report) -> Iterator[doc.Fact]:
 
 def _figures(report: Report) -> Iterator[Tiles]:
     """Step time now and after the best fix, the gain, and what it rests on."""
-    time = report.verdict.step_time_s
-    now = missing(report, "verdict.step_time_s") if time is None else units.duration_interval(time)
-    facts = [doc.Fact(f"a {unit(report)} now", now)]
-    best = gain(report)
+    now, *others = advice.times(report)
+    facts, time, best = [now], report.verdict.step_time_s, gain(report)
     if best is not None and best.gain is not None:
-        exact = best.gain.low == best.gain.high  # what a model says has no interval
-        times = units.ratio(best.gain.estimate) if exact else units.ratio_interval(best.gain)
+        times = units.ratio_interval(best.gain) + (", from the second epoch on" if best.later_epochs else "")
         how = "measured" if best.taken else "estimated only"
         if time is not None and best.measured:
             facts.append(doc.Fact("after the fix" if best.taken else "with a fix", after(time, best.gain)))
@@ -171,7 +167,7 @@ def _figures(report: Report) -> Iterator[Tiles]:
         if best.words:
             facts.append(doc.Fact("the fix" if best.taken else "the fix to try", best.words))
     else:
-        facts += list(advice.times(report))[1:]
+        facts += others
     yield Tiles(tuple(facts), "figures")
 
 
@@ -186,11 +182,11 @@ def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ..
     for block in (one for section in findings(report, comparing=comparing) for one in section.blocks):
         if isinstance(block, doc.Finding):
             known = not block.limiting and block.severity == "info"
-            (harmless if known else to_act_on).append(replace(block, title=with_calls(block.title, report)))
+            (harmless if known else to_act_on).append(block)
         else:
             to_act_on.append(block)
     several = f"{len(harmless)} findings" if len(harmless) > 1 else "One finding"
-    return (doc.Section("Findings", tuple(to_act_on)),), (doc.Fold(f"{several} without a loss", tuple(harmless)),)
+    return (doc.Section("Findings", tuple(to_act_on)),), (doc.Fold(f"{several} for information", tuple(harmless)),)
 
 
 def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Section]:
@@ -218,18 +214,9 @@ def _with_folded_plots(part: doc.Block) -> doc.Block:
     return replace(part, blocks=(*(block for block in part.blocks if block not in plots), doc.Fold("Plots", plots)))
 
 
-def _passed(report: Report) -> Iterator[doc.Fold]:
-    if report.kind not in _DIAGNOSES or not report.findings:
-        return
-    fired = {finding.rule for finding in report.findings}
-    quiet = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in fired]
-    yield doc.Fold(f"{len(quiet)} checks that found nothing", (doc.table(("rule", "what it looks for"), quiet),))
-
-
 def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Block]:
     if not comparing:
         yield from (_folded("Step time and utilization", numbers(report, comparing=False)))
-        yield from (_folded("What the model estimates", predictions(report)))
     yield from _folded("Isolation experiments", experiments(report))
     rhythm = () if report.oscillation.period_steps is not None else _OF_A_PERIOD
     drawn = tuple(

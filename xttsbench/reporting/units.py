@@ -85,8 +85,8 @@ def ratio(value: float) -> str:
 
 
 def ratio_interval(estimate: Estimate) -> str:
-    """``1.843x (1.790 to 1.899)``."""
-    return _joined(ratio_bounds(estimate))
+    """``1.843x (1.790 to 1.899)``; ``2.04x`` of one without a width, such as a model's."""
+    return _joined(ratio_bounds(estimate)) if estimate.low < estimate.high else ratio(estimate.estimate)
 
 
 def ratio_bounds(estimate: Estimate) -> tuple[str, str]:

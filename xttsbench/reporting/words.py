@@ -91,6 +91,7 @@ _LABELS: Final = {
     "contention": "CPU contention",
     "dispatch": "launch overhead",
     "gil": "interpreter lock",
+    "helps": "its fix",
     "host": "host work",
     "predicted": "estimated",
     "residual": "unattributed",

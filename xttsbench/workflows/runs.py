@@ -130,7 +130,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
         return INVALID, raised.cause
     measured = report.verdict.step_time_s is not None
     if first is None or not measured:
-        cause = (first.cause if first else None) or "no step ended"
+        cause = (first.cause if first else None) or report.unmeasured.get("verdict.step_time_s", "no step ended")
         told = first is not None and first.spec.kind == "script" and first.status == "empty"
         remedy = "" if told else " Check that the dataset yields batches and the step returns."
         return NOTHING, f"Nothing was measured: {cause.rstrip('. ')}.{remedy}"
@@ -303,7 +303,7 @@ def written(run: Recorded, report: Report, judged: tuple[int, str | None]) -> Ou
     """
     # Here and not above: plots are drawn when no trial runs any more, so that the parent stays small until then.
     from xttsbench.reporting.page import write_run
-    from xttsbench.reporting.sections.answer import with_calls
+    from xttsbench.reporting.sections.naming import with_calls
 
     with report_is_written(run.directory):
         report = report.model_copy(update={"target": report.target | _output(run)})
@@ -354,7 +354,8 @@ def _diagnosed(run: Recorded) -> Report:
 
 def _judge_optimized(report: Report, run: Recorded) -> tuple[int, str | None]:
     code, message = judge(report, run.trials)
-    return judge_fixes(report) if code in (DONE, INCONCLUSIVE) else (code, message)
+    accepted = code == NOTHING and any(one.chosen for one in report.fixes)  # by runs of its own
+    return judge_fixes(report) if accepted or code in (DONE, INCONCLUSIVE) else (code, message)
 
 
 _Judged = Callable[[Report, Recorded], tuple[int, str | None]]

@@ -14,6 +14,7 @@ from tests.unit.analysis.noise import ar1
 from xttsbench.analysis.variation import (
     MIN_POINTS,
     burstiness,
+    changed,
     explain,
     length_variance,
     oscillation,
@@ -325,3 +326,14 @@ def test_the_mirror_image_has_the_mirrored_trend(values: list[float]) -> None:
     assert 3 <= found.effective_points <= len(values)
     assert mirrored.slope == pytest.approx(-found.slope)
     assert mirrored.p_value == pytest.approx(found.p_value, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (0.096, "rose by 10% of the median step over 397 steps"),
+        (-1.18, "fell by 118% of the median step over 397 steps"),
+    ],
+)
+def test_a_drift_of_more_than_all_of_the_median_step_can_be_said(change: float, said: str) -> None:
+    assert changed(change, 397) == said

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.findings.made import fixed, only, op, predicted, silent
@@ -227,3 +229,19 @@ def test_a_cache_that_outgrows_the_memory(evidence, element_bytes: float, filena
     found = list(cache_misuse(told(evidence, pipeline)))
     assert [one.severity for one in found] == ([severity] if severity else [])
     assert not any(one.limiting for one in found)
+
+
+@pytest.mark.parametrize("fields", [{}, {"cardinality": -2}, {"element_bytes": None}, {"cost_s": None}])
+def test_a_cache_that_was_accepted_is_found_whatever_else_is_known_of_its_place(evidence, build, fields) -> None:
+    # 1.1 (0.99 to 1.21), less than a rule asks for by itself: accepted by the evidence of all rounds together
+    name = "parallel-map + cache@Decode/_3"
+    fixes = {name: replace(fixed(build, name, 1.1, 0.1)[name], accepted=True)}
+    found = only(cacheable, told(evidence, decoding(**fields), fixes=fixes))
+    assert (found.limiting, found.location.op, found.verified_speedup.estimate) == (True, "Decode/_3", 1.1)
+    assert found.title.startswith("Decode/_3 makes its ")
+    assert silent(cacheable, told(evidence, decoding(**fields), fixes=fixed(build, name, 1.1, 0.1))) or not fields
+
+
+def test_an_accepted_cache_on_disk_is_proposed_on_disk(evidence, build) -> None:
+    fixes = {one: replace(fixed(build, one)[one], accepted=True) for one in ("cache-file@Decode/_3",)}
+    assert "on a local disk" in only(cacheable, told(evidence, decoding(), fixes=fixes)).remedy

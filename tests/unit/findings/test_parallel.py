@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.findings.made import fixed, only, op, predicted, silent
@@ -285,3 +287,18 @@ def test_several_kinds_are_named_once_each(evidence) -> None:
 )
 def test_it_is_silent(evidence, bottleneck: str, pipeline: Pipeline) -> None:
     assert silent(compressed_records, evidence(bottleneck, pipeline=pipeline))
+
+
+@STRUCTURAL
+def test_a_rule_is_not_silent_beside_an_accepted_fix_that_its_own_is_a_part_of(
+    evidence, build, rule, fix, name, pipeline
+) -> None:
+    if rule is order_sensitive:
+        return
+    whole = f"{fix} + prefetch"
+    fixes = fixed(build, fix, 1.0) | fixed(build, whole, 3.0)
+    assert silent(rule, evidence("input", pipeline=pipeline, fixes=fixes))
+    fixes[whole] = replace(fixes[whole], accepted=True)
+    found = only(rule, evidence("input", pipeline=pipeline, fixes=fixes))
+    assert (found.rule, found.limiting, found.verified_speedup.estimate) == (name, True, 3.0)
+    assert found.evidence["measured_with"] == whole

@@ -7,6 +7,8 @@ from xttsbench.findings.python_function import python_function
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import GeneratorParts, Pipeline, PythonFunction
 
+TWO = {"cpu": {"allowed_cpus": 2.0}}
+
 
 def python_pipeline(gil: str = "holds", share: float = 0.9, *, told=None, parallelism=None, **fields) -> Pipeline:
     """A source and a map of 1 s together; the function's calls are not known."""
@@ -60,7 +62,6 @@ def test_it_is_left_alone_where_it_does_not_limit(evidence) -> None:
     for made in (
         evidence("compute", pipeline=python_pipeline()),
         evidence("input", pipeline=python_pipeline(share=0.29)),
-        evidence("inconclusive", pipeline=python_pipeline()),
     ):
         found = only(python_function, made)
         assert (found.limiting, found.severity, found.predicted_speedup) == (False, "info", None)
@@ -158,3 +159,35 @@ def test_calls_in_parallel_are_not_advised_where_the_same_report_prices_them_at_
     assert "num_parallel_calls" not in found.remedy
     worth = evidence("input", pipeline=python_pipeline("releases"), predictions=predicted("parallel-map", 1.8))
     assert "num_parallel_calls" in only(python_function, worth).remedy
+
+
+def test_a_call_that_computes_is_said_to_even_where_the_lock_is_not_known(evidence) -> None:
+    def title(cpu_s: float) -> str:
+        made = python_pipeline("unknown", told={"call_time_s": 0.01, "call_cpu_s": cpu_s})
+        return only(python_function, evidence("input", pipeline=made)).title
+
+    assert ": it computes, whether under the interpreter lock is not known, 10 ms a call" in title(0.009)
+    assert ": whether it computes under the interpreter lock is not known, 10 ms a call" in title(0.003)
+
+
+def test_an_interleave_that_reads_one_source_at_a_time_says_so(evidence) -> None:
+    made = python_pipeline("blocks")
+    own = made.ops[1].model_copy(update={"op": "InterleaveDataset"})
+    title = only(python_function, evidence("input", pipeline=made.model_copy(update={"ops": (made.ops[0], own)}))).title
+    assert ", one call after another: it waits" in title
+
+
+def test_without_a_verdict_no_function_is_called_harmless(evidence) -> None:
+    found = only(python_function, evidence("inconclusive", pipeline=python_pipeline("unknown")))
+    assert (found.limiting, found.remedy) == (
+        False,
+        "Whether it limits the step is not known: no bottleneck could be named.",
+    )
+
+
+def test_the_calls_that_are_asked_for_are_those_of_the_fix(evidence) -> None:
+    made = python_pipeline("blocks", parallelism=2, told={"call_time_s": 0.01})
+    for number in (4, 32):
+        rows = predicted(f"calls:{number} + thread-pool:{number}", 2.0) if number != 4 else ()
+        found = only(python_function, evidence("input", pipeline=made, predictions=rows, environment=TWO))
+        assert f"num_parallel_calls={number}, options.threading.private_threadpool_size = {number})" in found.remedy

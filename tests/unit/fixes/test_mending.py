@@ -75,7 +75,7 @@ def test_a_finding_gets_what_the_fix_for_it_gave(rule: str, fix: str) -> None:
 def test_and_nothing_of_another_s(rule: str, fix: str) -> None:
     before = finding(rule, patch="by hand")
     assert with_fixes([before], [accepted(fix)]) == (before,)
-    assert mending(before, [accepted(fix)]) is None
+    assert mending(before.rule, [accepted(fix)]) is None
 
 
 @pytest.mark.parametrize("data", [OTHER, UNKNOWN])
@@ -87,7 +87,7 @@ def test_a_speed_up_with_other_data_is_none(data: Semantics) -> None:
 def test_the_remedy_of_a_fix_that_was_rejected_says_so() -> None:
     why = "not proved to leave the data as they are: f() draws random numbers"
     found = told("cacheable", rejected("cache@Map/_3", semantics=UNKNOWN, why=why), remedy="Keep it with .cache().")
-    assert found.remedy == f"Keep it with .cache(). Tried here, and not accepted: {why}."
+    assert found.remedy == f"Keep it with .cache(). Tried here, and not accepted: cache@Map/_3: {why}."
 
 
 def test_a_fix_that_is_slower_is_told_with_its_number() -> None:
@@ -104,15 +104,15 @@ def test_what_was_not_verified_leaves_the_finding_as_it_is() -> None:
 def test_the_one_that_was_accepted_counts_before_one_that_was_rejected_and_that_before_one_that_waits() -> None:
     best, other = accepted("parallel-map + prefetch"), rejected("parallel-map", semantics=OTHER)
     waiting = unverified("parallel-map:8")
-    assert mending(finding("sequential-map"), [waiting, other, best]) == best
-    assert mending(finding("sequential-map"), [waiting, other]) == other
-    assert mending(finding("sequential-map"), [waiting]) == waiting
-    assert mending(finding("sequential-map"), []) is None
+    assert mending("sequential-map", [waiting, other, best]) == best
+    assert mending("sequential-map", [waiting, other]) == other
+    assert mending("sequential-map", [waiting]) == waiting
+    assert mending("sequential-map", []) is None
 
 
 def test_of_several_accepted_the_first_is_the_one_that_is_proposed() -> None:
     first, second = accepted("parallel-map + prefetch", chosen=True), accepted("parallel-map")
-    assert mending(finding("sequential-map"), [first, second]) == first
+    assert mending("sequential-map", [first, second]) == first
 
 
 def test_a_patch_that_was_run_takes_the_place_of_the_one_by_hand() -> None:
@@ -137,3 +137,20 @@ def test_the_rules_see_what_was_verified_with_the_same_data_and_nothing_else() -
         "parallel-map": (1.0, 2),
     }
     assert found["prefetch"].time_s == TWICE
+
+
+def test_what_is_expected_and_what_was_measured_are_of_one_fix() -> None:
+    before = finding("sequential-map", predicted_speedup=Estimate.exactly(1.36), evidence={"predicted_with": "other"})
+    both = rejected("parallel-map + prefetch", outcome="not verified", predicted_speedup=1.46)
+    (found,) = with_fixes([before], [both, rejected("parallel-map", semantics=OTHER, verified_speedup=None)])
+    assert (found.verified_speedup, found.predicted_speedup) == (TWICE, Estimate.exactly(1.46))
+    assert found.evidence["predicted_with"] == "parallel-map + prefetch"
+    assert "Tried here" not in found.remedy
+    whole = finding("input-bound", predicted_speedup=Estimate(estimate=4.0, low=3.0, high=5.0))
+    (found,) = with_fixes([whole], [both])
+    assert found.predicted_speedup.estimate == 4.0, "of a step without its wait"
+
+
+def test_a_rule_knows_which_fix_was_accepted() -> None:
+    taken, other = compared([accepted("parallel-map"), rejected("prefetch")]).values()
+    assert (taken.accepted, other.accepted) == (True, False)

@@ -270,3 +270,16 @@ def test_with_batches_first_ops_of_tensorflow_take_a_batch_as_they_take_an_eleme
     edited = found.edit(given).ops[1]
     assert edited.cost_s == pytest.approx(40e-6 + 256_000 / 2e9)
     assert edited.cpu_s == pytest.approx(2 * edited.cost_s)
+
+
+def test_what_was_measured_of_a_fix_follows_from_its_speed_up_and_the_target_s_own_rate():
+    # Its times are of later rounds, with other neighbours: 30 ms, of an original of 60 then and 100 before.
+    tried = Compared(
+        "parallel-map:32",
+        "ok",
+        time_s=Estimate(estimate=0.03, low=0.02, high=0.04),
+        speedup=Estimate(estimate=2.0, low=1.5, high=2.5),
+    )
+    rows = {row.name: row for row in beside(tuple(by_name(WAITING, wall=measured(0.1)).values()), {tried.name: tried})}
+    found = rows["parallel-map:32"].measured_per_s
+    assert (found.low, found.estimate, found.high) == pytest.approx((15, 20, 25))

@@ -53,8 +53,8 @@ def test_findings_keep_their_order_and_say_all(starving) -> None:
         "my_project/data.py:42, op ParallelMapDatasetV2",
         "cost share 91.0 %",
         "private_threadpool_size = 32",
-        "estimated 2.02x (1.96 to 2.08); measured 1.940x (1.901 to 1.979); same elements as before",
-        "estimated 1.200x (1.164 to 1.236); not measured",
+        "at most 2.02x (1.96 to 2.08), if that time were gone; measured 1.940x (1.901 to 1.979); same elements",
+        "at most 1.200x (1.164 to 1.236), if that time were gone; not measured",
         "what mending a finding gives the budget was spent before its turn",
         "3. INFO TensorFlow sees no GPU",
     ):
@@ -65,7 +65,7 @@ def test_findings_keep_their_order_and_say_all(starving) -> None:
 def test_a_null_is_not_measured_with_its_reason_and_never_zero(empty) -> None:
     text = " ".join(render(empty.report, width=120, color=False).split())
     reason = "not measured: the target raised ValueError at step 0"
-    for label in ("step time, mean", "step time, median", "waiting for input", "accelerator utilization"):
+    for label in ("step time, mean", "step time, median", "wait and hand-over", "accelerator utilization"):
         assert f"{label} {reason}" in text
     assert not re.search(r"\b0(\.0)? (s|ms)\b", text)
 

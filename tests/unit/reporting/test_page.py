@@ -116,7 +116,7 @@ def test_findings_without_a_loss_and_checks_that_found_nothing_are_folded(starvi
         "python-function",
         "oscillation",
     ]
-    assert isinstance(parts["One finding without a loss"], Fold)
+    assert isinstance(parts["One finding for information"], Fold)
     fired = {finding.rule for finding in starving.report.findings}
     (table,) = parts[f"{len(set(rules()) - fired)} checks that found nothing"].blocks
     assert isinstance(table, Table)

@@ -65,7 +65,7 @@ STEP_XLA: Final = Spec(
     name="step:xla",
     words="the step through XLA",
     does="the training step compiled by XLA",
-    mends=("eager-step", "xla-untried"),
+    mends=("xla-untried", "eager-step"),
     rewrite=_FIXED,
     patch="xttsbench.fixes.step.patch:xla_step",
 )

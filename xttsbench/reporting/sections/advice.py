@@ -7,19 +7,21 @@ none was accepted, nothing is promised: the advice says which one would help, an
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.fixes.results import mending
 from xttsbench.fixes.spec import WORTH
-from xttsbench.records.base import FASTER, Estimate
+from xttsbench.records.base import FASTER, Estimate, Location
 from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import answer, fixes, groups, missing, pipeline_of
-from xttsbench.reporting.sections.answer import Option, short, with_calls
+from xttsbench.reporting.sections.answer import Option
+from xttsbench.reporting.sections.naming import short, with_calls
 from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.sections.step import costliest_line
 from xttsbench.reporting.words import in_words, part
@@ -27,6 +29,7 @@ from xttsbench.throughput.threads import chain_before
 
 _KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
 _WORTH_SAYING: Final = 0.02  # Share of a step from which the time without a loss is worth a line
+_LIBRARY: Final = re.compile(r"[/\\](site-packages|dist-packages|xttsbench[/\\]xtts)[/\\]")
 _BY_MODEL: Final = "by a model of the pipeline"
 
 
@@ -36,11 +39,14 @@ def times(report: Report) -> Iterator[doc.Fact]:
     name = f"a {answer.unit(report)} now"
     if now is None:
         yield doc.Fact(name, missing(report, "verdict.step_time_s"), 2)
+        if found is not None and found.gain is not None and found.taken:
+            later = _later(result) if (result := _result(found, report)) is not None else ""
+            yield doc.Fact("with the fix", f"{units.ratio_interval(found.gain)} as fast, measured{later}", 2)
         return
     yield doc.Fact(name, units.duration_interval(now))
     if found is not None and found.gain is not None:
         done = "after the fix" if found.fixes else "after the change"  # of a configuration
-        yield doc.Fact(done if found.taken else "with a fix", _after(found, now), 2)
+        yield doc.Fact(done if found.taken else "with a fix", _after(found, now, report), 3)
     elif answer.nothing_accepted(report):
         yield doc.Fact("after the fix", "no fix was accepted, so it stays as it is", 1)
     else:
@@ -50,14 +56,12 @@ def times(report: Report) -> Iterator[doc.Fact]:
         yield doc.Fact("its data", fixes.same_data(chosen), 3)
 
 
-def _after(found: Option, now: Estimate) -> str:
-    gain = found.gain or now
+def _after(found: Option, now: Estimate, report: Report) -> str:
+    gain, result = found.gain or now, _result(found, report)
     how = "measured" if found.taken else "estimated"
     how += f" {_BY_MODEL}" if found.fixes and not found.measured else ""
-    how += ", from the second epoch on" if found.later_epochs else ""
-    exact = not found.measured and gain.low == gain.high  # what a model says has no interval
-    times = units.ratio(gain.estimate) if exact else units.ratio_interval(gain)
-    return f"{answer.after(now, gain)}, {times} as fast, {how}"
+    how += _later(result) if result is not None else ""
+    return f"{answer.after(now, gain)}, {units.ratio_interval(gain)} as fast, {how}"
 
 
 def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
@@ -77,11 +81,12 @@ def advice(report: Report, place: str = "") -> Iterator[doc.Fact]:
 
     The place is the run's directory as it is shown; empty where it is not known.
     """
-    found = answer.cause(report)
-    if found is not None:
-        yield doc.Fact("cause", with_calls(found.title, report), 3)
-    elif report.verdict.bottleneck == "inconclusive" and answer.disturbed(report):  # stands in place of the summary
+    found, why = answer.cause(report), answer.why(report)
+    proved = any(one.chosen for one in report.fixes)
+    if report.verdict.bottleneck == "inconclusive" and answer.disturbed(report) and not proved:  # for the summary
         yield doc.Fact("undecided", with_calls(report.verdict.summary, report), 3)
+    if why:
+        yield doc.Fact("cause" if found is not None else "likely cause", why, 4)
     if (at := line(report)) is not None:
         yield at
     if said := _to_do(found, report, place):
@@ -94,14 +99,20 @@ def line(report: Report) -> doc.Fact | None:
     chosen = _result(answer.gain(report), report)
     if chosen is not None and (lines := tuple(_edited(chosen, report))):
         return doc.Fact("line to edit", " and ".join(lines), 2)
-    if found is not None and found.location.file:
+    if found is not None and _is_the_user_s(found.location):
         return doc.Fact("your line", answer.line_of(found, report), 2)
     part_name, _ = answer.likely(report) or (report.verdict.bottleneck, 0.0)
     if part_name in ("input", "contention") and (op := answer.costliest(report)):
-        return doc.Fact("costliest op", op, 2)
+        place = f"{short(op.location.file or '', report)}:{op.location.line or '?'}"
+        return doc.Fact("your line", f"{place}, in {call_of(op)}", 2) if _is_the_user_s(op.location) else None
     if report.verdict.bottleneck == "compute" and (costly := costliest_line(report)):
         return doc.Fact("costliest line", costly, 2)
     return None
+
+
+def _is_the_user_s(at: Location) -> bool:
+    """Whether a place is known, and neither in an installed package nor in the bundled workload."""
+    return bool(at.file) and not _LIBRARY.search(at.file or "")
 
 
 def _result(option: Option | None, report: Report) -> FixResult | None:
@@ -129,6 +140,8 @@ def _to_do(found: Finding | None, report: Report, place: str) -> str:
     if best is not None and best.words and (found is None or not _is_for(found, best)):
         if best.taken:
             return f"Change to {best.words}{_moved(best.fixes, report)}."
+        if verdict.bottleneck == "inconclusive" and report.kind == "diagnose":  # which the next command goes on with
+            return f"Have it decided with the next command. Then worth a try: {best.words}{_moved(best.fixes, report)}."
         return f"Try it, and have it proved with the next command: {best.words}{_moved(best.fixes, report)}."
     if found is not None and found.remedy:
         return with_calls(found.remedy, report)
@@ -203,9 +216,10 @@ def _moved(names: tuple[str, ...], report: Report) -> str:
 
 
 def _left(found: Finding | None, report: Report) -> str:
-    """Sentences on the fix that would help and its obstacle; where nothing helps, on what is left to do."""
-    if (blocked := obstructed(report)) is not None:
-        return _obstacle(blocked, report)
+    """Sentences on the fix that would help and its obstacle; else on what was not tried, was tried, and is left."""
+    untried, blocked = _untried(report), obstructed(report)
+    if blocked is not None:
+        return f"{untried if blocked.outcome == 'rejected' else ''} {_obstacle(blocked, report)}".strip()
     tried = [one for one in report.fixes if one.verified_speedup is not None]
     best = max(tried, key=answer.speed_of, default=None)
     said = "No fix was accepted."
@@ -213,15 +227,27 @@ def _left(found: Finding | None, report: Report) -> str:
         others = f", the best of {len(tried)} that were tried" if len(tried) > 1 else " was tried"
         words = with_calls(best.words, report)
         said = f"{words[:1].upper()}{words[1:]}{others}: {with_calls(best.why.rstrip('.'), report)}."
-    mended = mending(found, report.fixes) if found is not None else None
-    if found is not None and found.remedy and (mended is None or mended not in (*tried, *_refused(report))):
+    if untried:
+        return f"{untried} {said}"
+    mended = mending(found.rule, report.fixes) if found is not None else None
+    if (
+        found is not None
+        and found.remedy
+        and (mended is None or (mended not in tried and mended.outcome != "rejected"))
+    ):
         return f"{said} {with_calls(found.remedy, report)}"
-    costly = answer.costliest(report) if report.verdict.bottleneck in ("input", "contention") else ""
-    return f"{said} What is left is to make the work itself cheaper: {costly}." if costly else said
+    costly = report.verdict.bottleneck in ("input", "contention") and answer.costliest(report) is not None
+    return f"{said} What is left is to make that work itself cheaper." if costly else said
 
 
-def _refused(report: Report) -> list[FixResult]:
-    return [one for one in report.fixes if one.outcome == "rejected"]
+def _untried(report: Report) -> str:
+    """Sentence on the fixes that there was no time for; empty for none."""
+    left = [one for one in report.fixes if one.outcome == "not verified" and "no time" in one.why]
+    left = [one for one in left if one.verified_speedup is None and answer.speed_of(one, WORTH) >= WORTH]
+    if not left:
+        return ""
+    others = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return f"Not tried for want of time: {with_calls(left[0].words, report)}{others}; the next command has more of it."
 
 
 def obstructed(report: Report) -> FixResult | None:
@@ -234,18 +260,30 @@ def _obstacle(found: FixResult, report: Report) -> str:
     """Sentence on what a fix would give, and on what stands in its way."""
     words = with_calls(found.words, report) + _moved(found.fixes, report)
     speed, basis = answer.speed_of(found), "measured" if found.verified_speedup is not None else "estimated"
-    gives = f"{words[:1].upper()}{words[1:]}"
-    gives += f" would give {units.ratio(speed)} ({basis})" if speed >= WORTH else " may help"
+    what, later = f"{words[:1].upper()}{words[1:]}", _later(found)
+    gives = f"{what} would give {units.ratio(speed)}{later} ({basis})" if speed >= WORTH else f"{what} may help"
     data = found.semantics
     if data is not None and data.equivalent is None:
         return f"{gives}, but the data are not proved to stay the same: {with_calls(_begun(data.sentence), report)}"
     if data is not None and data.equivalent is False:
-        return f"{gives}, but gives other data: {with_calls(_begun(data.sentence), report)}"
+        said, seen, _ = data.sentence.partition(" Seen: ")  # how that showed is for -v
+        return f"{gives}, but gives other data{', which was seen' if seen else ''}: {with_calls(_begun(said), report)}"
     if found.verified_speedup is not None and found.decision in FASTER:
         gain = units.ratio_interval(found.verified_speedup)
-        return f"{words[:1].upper()}{words[1:]} gave {gain} in one process, and it takes two: more time would prove it."
-    why = found.why.partition(": evidence")[0].rstrip(".")  # how much more would decide it is for -v
-    return f"{gives}, and is not decided: {with_calls(why, report)}."
+        return f"{what} gave {gain} in one process{later}, and it takes two: more time would prove it."
+    if found.verified_speedup is None:
+        return f"{gives}, and was not tried: {with_calls(found.why.rstrip('.'), report)}."
+    gain, rounds = units.ratio_interval(found.verified_speedup), f"{found.rounds} round{'s' * (found.rounds != 1)}"
+    end = "Time alone would not decide it here" if "would not" in found.why else "More time would decide it"
+    return f"{what} was tried and is not decided: {gain} in {rounds}{later}. {end}."
+
+
+def _later(found: FixResult) -> str:
+    """Condition of a cache's gain: it comes with the second epoch, and with the first one it is less."""
+    whole = re.search(r"with the epoch that fills the cache, [\d.]+ times over \d+ of them", found.why)
+    if not any(fix.is_cache for fix in FixSet.of(found.fixes)):
+        return ""
+    return ", from the second epoch on" + (f" ({whole[0]})" if whole is not None else "")
 
 
 def _would_help(found: FixResult) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Final
 
+from xttsbench import BUDGET_S
+from xttsbench.fixes.rounds import LEAST_BLOCKS
 from xttsbench.fixes.spec import WORTH, WORTH_UNSURE
 from xttsbench.records.base import DECIDED, FASTER, Estimate
 from xttsbench.records.fix import FixResult, FixSet
@@ -22,11 +23,14 @@ from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import Group, compares, groups, pipeline_of
+from xttsbench.reporting.sections.naming import ops_of, short, with_calls
+from xttsbench.reporting.sections.pipeline import manner
 from xttsbench.reporting.sections.pipeline import name as call_of
-from xttsbench.reporting.words import SAME_DATA, in_words, part, short_path
+from xttsbench.reporting.words import SAME_DATA, in_words, part
 
 _LIKELY: Final = (*FASTER, "likely_faster")
 _DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
+_LEAST_MORE_S: Final = 120  # Seconds that another run gets more, at least: a trial begins anew with its process
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 
 
@@ -89,7 +93,7 @@ def likely(report: Report) -> tuple[str, float] | None:
 def disturbed(report: Report) -> str:
     """Sentence on a machine too disturbed for a verdict; empty where it was not."""
     found = report.disturbance
-    if found is None or report.verdict.bottleneck != "inconclusive":
+    if found is None or report.verdict.bottleneck != "inconclusive" or report.verdict.step_time_s is None:
         return ""
     taken = sum(share or 0.0 for share in (found.steal_share, found.foreign_share, found.throttled_share))
     if taken < _DISTURBED and not found.invalid_rounds:
@@ -97,20 +101,15 @@ def disturbed(report: Report) -> str:
     return f"The machine disturbed the measurement: {found.sentence.rstrip('.')}."
 
 
-def short(file: str, report: Report) -> str:
-    """A file as the command line named it, where it is the target's own; else the end of its path."""
-    name = str(report.target.get("name", ""))
-    own = name.partition(".py:")[0].removesuffix(".py").removeprefix("./") + ".py"
-    places = (*(op.location for op in _ops(report)), *(one.location for one in report.findings))
-    alike = {at.file for at in places if at.file and at.file.endswith(f"/{own}")}
-    return own if ".py" in name and file.endswith(f"/{own}") and alike <= {file} else short_path(file)
-
-
 def line_of(found: Finding, report: Report) -> str:
     """The line of a finding, and the call of the pipeline that it is in or that calls it, where it names one."""
-    at = found.location
+    at, pipeline = found.location, pipeline_of(report)
     line = short(at.file or "", report) + (f":{at.line}" if at.line is not None else "")
-    op = next((op for op in _ops(report) if op.name == at.op), None)
+    op = next((op for op in ops_of(report) if op.name == at.op), None)
+    for one in pipeline.python_functions if pipeline is not None and found.rule == "python-function" else ():
+        if one.parts is not None and one.location == at:
+            loop = f"{short(one.parts.file or at.file or '', report)}:{one.parts.line}, the generator's loop"
+            return loop if loop.startswith(f"{line},") else f"{loop}, read at {line}"
     if op is None or not op.location.file or not op.location.line:
         return line + (with_calls(f", in {at.op}", report) if at.op else "")
     if (op.location.file, op.location.line) == (at.file, at.line):
@@ -118,17 +117,35 @@ def line_of(found: Finding, report: Report) -> str:
     return f"{line}, called by {call_of(op)} at {short(op.location.file, report)}:{op.location.line}"
 
 
-def costliest(report: Report) -> str:
-    """The call of the pipeline that takes most of its time, with its line; empty where no costs were measured."""
-    ops = _ops(report)
-    costs = [op.cost_s or 0.0 for op in ops]
-    if not sum(costs):
+def why(report: Report) -> str:
+    """The cause in words: how what takes the time works, and what the finding says beyond that; empty for none.
+
+    Without a finding on what to mend it is how the costliest call of the pipeline works.
+    """
+    found = cause(report)
+    python = next((one for one in report.findings if one.limiting and one.rule == "python-function"), None)
+    input_side = (likely(report) or (report.verdict.bottleneck, 0.0))[0] in ("input", "contention")
+    if not input_side or (found is not None and found.rule == "python-function"):
+        return with_calls(found.title, report) if found is not None else ""
+    how = with_calls(python.title, report) if python is not None else _works(report)
+    told = found is None or found.rule == "input-bound" or (python is not None and found.rule == "sequential-map")
+    return how if how and told else "; ".join(filter(None, (how, with_calls(found.title, report) if found else "")))
+
+
+def _works(report: Report) -> str:
+    """Sentence on the costliest call of the pipeline and how it works; empty where no costs were measured."""
+    pipeline, op = pipeline_of(report), costliest(report)
+    if pipeline is None or op is None:
         return ""
-    op = ops[costs.index(max(costs))]
-    share = units.percent((op.cost_s or 0.0) / sum(costs))
-    at = op.location
-    line = f" at {short(at.file, report)}:{at.line}" if at.file and at.line else ""
-    return f"{call_of(op)}{line}, {share} of the pipeline's time"
+    share = units.percent((op.cost_s or 0.0) / sum(one.cost_s or 0.0 for one in pipeline.ops))
+    takes = f"{with_calls(op.name, report)} takes {share} of the pipeline's time"
+    return ": ".join(filter(None, (takes, manner(op, pipeline))))
+
+
+def costliest(report: Report) -> PipelineOp | None:
+    """The op of the pipeline that takes most of its time; ``None`` where no costs were measured."""
+    op = max(ops_of(report), key=lambda one: one.cost_s or 0.0, default=None)
+    return op if op is not None and op.cost_s else None
 
 
 def gain(report: Report) -> Option | None:
@@ -159,14 +176,13 @@ def nothing_accepted(report: Report) -> bool:
 
 def speed_of(found: FixResult, unknown: float = 0.0) -> float:
     """Speed-up of a fix: measured, else estimated, else ``unknown``."""
-    if found.verified_speedup is not None:
-        return found.verified_speedup.estimate
-    return found.predicted_speedup or unknown
+    return found.speed.estimate if found.speed is not None else unknown
 
 
 def _hopeful(option: Option) -> bool:
     """Whether a gain that is not proven is large enough to be acted on."""
-    return option.basis == "estimated" and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
+    unproven = not (option.measured or option.out)
+    return unproven and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
 
 
 def after(now: Estimate, gain: Estimate) -> str:
@@ -205,18 +221,19 @@ def _rank(option: Option) -> tuple[bool, bool, bool, float]:
 
 
 def _of_fix(found: FixResult, report: Report) -> Option:
-    speed, predicted = found.verified_speedup, found.predicted_speedup
-    if speed is None and predicted is not None:
-        speed = Estimate(estimate=predicted, low=predicted, high=predicted)
-    measured = found.verified_speedup is not None
-    basis = "measured" if measured else "estimated" if speed else "not tried"
-    out = found.outcome == "rejected"
+    speed, measured = found.speed, found.verified_speedup is not None
+    basis = "measured" if measured else "estimated" if speed else "not timed" if found.semantics else "not tried"
+    out, later = found.outcome == "rejected", any(fix.is_cache for fix in FixSet.of(found.fixes))
     if out and found.semantics is not None and not found.semantics.equivalent:
         basis += ", rejected"
     elif out:
-        basis = "no gain" if measured else "ended"
+        basis = "tried, no gain" if measured else "tried, it ended"
     elif measured and found.outcome == "not verified":
-        basis = "measured, not proved" if found.decision in DECIDED else "undecided"
+        basis = f"tried, {found.blocks} of {LEAST_BLOCKS} processes"
+        if found.decision not in DECIDED:
+            basis = "tried, no gain seen" if found.why.startswith("no gain") else "tried, undecided"
+    elif speed and not measured and report.kind == "optimize":
+        basis = "estimated, not tried"
     return Option(
         words=with_calls(found.words, report),
         gain=speed,
@@ -224,7 +241,7 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         basis=basis,
         measured=measured,
         taken=found.chosen or found.outcome == "accepted",
-        later_epochs=any(fix.is_cache for fix in FixSet.of(found.fixes)),
+        later_epochs=later,
         proposed=found.chosen,
         fixes=found.fixes,
         out=out,
@@ -270,24 +287,33 @@ def next_command(report: Report, place: str) -> str:
     if compares(report):
         final = (*DECIDED, "ended")
         undecided = any(arm.role == "candidate" and arm.decision not in final for arm in report.arms)
-        return _again(report) if undecided else ""
+        return _again(report, _enough_s(report)) if undecided else ""
     if report.verdict.bottleneck == "inconclusive":
-        return _again(report) if report.verdict.step_time_s is not None else ""
+        return _again(report, _enough_s(report)) if report.verdict.step_time_s is not None else ""
     if str(report.target.get("name", "")).startswith(_BUNDLED):
         loader = next((one.words.split(" (")[0] for one in options(report) if one.taken and not one.fixes), None)
         if loader and any(arm.id == loader and arm.config.get("loader") == loader for arm in report.arms):
             return f"xttsbench train tiny --set loader={loader}"
     if nothing_accepted(report):
         open_ones = [one for one in report.fixes if one.outcome == "not verified"]
-        short = any(one.verified_speedup is not None or "no time" in one.why for one in open_ones)
-        return _again(report, 600 if short else None)
+        short = [one.why for one in open_ones if one.verified_speedup is not None or "no time" in one.why]
+        return _again(report, _enough_s(report, short) if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
     found = cause(report)
     return f"xttsbench explain {found.rule if found else part(report.verdict.bottleneck).replace(' ', '-')}"
 
 
-def _again(report: Report, budget_s: int | None = 600) -> str:
+def _enough_s(report: Report, whys: Iterable[str] = ()) -> int:
+    """Seconds for another run: what it had and twice what is said to be missing; else 600, or twice what it had."""
+    given = re.search(r"--budget[ =](\d+)", report.command)
+    had_s = int(given[1]) if given else BUDGET_S
+    lacking = [int(one) for why in whys for one in re.findall(r"(\d+) s(?:\)| to fill)", why)]
+    wanted_s = had_s + max(2 * sum(lacking), _LEAST_MORE_S) if lacking else max(600, 2 * had_s)
+    return math.ceil(wanted_s / 60) * 60
+
+
+def _again(report: Report, budget_s: int | None) -> str:
     given, rest = _words_of(report.command)
     if given[:1] != ["xttsbench"]:
         return ""
@@ -312,28 +338,3 @@ def _words_of(command: str) -> tuple[list[str], str]:
         return shlex.split(head), separator + rest
     except ValueError:
         return [], ""
-
-
-def with_calls(text: str, report: Report) -> str:
-    """A sentence of the record as people read it: with short paths, and with calls in place of the graph's ops.
-
-    Where several ops are of one call, the line follows: ``map (data.py:12)``.
-    """
-    ops = _ops(report)
-    calls = [call_of(op) for op in ops]
-    words = {}
-    for op, call in zip(ops, calls, strict=True):
-        at = op.location
-        line = f" ({PurePath(at.file).name}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
-        words[op.name] = call + line
-    if words:
-        longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-        text = re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda found: words[found[0]], text)
-    places = (*(op.location for op in ops), *(one.location for one in report.findings))
-    for file in sorted({at.file for at in places if at.file}, key=len, reverse=True):
-        text = text.replace(file, short(file, report))
-    return text
-
-
-def _ops(report: Report) -> tuple[PipelineOp, ...]:
-    return pipeline.ops if (pipeline := pipeline_of(report)) is not None else ()

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.analysis.variation import changed
 from xttsbench.records.machine import COLUMNS, Examination, Monitored, spoken
 from xttsbench.records.watch import Memory, StallCause, WatchSummary
 from xttsbench.reporting import document as doc
@@ -303,8 +304,8 @@ def _body(summary: WatchSummary) -> Iterator[doc.Block]:
         facts.append(doc.Fact("waiting for input", f"{units.percent_interval(waits)} of a step", 1))
     facts += _stalls(summary)
     if (drift := summary.drift) is not None:
-        word = "slower" if drift.change > 0 else "faster"
-        facts.append(doc.Fact("drift", f"{abs(drift.change):.0%} {word} over the run; {_SIDES[drift.side]} is", 1))
+        said = f"step times {changed(drift.change, summary.steps)}; most of it is {_SIDES[drift.side]}"
+        facts.append(doc.Fact("drift", said, 2))
     if summary.traces or summary.xla_compiles:
         said = f"{summary.traces:,} traces and {summary.xla_compiles:,} XLA compilations after the warm-up"
         facts.append(doc.Fact("compiled again", said, 1))

@@ -1,6 +1,6 @@
 """Results of the fixes, in words: measurements, the patch of the proposal, and how to apply it.
 
-A fix that could not be measured is no result; it has one line with the reason. Beside it, what the model estimates.
+A fix that was not measured is among them, with the reason. Beside it, what the model estimates.
 
 The page has them as cards, the best first: gain, how sure that is, what it does to the data, the patch. A card's bar
 runs from 1x to the gain on a scale that all cards share, logarithmic in the gain. Its colour says whether the step gets
@@ -31,17 +31,16 @@ from xttsbench.reporting.document import (
     Fold,
     Paragraph,
     Section,
-    View,
     folded,
     table,
 )
 from xttsbench.reporting.sections import cell
-from xttsbench.reporting.sections.answer import with_calls
+from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.words import short_path
 
 NOT_ESTIMATED: Final = "not estimated"
+_AS_IT_IS: Final = "as it is"
 PLAN: Final = "optimized.yaml"
-_MOST_PREDICTED: Final = 4
 _PATCH_LINES: Final = 40  # Of a diff, on a terminal
 _FIXES: Final = ("fix", "estimated", "measured", "data", "outcome and why")
 _PREDICTED: Final = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
@@ -62,13 +61,9 @@ def section(report: Report) -> Iterator[Section]:
         return
     chosen = next((found for found in report.fixes if found.chosen), None)
     blocks: list[Block] = [Paragraph(proposal(report, chosen))]
-    if tried := [found for found in report.fixes if found.outcome != "not verified"]:
-        blocks.append(table(_FIXES, [_row(found, report) for found in tried]))
+    if report.fixes:
+        blocks.append(table(_FIXES, [_row(found, report) for found in report.fixes]))
     blocks += applied(report, chosen, with_diff=True)
-    left = [found for found in report.fixes if found.outcome == "not verified"]
-    if left:
-        why = tuple(Fact(with_calls(found.words, report), with_calls(found.why, report)) for found in left)
-        blocks.append(Facts(why, ("fix", "why"), "Not measured:"))
     yield Section("Fixes", tuple(blocks))
 
 
@@ -86,31 +81,26 @@ def applied(report: Report, chosen: FixResult | None, *, with_diff: bool) -> Ite
         yield Code(code, "python", "Without editing the source:")
 
 
-def predictions(report: Report) -> Iterator[Section]:
-    """The target as it is, the fixes that give most, and the ceiling, in four columns."""
-    rows = [found for found in report.predictions if found.batches_per_s is not None]
-    fixes = [found for found in rows if found.fixes and (found.speedup or 0.0) >= WORTH]
-    best = sorted(fixes, key=lambda found: -(found.speedup or 0.0))[:_MOST_PREDICTED]
-    if chosen := [_prediction(found, report)[:4] for found in rows if not found.fixes or found in best]:
-        yield Section("What the model estimates", (table(_PREDICTED[:4], chosen),), view=View.FULL)
-
-
-def predictions_in_full(report: Report) -> Fold:
+def predictions(report: Report) -> Fold:
     """A row for each condition that the model was asked about."""
-    return folded(
-        "What the model estimates, in full", _PREDICTED, [_prediction(found, report) for found in report.predictions]
-    )
+    return folded("What the model estimates", _PREDICTED, [_prediction(found, report) for found in report.predictions])
 
 
 def _prediction(found: Prediction, report: Report) -> tuple[str | Cell, ...]:
     rate, speedup = found.batches_per_s, found.speedup
+    given = next((one.measured_per_s for one in report.predictions if one.name == _AS_IT_IS), None)
+    remark = found.why_not or ""
+    far = found.name == _AS_IT_IS and bool(found.why_not)
+    if rate is not None and speedup is not None and given is not None and not far:  # costs were scaled to that
+        remark = f"{units.number(rate)} by the costs as they were read" if found.name == _AS_IT_IS else remark
+        rate = speedup * given.estimate
     return (
         with_calls(said(FixSet.of(found.fixes)), report) if found.fixes else found.name,
         NOT_ESTIMATED if rate is None else units.number(rate),
         "" if speedup is None else units.ratio(speedup),
         with_calls(found.limited_by, report),
         cell(found.measured_per_s, lambda measured: units.rate_bounds(measured, unit=" /s")),
-        found.why_not or "",
+        remark,
     )
 
 
@@ -128,13 +118,12 @@ def proposal(report: Report, chosen: FixResult | None) -> str:
 
 def _row(found: FixResult, report: Report) -> tuple[str | Cell, ...]:
     predicted, achieved = found.predicted_speedup, found.verified_speedup
-    outcome = "proposed" if found.chosen else found.outcome
     return (
         with_calls(found.words, report),
         NOT_ESTIMATED if predicted is None else units.ratio(predicted),
         cell(achieved, units.ratio_bounds),
         same_data(found.semantics),
-        with_calls(_said(outcome, found.why), report),
+        with_calls(_said("proposed", found.why) if found.chosen else outcome(found), report),
     )
 
 
@@ -209,45 +198,30 @@ def as_cards(report: Report) -> Iterator[Section]:
     """Sections of the page: the proposal, worthwhile fixes as cards, the way to apply it, other fixes folded away."""
     if not report.fixes and report.optimized is None:
         return
-    ranked = sorted(((found, *_gain(found)) for found in report.fixes), key=_rank)
-    worth: list[FixCard] = []
-    others: list[FixCard] = []
-    for card, (found, gain, _) in zip(_cards(ranked, report), ranked, strict=True):
-        (worth if _open(found, gain) else others).append(card)
+    ranked = sorted(sorted(report.fixes, key=_rank), key=lambda one: not _open(one))  # numbered as they stand
+    cards, opened = _cards(ranked, report), sum(map(_open, ranked))
+    worth, others = cards[:opened], cards[opened:]
     chosen = next((found for found in report.fixes if found.chosen), None)
     blocks: list[Block] = [Paragraph(proposal(report, chosen)), *worth]
     blocks += applied(report, chosen, with_diff=False)
     if others:
-        blocks.append(Fold(f"{len(others)} more, not worth it here or rejected", tuple(others)))
+        blocks.append(Fold(f"{len(others)} more, without a gain that is known, or rejected", tuple(others)))
     yield Section("Fixes, the best first", tuple(blocks))
 
 
-def _gain(found: FixResult) -> tuple[Estimate | None, str]:
-    if found.verified_speedup is not None:
-        return found.verified_speedup, "measured"
-    if found.predicted_speedup is None:
-        return None, ""
-    exact = found.predicted_speedup
-    return Estimate(estimate=exact, low=exact, high=exact), "estimated"
-
-
-def _rank(rated: tuple[FixResult, Estimate | None, str]) -> tuple[int, bool, float]:
+def _rank(found: FixResult) -> tuple[int, bool, float]:
     """Sort key: the proposal first; among unproven fixes, measured gains before estimated ones."""
-    found, gain, basis = rated
-    return _ORDER["chosen" if found.chosen else found.outcome], not basis.startswith("measured"), -_size(gain)
+    size = found.speed.estimate if found.speed is not None else 0.0
+    return _ORDER["chosen" if found.chosen else found.outcome], found.verified_speedup is None, -size
 
 
-def _size(gain: Estimate | None) -> float:
-    return gain.estimate if gain else 0.0
-
-
-def _open(found: FixResult, gain: Estimate | None) -> bool:
+def _open(found: FixResult) -> bool:
     accepted = found.chosen or found.outcome == "accepted"
-    return accepted or (found.outcome == "not verified" and _size(gain) >= WORTH)
+    return accepted or (found.outcome == "not verified" and found.speed is not None and found.speed.estimate >= WORTH)
 
 
-def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Report) -> list[FixCard]:
-    gains = [gain for _, gain, _ in ranked]
+def _cards(ranked: Sequence[FixResult], report: Report) -> list[FixCard]:
+    gains = [found.speed for found in ranked]
     ends = [bound for gain in gains if gain for bound in (gain.estimate, gain.low, gain.high) if bound > 0]
     low, high = min([1.0, *ends]) / _MARGIN, max([1.1, *ends]) * _MARGIN
 
@@ -255,11 +229,12 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
         return math.log(min(max(value, low), high) / low) / math.log(high / low)
 
     cards = []
-    for rank, (found, gain, basis) in enumerate(ranked, start=1):
-        drawn = None
+    for rank, found in enumerate(ranked, start=1):
+        drawn, gain = None, found.speed
+        basis = "measured" if found.verified_speedup is not None else "estimated" if gain is not None else ""
         if gain is not None:
             drawn = Gain(
-                units.ratio_interval(gain) if gain.low < gain.high else units.ratio(gain.estimate),
+                units.ratio_interval(gain),
                 _tone(gain, basis),
                 basis == "measured" and found.decision in (*FASTER, *SLOWER),
                 *map(place, (1.0, gain.estimate, gain.low, gain.high)),
@@ -271,7 +246,7 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
                 basis=basis,
                 gain=drawn,
                 data="" if found.semantics is None else same_data(found.semantics),
-                outcome=with_calls(_said(_became(found, basis), found.why), report),
+                outcome=with_calls(outcome(found), report),
                 where=tuple(dict.fromkeys(_where(found))),
                 patch=Code((found.patch.diff,) if found.patch else (), "diff"),
                 proposed=found.chosen,
@@ -280,16 +255,21 @@ def _cards(ranked: Sequence[tuple[FixResult, Estimate | None, str]], report: Rep
     return cards
 
 
+def outcome(found: FixResult) -> str:
+    """Result of a fix in words, with the reason."""
+    return _said(_became(found), found.why)
+
+
 def _said(became: str, why: str) -> str:
     return why if why.startswith(became) else ": ".join(filter(None, (became, why)))
 
 
-def _became(found: FixResult, basis: str) -> str:
+def _became(found: FixResult) -> str:
     if found.outcome != "not verified":
         return found.outcome
     if found.verified_speedup is not None:
         return "not taken" if found.decision in DECIDED else "undecided"
-    return "not proven" if basis.startswith("measured") else "not measured"
+    return "not tried"
 
 
 def _tone(gain: Estimate, basis: str) -> Literal["better", "worse", "none"]:

@@ -22,6 +22,7 @@ from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Cleaned, Lines, Node, Tree
 from xttsbench.reporting.sections import pipeline_of
+from xttsbench.throughput.threads import effective_parallelism, parallelised
 
 TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
@@ -179,6 +180,16 @@ def split(op: PipelineOp) -> str:
     return "waits" if share <= 0.1 else f"{units.percent(share)} processor, rest waits"
 
 
+def manner(op: PipelineOp, pipeline: Pipeline) -> str:
+    """Phrase for how an op works: whether it computes or waits, and how many of its calls run at once."""
+    cpus, work = pipeline.cpus or 1, split(op)
+    work = f"a {work}" if work[:1].isdigit() else f"it {work}" if work else ""
+    at_once = effective_parallelism(op, pipeline, cpus)
+    calls = "one element after another" if at_once == 1 else f"{at_once} calls at once on {cpus} processors"
+    calls += " (TensorFlow runs it in parallel by itself)" if parallelised(op, pipeline) else ""
+    return ", ".join(filter(None, (work, calls if pipeline.cpus and kind_of_op(op.op) in _CALLING else "")))
+
+
 def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[str]:
     """Notes on an op: its Python, its state, its elements."""
     for token in op.python_functions:
@@ -204,6 +215,8 @@ def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[s
         yield f"{units.number(int(many) if float(many).is_integer() else many)} per batch{size}"
 
 
+_CALLING: Final = ("Map", "FlatMap", "Interleave", "Filter", "MapAndBatch")
+"""Kinds of ops that call a function for each element."""
 STEP: Final = "the step that reads it"
 _PART_OF_BELOW: Final = "in the op below"
 _AS_IT_IS: Final = "as it is"
@@ -294,7 +307,7 @@ def graph(pipeline: Pipeline, report: Report) -> Graph:
 def _step(report: Report) -> GraphNode:
     time, wait = report.verdict.step_time_s, report.verdict.input_wait_fraction
     said = "" if time is None else f"one every {units.duration(time.estimate)}"
-    waits = "" if wait is None else f"waits {units.percent(wait.estimate)} of its time"
+    waits = "" if wait is None else f"{units.percent(wait.estimate)} of it in next()"
     return GraphNode(0, STEP, said, "", None, waits, "", "")
 
 

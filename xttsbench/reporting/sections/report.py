@@ -12,13 +12,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from xttsbench.findings import rules
+from xttsbench.fixes.registry import said as said_of
+from xttsbench.fixes.results import mending
+from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import Estimate
+from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.report import Finding, Report
 from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units, words
 from xttsbench.reporting.document import Fold, Section, View, folded
 from xttsbench.reporting.sections import (
+    answer,
     cell,
     compare,
     compares,
@@ -31,13 +37,16 @@ from xttsbench.reporting.sections import (
     target_figures,
     unmeasured,
 )
-from xttsbench.reporting.sections.answer import unit, with_calls
+from xttsbench.reporting.sections.answer import unit
+from xttsbench.reporting.sections.naming import spoken
 from xttsbench.reporting.sections.summary import headline, summary
 from xttsbench.reporting.words import PART_COLORS, label, lock, part
 
 _EXPERIMENTS: Final = {"as_is": "original", "input_only": "input alone", "step_only": "step alone"}
 """Isolation experiment, as the record names it, to what it is called."""
-_SPOKEN: Final = {"gil": lock, "side": part}  # Evidence whose value is a name of the records, to its words
+_SPOKEN: Final = {"gil": lock, "side": part} | dict.fromkeys(
+    ("helps", "measured_with", "predicted_with"), lambda text: said_of(FixSet.parse(text))
+)  # Evidence whose value is a name of the records, to its words
 
 
 def report_document(report: Report, place: str = "") -> doc.Document:
@@ -46,7 +55,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
     The place is the run's directory as it is shown; empty where it is not known.
     """
     comparing = compares(report)
-    return doc.Document(
+    document = doc.Document(
         summary=summary(report, attribution(report)[0], place),
         blocks=(
             headline(report),
@@ -55,7 +64,6 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             *numbers(report, comparing=comparing),
             *where_time_goes(report, comparing=comparing),
             doc.Section(pipeline.TITLE, () if comparing else pipeline.blocks(report)),
-            *(() if comparing else fixes.predictions(report)),
             *experiments(report),
             *compare.ungrouped(report),
             *fixes.section(report),
@@ -69,11 +77,12 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             doc.Section("How it was made", made(report)),
         ),
     )
+    return spoken(document, report)
 
 
 def notes(report: Report) -> Iterator[doc.Section]:
     """Remarks that change nothing, which the screen leaves out."""
-    yield doc.Section("Notes", tuple(doc.Paragraph(with_calls(f"{one}.", report), "soft") for one in report.notes))
+    yield doc.Section("Notes", tuple(doc.Paragraph(f"{one}.", "soft") for one in report.notes))
 
 
 def made(report: Report) -> tuple[doc.Block, ...]:
@@ -96,7 +105,7 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
         (f"{unit(report)} time, mean", "step_time_s", time),
         (f"{unit(report)} time, median", "step_time_median_s", time),
         (f"{unit(report)} time, 95th percentile", "step_time_p95_s", time),
-        ("waiting for input", "input_wait_fraction", share),
+        ("in next(): wait and hand-over", "input_wait_fraction", share),
         (device, "accelerator_utilization", share),
     )
     facts = [doc.Fact("what limits it", _limit(report))] if comparing else []
@@ -202,15 +211,37 @@ def _gain(finding: Finding) -> str:
     words = []
     if (predicted := finding.predicted_speedup) is not None:
         exact = predicted.low == predicted.high  # what a model says has no interval
-        said = f"{units.ratio(predicted.estimate)} by the model" if exact else units.ratio_interval(predicted)
-        words.append(f"estimated {said}")
+        said = units.ratio_interval(predicted) + (" by the model" if exact else "")
+        whole = not exact and finding.rule in ("input-bound", "oscillation", "python-function")
+        words.append(f"at most {said}, if that time were gone" if whole else f"estimated {said}")
     if finding.verified_speedup is not None:
         words.append(f"measured {units.ratio_interval(finding.verified_speedup)}")
     elif words:
         words.append("not measured")
     if finding.same_data != "not_proved":
-        words.append("same elements as before" if finding.same_data == "proved" else "THE FIX CHANGES THE DATA")
+        words.append("same elements as before" if finding.same_data == "proved" else "the fix tried CHANGES THE DATA")
     return "; ".join(words)
+
+
+def passed(report: Report) -> Iterator[doc.Fold]:
+    """The rules without a finding: those of which a fix says more, and those that found nothing."""
+    if report.kind not in ("diagnose", "optimize") or not report.findings:
+        return
+    fired = {finding.rule for finding in report.findings}
+    more = {rule: fix for rule in rules() if rule not in fired and (fix := _open_fix(rule, report))}
+    rows = [(rule, fix.words, fixes.outcome(fix)) for rule, fix in more.items()]
+    yield folded(f"{len(rows)} checks of which their fix says more", ("rule", "its fix", "what came of it"), rows)
+    quiet = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in {*fired, *more}]
+    unsure = ", as far as they can tell without a verdict" if report.verdict.bottleneck == "inconclusive" else ""
+    title = f"{len(quiet)} checks that found nothing{unsure}"
+    yield Fold(title, (doc.table(("rule", "what it looks for"), quiet),))
+
+
+def _open_fix(rule: str, report: Report) -> FixResult | None:
+    """The fix of a rule that found nothing of its own, where that was not seen or estimated to give nothing."""
+    fix = mending(rule, report.fixes, mainly=True)
+    nothing = fix is None or (fix.outcome == "rejected" and fix.semantics is not None and fix.semantics.equivalent)
+    return None if nothing or (fix and not fix.semantics and answer.speed_of(fix, WORTH) < WORTH) else fix
 
 
 def _plots(report: Report, *, comparing: bool) -> doc.Section:
@@ -234,7 +265,7 @@ def details(report: Report, *, comparing: bool) -> Section:
             compare.in_full(report),
             Fold(pipeline.TITLE, ops, view=View.FULL) if comparing else Fold("", ()),
             _pairs("Pipeline", {} if ops else report.pipeline or {}),
-            fixes.predictions_in_full(report),
+            fixes.predictions(report),
             *step.tables(report),
             _pairs("Readings beside the steps", _renamed(report.readings)),
             _pairs("Accelerator", report.accelerator),

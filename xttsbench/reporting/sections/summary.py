@@ -19,6 +19,7 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import Group, advice, answer, cell, compare, compares, groups
 from xttsbench.reporting.sections.answer import disturbed
+from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
@@ -142,6 +143,7 @@ def _what(report: Report, ids: Sequence[str]) -> str:
 _VERDICT_LINES: Final = 3
 _MOST_ARMS: Final = 8  # Rows of the tables of compared configurations, all groups together
 _OPTIONS: Final = ("what to change", "gain", "same data", "basis")
+_WHEN: Final = " (from epoch 2 on)"
 _PAGE: Final = "report.html"
 
 
@@ -193,7 +195,7 @@ def _headline(report: Report) -> doc.Headline:
     if compares(report):
         others = (one for one in said.below if not one.text.startswith("Machine: "))
         below = [replace(one, lines=2) for one in others][:2]
-    sentence = answer.with_calls(said.sentence, report)
+    sentence = with_calls(said.sentence, report)
     verdict = report.verdict
     if said.word and not below and verdict.step_time_s is not None and not verdict.at_threshold:
         sure = units.probability(verdict.confidence)
@@ -217,13 +219,14 @@ def likely_sentence(report: Report) -> str:
     found = answer.likely(report)
     if found is None:
         return ""
-    return f"Likely all the same: {LIKELY[found[0]]}, {units.percent(found[1])} of a {answer.unit(report)} as measured."
+    how = "A fix was proved all the same; likely" if any(one.chosen for one in report.fixes) else "Likely all the same"
+    return f"{how}: {LIKELY[found[0]]}, {units.percent(found[1])} of a {answer.unit(report)} as measured."
 
 
 def _warnings(report: Report) -> Iterator[doc.Callout]:
     if report.warnings:
         more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
-        yield doc.Callout(f"{answer.with_calls(report.warnings[0], report)}{more}", lines=3)
+        yield doc.Callout(f"{with_calls(report.warnings[0], report)}{more}", lines=3)
 
 
 def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[doc.Block]:
@@ -234,12 +237,12 @@ def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[do
     if found := _rows(report):
         rows = [
             (
-                doc.Cell(one.words, tone="strong" if one.taken else ""),
+                doc.Cell(f"{one.words}{_WHEN if at and one.later_epochs else ''}", tone="strong" if one.taken else ""),
                 _gain(one.gain, measured=one.measured) if one.gain else doc.NOT_MEASURED,
                 doc.Cell(one.data, tone="critical" if one.data == "NO" else ""),
                 one.basis,
             )
-            for one in found
+            for at, one in enumerate(found)  # of the first one the lines above say when its gain comes
         ]
         blocks.append(replace(doc.table(_OPTIONS, rows), spare=True))
     elif not report.fixes and report.kind != "train":
@@ -250,9 +253,8 @@ def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[do
 def _rows(report: Report) -> tuple[answer.Option, ...]:
     """The changes for the table, that of the advice first; none where configurations say it all."""
     found = answer.options(report)
-    if any(group.baseline is not None for group in groups(report)) and not any(
-        one.fixes and one.taken for one in found
-    ):
+    compared = report.kind != "optimize" and any(group.baseline is not None for group in groups(report))
+    if compared and not any(one.fixes and one.taken for one in found):
         return ()
     best, blocked = answer.gain(report), advice.obstructed(report)
     if best is None and blocked is not None:

@@ -304,5 +304,5 @@ def _unverified(finding: Finding, record: Report, plan: RunPlan) -> str:
     """Why a finding has no verified fix, or none whose data could be told."""
     if (why := plan.why_unverified) is not None:
         return why
-    fix = mending(finding, record.fixes)
-    return "no fix of its own was measured" if fix is None else f"{fix.name}: {fix.why}"
+    fix = mending(finding.rule, record.fixes)
+    return "no fix of its own was measured" if fix is None else f"{fix.words}: {fix.why}"

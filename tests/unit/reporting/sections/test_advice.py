@@ -11,9 +11,10 @@ import pytest
 from tests.unit.reporting.conftest import changed, estimate, starving_run
 from tests.unit.reporting.sections.test_summary import STORED, every_report, flat, optimized, screen, stored  # noqa: F401
 from tests.unit.reporting.test_agreement import outputs
+from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
-from xttsbench.records.pipeline import Pipeline, PipelineOp
+from xttsbench.records.pipeline import GeneratorParts, Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.report import Disturbance, Finding, Report
 from xttsbench.reporting.document import View
 from xttsbench.reporting.sections import compares
@@ -80,8 +81,12 @@ SITUATIONS = {
     "other data": report_of(cache("rejected", verified_speedup=estimate(4.8), semantics=OTHER)),
     "no gain": report_of(NO_GAIN),
     "both": report_of(cache("rejected", predicted_speedup=4.8, semantics=UNPROVED), NO_GAIN),
-    "one process": report_of(cache("not verified", verified_speedup=estimate(5.21), decision="faster", why=ONCE)),
-    "undecided": report_of(cache("not verified", verified_speedup=estimate(1.3), decision="undecided", why=OPEN)),
+    "one process": report_of(
+        cache("not verified", verified_speedup=estimate(5.21), decision="faster", blocks=1, why=ONCE)
+    ),
+    "undecided": report_of(
+        cache("not verified", verified_speedup=estimate(1.3), decision="undecided", rounds=3, why=OPEN)
+    ),
     "no time": report_of(NO_GAIN, cache("not verified", predicted_speedup=4.8, why="there was no time for it")),
 }
 
@@ -104,8 +109,9 @@ def test_what_would_help_and_what_stands_in_its_way_are_one_sentence() -> None:
     for name in ("not proved", "both"):
         text = flat(screen(SITUATIONS[name]))
         assert (
-            "what to do A cache in memory after map (and shuffle moved behind it) would give 4.80x (estimated), but "
-            "the data are not proved to stay the same: a cache would repeat the first pass: _pitch() at data.py:18 "
+            "what to do A cache in memory after map (and shuffle moved behind it) would give 4.80x, from the second "
+            "epoch on (estimated), but the data are not proved to stay the same: a cache would repeat the first pass: "
+            "_pitch() at data.py:18 "
             "draws random numbers; put that behind the cache." in text
         )
         assert "a cache in memory after map 4.80x not proved estimated, rejected" in text
@@ -124,19 +130,26 @@ def test_other_data_are_those_that_were_seen() -> None:
 def test_where_no_fix_gains_anything_the_best_that_was_measured_is_said() -> None:
     text = flat(screen(SITUATIONS["no gain"]))
     assert "what to do Maps in parallel was tried: no faster by 1%: 1.01 times as fast." in text
-    assert "yes, bit for bit no gain" in text
+    assert "yes, bit for bit tried, no gain" in text
 
 
 def test_what_there_was_no_time_for_is_named_with_what_it_may_give() -> None:
     text = flat(screen(SITUATIONS["no time"]))
-    assert "would give 4.80x (estimated), and is not decided: there was no time for it." in text
+    assert (
+        "would give 4.80x, from the second epoch on (estimated), and was not tried: there was no time for it." in text
+    )
 
 
 def test_what_looks_faster_and_is_not_proved_is_not_called_without_a_gain() -> None:
     text = flat(screen(SITUATIONS["undecided"]))
-    assert f"would give 1.300x (measured), and is not decided: {OPEN}." in text
+    assert (
+        "A cache in memory after map (and shuffle moved behind it) was tried and is not decided: 1.300x (1.261 to "
+        "1.339) in 3 rounds, from the second epoch on. More time would decide it." in text
+    )
+    assert "tried, undecided" in text
     text = flat(screen(SITUATIONS["one process"]))
-    assert "gave 5.21x (5.05 to 5.37) in one process, and it takes two: more time would prove it." in text
+    assert "gave 5.21x (5.05 to 5.37) in one process, from the second epoch on, and it takes two: more time" in text
+    assert "tried, 1 of 2 processes" in text
 
 
 def accepted() -> Report:
@@ -236,3 +249,105 @@ def test_a_machine_that_was_quiet_is_not_called_disturbed() -> None:
         steal_share=0.0, foreign_share=0.0, throttled_share=None, rounds=7, invalid_rounds=1, sentence="quiet"
     )
     assert "disturbed" not in screen(changed(optimized(), disturbance=quiet))
+
+
+def with_findings(report: Report, *rules: tuple[str, str], **more: Any) -> Report:
+    (first,) = report.findings
+    found = (first.model_copy(update={"rule": rule, "title": title}) for rule, title in rules)
+    return changed(report, findings=tuple(found), **more)
+
+
+WORKS = (
+    "map takes 100.0 % of the pipeline's time: it computes, 2 calls at once on 2 processors (TensorFlow runs it in "
+    "parallel by itself)"
+)
+LOADS = (
+    "python-function",
+    "load() runs as numpy_function in MapDataset/_3, one call after another: it waits, 9 ms a call",
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "cause"),
+    [
+        ([LOADS], "load() runs as numpy_function in map, one call after another: it waits, 9 ms a call"),
+        (
+            [("cacheable", "BatchDatasetV2/_4 makes its 10 elements anew each time through"), LOADS],
+            "load() runs as numpy_function in map, one call after another: it waits, 9 ms a call; batch makes its 10 "
+            "elements anew each time through",
+        ),
+        (
+            [("cacheable", "BatchDatasetV2/_4 makes its 10 elements anew each time through")],
+            f"{WORKS}; batch makes its 10 elements anew each time through",
+        ),
+        (
+            [("stragglers", "2 of 65 steps take 41% of the time beyond the median")],
+            f"{WORKS}; 2 of 65 steps take 41% of the time beyond the median",
+        ),
+        (
+            [("sequential-map", "MapDataset/_3 maps one element at a time"), LOADS],
+            LOADS[1].replace("MapDataset/_3", "map"),
+        ),
+        (
+            [("input-bound", "93% of the step is waiting for data; MapDataset/_3 costs most")],
+            WORKS,
+        ),
+    ],
+)
+def test_the_cause_says_how_what_takes_the_time_works(rules: list[tuple[str, str]], cause: str) -> None:
+    costly = op("MapDataset", 3, "ShuffleDatasetV3/_2", cardinality=90, cost_s=0.017, cpu_s=0.017)
+    pipeline = PIPELINE.model_copy(update={"ops": (*PIPELINE.ops[:2], costly, PIPELINE.ops[3]), "cpus": 2})
+    report = with_findings(report_of(NO_GAIN, pipeline=pipeline.model_dump(mode="json")), *rules)
+    assert f"cause {cause} your line" in flat(screen(report))
+    one_at_a_time = pipeline.model_copy(update={"autotune": False})
+    report = changed(report, pipeline=one_at_a_time.model_dump(mode="json"))
+    assert ("it computes, one element after another" in flat(screen(report))) is ("it computes, 2 calls" in cause)
+
+
+def test_an_undecided_verdict_says_how_the_likely_cause_works() -> None:
+    verdict = starving_run().report.verdict.model_copy(update={"bottleneck": "inconclusive", "summary": "Undecided."})
+    text = flat(screen(report_of(verdict=verdict, findings=())))
+    assert "likely cause map takes 100.0 % of the pipeline's time your line" in text
+    assert "your line my_project/data.py:13, in map" in text
+    hoped = flat(screen(report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose", verdict=verdict)))
+    assert "Have it decided with the next command. Then worth a try: a cache in memory after map" in hoped
+    accepted_ = changed(accepted(), verdict=verdict)
+    assert "A fix was proved all the same; likely: waiting for input" in flat(screen(accepted_))
+
+
+def test_the_line_of_a_generator_is_its_loop_and_a_library_s_is_not_the_user_s() -> None:
+    at = Location(file="/home/me/my_project/data.py", line=30, op="MapDataset/_3")
+    cut = GeneratorParts(file="/home/me/my_project/data.py", line=17)
+    function = PythonFunction(token="t", kind="generator", name="made", location=at, parts=cut)
+    pipeline = PIPELINE.model_copy(update={"python_functions": (function,)}).model_dump(mode="json")
+    report = with_findings(report_of(NO_GAIN, pipeline=pipeline), LOADS)
+    found = report.findings[0].model_copy(update={"location": at})
+    text = flat(screen(changed(report, findings=(found,))))
+    assert "your line my_project/data.py:17, the generator's loop, read at my_project/data.py:30" in text
+    library = Location(file="/env/lib/python3.11/site-packages/keras/adapter.py", line=280, op="MapDataset/_3")
+    text = flat(screen(changed(report, findings=(found.model_copy(update={"location": library}),))))
+    assert "your line my_project/data.py:13, in map" in text
+
+
+def test_the_gain_of_a_cache_says_everywhere_when_it_comes() -> None:
+    why = "likely faster, from the second epoch on; with the epoch that fills the cache, 2.78 times over 10 of them"
+    tried = cache(
+        "not verified", verified_speedup=estimate(3.4, 0.8), decision="likely_faster", why=why, semantics=SAME
+    )
+    first = "from the second epoch on (with the epoch that fills the cache, 2.78 times over 10 of them)"
+    assert first in flat(screen(report_of(tried)))
+    taken = changed(accepted(), fixes=(tried.model_copy(update={"outcome": "accepted", "chosen": True}),))
+    assert first in flat(screen(taken))
+    both = report_of(
+        tried, cache("not verified", predicted_speedup=3.0).model_copy(update={"name": "cache@BatchDatasetV2/_4"})
+    )
+    assert "a cache in memory after map (from epoch 2 on)" in outputs(both)["console, SUMMARY"]
+    page = outputs(report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose"))["report.html"]
+    assert "gain, estimated only 2.40x, from the second epoch on" in page
+
+
+def test_a_script_that_ended_early_still_shows_the_fix_that_was_accepted() -> None:
+    verdict = unmeasured_verdict("Nothing could be concluded: only 2 step(s) ended, which are warm-up.")
+    text = flat(screen(changed(accepted(), verdict=verdict, findings=())))
+    assert "with the fix 1.900x (1.843 to 1.957) as fast, measured" in text
+    assert "patch -p1 < reports/one/patch.diff" in text

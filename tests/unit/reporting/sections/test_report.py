@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.reporting.conftest import changed, one, section, sections, words
+from tests.unit.reporting.sections.test_advice import NO_GAIN, cache, fix, report_of
+from tests.unit.reporting.test_agreement import outputs
+from xttsbench.records.report import Report
 from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
 from xttsbench.reporting.sections import unmeasured
+from xttsbench.reporting.sections.report import passed
 from xttsbench.reporting.sections.report import report_document as describe
 from xttsbench.reporting.words import in_words
 
@@ -95,12 +101,57 @@ def gain(run, **changes) -> str:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "estimated 2.02x (1.96 to 2.08); measured 1.940x (1.901 to 1.979); same elements as before"),
-        ({"verified_speedup": None, "same_data": "not_proved"}, "estimated 2.02x (1.96 to 2.08); not measured"),
+        (
+            {},
+            "at most 2.02x (1.96 to 2.08), if that time were gone; measured 1.940x (1.901 to 1.979); same elements as "
+            "before",
+        ),
+        (
+            {"verified_speedup": None, "same_data": "not_proved"},
+            "at most 2.02x (1.96 to 2.08), if that time were gone; not measured",
+        ),
         ({"predicted_speedup": None, "same_data": "not_proved"}, "measured 1.940x (1.901 to 1.979)"),
         ({"predicted_speedup": None, "verified_speedup": None, "same_data": "not_proved"}, ""),
-        ({"predicted_speedup": None, "verified_speedup": None, "same_data": "differs"}, "THE FIX CHANGES THE DATA"),
+        (
+            {"predicted_speedup": None, "verified_speedup": None, "same_data": "differs"},
+            "the fix tried CHANGES THE DATA",
+        ),
     ],
 )
 def test_a_gain_says_what_was_measured_and_no_more(starving, changes, text: str) -> None:
     assert gain(starving, **changes) == text
+
+
+def quiet(report: Report) -> dict[str, set[str]]:
+    """Rules without a finding, by the title under which they stand."""
+    return {fold.title: {row.cells[0].value for row in one(fold, Table).rows} for fold in passed(report) if fold.blocks}
+
+
+def test_no_check_found_nothing_beside_a_fix_of_its_own_that_was_named() -> None:
+    untried = cache("not verified", why="there was no time for it")
+    loop = fix("open-generator", "the generator's loop as a parallel map", "accepted")
+    report = changed(report_of(untried, loop), findings=(report_of().findings[0].model_copy(update={"rule": "drift"}),))
+    found = quiet(report)
+    assert found["3 checks of which their fix says more"] == {"sequential-map", "cacheable", "python-function"}
+    (nothing,) = (title for title in found if "found nothing" in title)
+    assert not found[nothing] & {"sequential-map", "cacheable", "python-function"}
+    assert "not tried: there was no time for it" in outputs(report)["report.html"]
+
+
+def test_a_fix_that_was_seen_to_give_nothing_leaves_its_check_without_a_finding() -> None:
+    report = report_of(NO_GAIN)
+    (title,) = quiet(report)
+    assert "sequential-map" in quiet(report)[title]
+    small = fix("parallel-map", "maps in parallel", "not verified", predicted_speedup=1.02, why="less than 5 %")
+    assert "sequential-map" in quiet(report_of(small))[title]
+    undecided = report.verdict.model_copy(update={"bottleneck": "inconclusive"})
+    assert all(
+        "as far as they can tell without a verdict" in title for title in quiet(changed(report, verdict=undecided))
+    )
+
+
+def test_two_shares_of_waiting_say_what_they_count() -> None:
+    text = outputs(report_of())["report.html"]
+    assert "in next(): wait and hand-over 52.3 %" in text
+    assert "52.3 % of it in next()" in text
+    assert not re.search(r"wait\w* (for input )?52.3 %", text)

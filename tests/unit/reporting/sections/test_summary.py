@@ -296,7 +296,7 @@ def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
         "after the fix 17.6 ms (17.0 to 18.3), 1.940x (1.901 to 1.979) as fast, measured",
         "your line my_project/data.py:42",
         "maps in parallel (2 calls) after map 1.940x (1.901 to 1.979) yes, bit for bit measured",
-        "a cache in memory 2.11x not checked estimated",
+        "a cache in memory (from epoch 2 on) 2.11x not checked estimated",
         "elements in any order 1.200x (1.164 to 1.236) NO measured, rejected",
         "next patch -p1 < reports/one/patch.diff",
         "machine quiet",

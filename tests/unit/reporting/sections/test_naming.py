@@ -1,0 +1,64 @@
+"""No output for people has the names of the graph or of fixes; each text of a record may hold them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.reporting.conftest import changed
+from tests.unit.reporting.sections.test_advice import PIPELINE, cache, fix, op, report_of
+from tests.unit.reporting.test_agreement import outputs
+from xttsbench.records.report import Report
+from xttsbench.reporting.sections.naming import speaker, with_calls
+
+BOTH = fix("parallel-map:32 + prefetch", "maps in parallel (32 calls), a prefetch", "not verified")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("slower than cache@MapDataset/_3, so no further", "slower than a cache in memory after map, so no further"),
+        ("parallel-map:32 + prefetch: 1 process", "maps in parallel (32 calls), a prefetch: 1 process"),
+        ("the length of RangeDataset/_1", "the length of range"),
+        ("a prefetch at the end", "a prefetch at the end"),
+        ("007-parallel-map:32-+-prefetch", "007-parallel-map:32-+-prefetch"),
+        ("make.<locals>.<lambda>() runs", "the lambda in make() runs"),
+        ("lines.<locals>.samples() and Clips.read()", "samples() and Clips.read()"),
+    ],
+)
+def test_names_become_what_they_stand_for(text: str, said: str) -> None:
+    assert with_calls(text, report_of(cache("not verified"), BOTH)) == said
+
+
+def test_of_several_ops_of_one_call_function_and_line_follow() -> None:
+    twice = changed(
+        PIPELINE,
+        ops=(*PIPELINE.ops, op("MapDataset", 9, "BatchDatasetV2/_4", function="__inference_Dataset_map_crop_7")),
+    )
+    report = report_of(pipeline=twice.model_dump(mode="json"))
+    assert speaker(report)("MapDataset/_9 and MapDataset/_3") == "map of crop() (data.py:19) and map (data.py:13)"
+
+
+def everywhere() -> Report:
+    """A report with names of ops and fixes in every text that may hold one."""
+    name = "cache@MapDataset/_3"
+    report = report_of(
+        cache("rejected", why=f"slower than {name}", predicted_speedup=2.0),
+        cache("not verified", why=f"{name}: no time"),
+    )
+    evidence = {"helps": name, "measured_with": name, "predicted_with": name}
+    finding = report.findings[0].model_copy(
+        update={"evidence": evidence, "remedy": f"Put MapDataset/_3 behind {name}."}
+    )
+    return changed(
+        report,
+        findings=(finding,),
+        warnings=(f"with {name}: slow",),
+        notes=(f"with {name}: the cache was filled before",),
+        unmeasured={"findings.0.verified_speedup": f"{name}: no time"},
+    )
+
+
+def test_no_output_has_the_name_of_an_op_or_of_a_fix() -> None:
+    for where, text in outputs(everywhere()).items():
+        assert "cache@" not in text, where
+        assert "Dataset/_" not in text, where

@@ -1,0 +1,96 @@
+"""Names of a report as people read them: files by short paths, the graph's ops by calls, fixes by what they do.
+
+Records keep the names of the graph (``MapDataset/_3``) and of fixes (``cache@MapDataset/_3``); no output for people has
+them, whatever text of the record it shows: :func:`spoken` goes over a whole document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import PurePath
+from typing import Any, Final
+
+from xttsbench.evidence.pipeline import function_of
+from xttsbench.fixes.registry import said
+from xttsbench.records.fix import FixSet
+from xttsbench.records.pipeline import PipelineOp
+from xttsbench.records.report import Report
+from xttsbench.reporting import document as doc
+from xttsbench.reporting.sections import pipeline_of
+from xttsbench.reporting.sections.pipeline import name as call_of
+from xttsbench.reporting.words import short_path
+
+_LAMBDA: Final = re.compile(r"\b(\w+)\.<locals>\.<lambda>\(\)")
+_NESTED: Final = re.compile(r"(?<![\w.<])(?:[\w.]+\.<locals>\.)+(\w+\(\))")
+"""A function as Python names it, which people know by its own name alone."""
+
+
+def short(file: str, report: Report) -> str:
+    """A file as the command line named it, where it is the target's own; else the end of its path."""
+    name = str(report.target.get("name", ""))
+    own = name.partition(".py:")[0].removesuffix(".py").removeprefix("./") + ".py"
+    places = (*(op.location for op in ops_of(report)), *(one.location for one in report.findings))
+    alike = {at.file for at in places if at.file and at.file.endswith(f"/{own}")}
+    return own if ".py" in name and file.endswith(f"/{own}") and alike <= {file} else short_path(file)
+
+
+def with_calls(text: str, report: Report) -> str:
+    """A sentence of the record as people read it: with short paths, and :func:`speaker`'s words in place of names."""
+    text = speaker(report)(text)
+    places = (*(op.location for op in ops_of(report)), *(one.location for one in report.findings))
+    for file in sorted({at.file for at in places if at.file}, key=len, reverse=True):
+        text = text.replace(file, short(file, report))
+    return text
+
+
+def speaker(report: Report) -> Callable[[str], str]:
+    """Function that puts calls in place of the graph's ops, and what a fix does in place of its name.
+
+    Where several ops are of one call, function and line follow: ``map of crop() (data.py:12)``. A name that is a word
+    of its own (``prefetch``) stays.
+    """
+    ops = ops_of(report)
+    calls = [call_of(op) for op in ops]
+    words = {}
+    for op, call in zip(ops, calls, strict=True):
+        at = op.location
+        line = f" ({PurePath(at.file).name}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
+        own = function_of(op) if line else "f"
+        words[op.name] = call + (f" of {own}()" if own != "f" else "") + line
+    parts = {str(fix): said((fix,)) for found in report.fixes for fix in FixSet.of(found.fixes)}
+    fixes = parts | {one.name: one.words for one in report.fixes}
+    named = _replacing({name: what for name, what in fixes.items() if re.search("[@:+]", name)})
+    called = _replacing(words)
+    return lambda text: _NESTED.sub(r"\1", _LAMBDA.sub(r"the lambda in \1()", called(named(text))))
+
+
+def _replacing(words: Mapping[str, str]) -> Callable[[str], str]:
+    """Function that replaces whole names in a text, the longest first."""
+    names = "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
+    found = re.compile(rf"(?<![\w/@-])(?:{names})(?![\w/])")
+    return lambda text: found.sub(lambda match: words[match[0]], text)
+
+
+def ops_of(report: Report) -> tuple[PipelineOp, ...]:
+    """The ops of the report's pipeline; none where it was not read."""
+    return pipeline.ops if (pipeline := pipeline_of(report)) is not None else ()
+
+
+def spoken(document: doc.Document, report: Report) -> doc.Document:
+    """The document with words in place of names everywhere but in code, in plots, and in the table of trials."""
+    say = speaker(report)
+    return doc.Document(_mapped(document.blocks, say), _mapped(document.summary, say))
+
+
+def _mapped(value: Any, say: Callable[[str], str]) -> Any:
+    """A block, text or tuple of them with another text."""
+    if isinstance(value, str):
+        return say(value)
+    if isinstance(value, tuple):
+        return tuple(_mapped(one, say) for one in value)
+    kept = isinstance(value, doc.Code | doc.Figure) or (isinstance(value, doc.Fold) and value.title == "Trials")
+    if kept or not isinstance(value, doc.Cleaned):
+        return value
+    return replace(value, **{one.name: _mapped(getattr(value, one.name), say) for one in fields(value)})
