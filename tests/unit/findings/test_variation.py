@@ -72,7 +72,7 @@ def straggling(build, *, in_wait: bool, height: float = 0.5):
 def test_stragglers_of_the_input(evidence, build) -> None:
     found = only(stragglers, evidence("input", **straggling(build, in_wait=True)))
     assert (found.limiting, found.severity) == (True, "warning")
-    assert found.title == "2 of 100 steps take 9% of the time beyond the median"
+    assert found.title == "2 of 100 steps took 9% of the time beyond the median"
     assert found.evidence["first_steps"] == "20, 70"
     assert found.evidence["in_wait"] == pytest.approx(1.02 / 1.2)
     assert "elements of those batches" in found.remedy

@@ -22,10 +22,10 @@ def test_what_was_not_tried_is_said_before_what_is_left() -> None:
         "parallel was tried: no gain of 2% to be." in text
     )
     assert "What is left" not in text
+    assert "yes, bit for bit tried, no gain seen" in text
     map_ = fix("parallel-map", "maps in parallel", "not verified", predicted_speedup=1.4, why=UNTRIED)
     text = flat(screen(report_of(cache("rejected", predicted_speedup=4.8, semantics=OTHER), map_)))
     assert "what to do Not tried for want of time: maps in parallel; the next command has more of it. A cache" in text
-    assert "yes, bit for bit tried, no gain seen" in text
     assert "What is left is to make that work itself cheaper." in flat(screen(with_findings(report_of(slow), LOADS)))
 
 
