@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pytest
 
+from tests.unit.conftest import segment, trial
 from tests.unit.reporting import conftest as runs
 from tests.unit.reporting.conftest import changed
 from xttsbench.records.fix import FixResult, Patch
@@ -59,14 +60,17 @@ def judged(bottleneck: Bottleneck) -> runs.Run:
 def large() -> runs.Run:
     """100,000 steps."""
     rng = np.random.default_rng(5)
-    made = runs.segment(0.001 + 0.002 * rng.random(100_000), np.full(100_000, 0.01))
-    return runs.Run(runs.starving_run().report, (runs.trial("b0-ladder", made),))
+    made = segment(wait_s=0.001 + 0.002 * rng.random(100_000), step_s=0.01)
+    return runs.Run(runs.starving_run().report, (trial("ladder", made),))
 
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return written(tmp_path_factory.mktemp("pages"))
+
+
+def written(out: Path) -> dict[str, Path]:
     """Each page as a file; that of the starving run with its plots."""
-    out = tmp_path_factory.mktemp("pages")
     write_run(out / "starving", *fixed(runs.starving_run()))
     found = {"starving": out / "starving" / "report.html"}
     made = {
