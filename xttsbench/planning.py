@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.records.code import ScriptAgain
+from xttsbench.records.code import Checkout, ScriptAgain
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, Procedure
 from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
@@ -44,6 +44,7 @@ class Job:
         no_step_s: seconds without a sign of a step after which a script is stopped.
         stretch_s: for the target as it is after its rounds, in its first process.
         again: what is known of a script that has run; without it its next trial is the first one anew.
+        checkout: tree of another revision, whose code it is.
     """
 
     target: str
@@ -60,6 +61,7 @@ class Job:
     again: ScriptAgain | None = None
     private: str | None = None
     no_step_s: float | None = None
+    checkout: Checkout | None = None
 
     def spec(self, number: int, kind: TrialKind, *, block: int = 0, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
@@ -71,6 +73,7 @@ class Job:
             kwargs=self.kwargs,
             arguments=self.arguments,
             script=self.again,
+            checkout=self.checkout,
             private=self.private if kind == "script" else None,
             no_step_s=self.no_step_s if kind == "script" else None,
             emulated_ms=self.emulated_ms,
@@ -181,9 +184,10 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         trial_id=f"{number:03d}-{name}" + ("-emulated" if slot.accelerator.step_times_ms else ""),
         block=block,
         kind="arm",
-        target=comparison.target,
+        target=slot.arm.target or comparison.target,
         arguments=comparison.arguments,
-        script=comparison.script,
+        script=slot.arm.script or comparison.script,
+        checkout=slot.arm.checkout,
         kwargs=_behind(comparison, slot.arm, seed, emulated=bool(slot.accelerator.step_times_ms)),
         emulated_ms=slot.accelerator.step_times_ms,
         steps=comparison.steps,

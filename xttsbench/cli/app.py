@@ -25,6 +25,7 @@ from xttsbench.cli.machine import doctor, monitor
 from xttsbench.cli.measure import diagnose, optimize, run, sweep, watch
 from xttsbench.cli.options import read_defaults
 from xttsbench.cli.output import say
+from xttsbench.cli.prove import prove
 from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError, first_line
@@ -76,7 +77,8 @@ def _options(
 
 _BUNDLED: Final = "The bundled speech model"
 
-for command in (diagnose, optimize, watch, compare, run, sweep, monitor, report, export, doctor, explain, list_, init):
+_MEASURING: Final = (diagnose, optimize, prove, watch, compare, run, sweep)
+for command in (*_MEASURING, monitor, report, export, doctor, explain, list_, init):
     app.command(command.__name__.rstrip("_"))(command)
 for bundled in (train, synthesize):
     app.command(bundled.__name__, rich_help_panel=_BUNDLED)(bundled)

@@ -59,6 +59,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that 
 Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
 KeepWrites = Annotated[bool, typer.Option("--keep-writes", help="A script's first run writes to disk, not memory.")]
+Repeat = Annotated[bool, typer.Option("--repeat", help="A script may do again whatever its first run did.")]
 ShowOutput = Annotated[
     bool, typer.Option("--show-output", help="Let through what the target prints; else it is in the run's output.log.")
 ]

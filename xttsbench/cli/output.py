@@ -81,7 +81,7 @@ def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:
     report, seen = outcome.report, False
     if as_json:
         sys.stdout.write(report.model_dump_json(indent=2) + "\n")
-    elif report.verdict.step_time_s is not None or report.arms or report.parity:
+    elif report.verdict.step_time_s is not None or report.arms or report.parity or report.proof:
         from xttsbench.reporting.sections.report import report_document
 
         sys.stdout.write(rendered(report_document(report, str(outcome.directory)), detail))
@@ -97,12 +97,12 @@ def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:
 def end(outcome: Outcome, context: typer.Context) -> NoReturn:
     """Print what came of a command, its page and the target's traceback where its options ask for them, and leave.
 
-    The exit code is 3 for what stayed undecided only where ``--strict`` or ``--fail-on`` asks for it.
+    The exit code is 3 for what stayed undecided only where ``--strict``, ``--fail-on`` or ``--margin`` asks for it.
     """
     from xttsbench.workflows.runs import DONE, INCONCLUSIVE, INVALID, NOTHING
 
     asked = context.params
-    strict = asked.get("strict") or asked.get("fail_on") is not None
+    strict = asked.get("strict") or any(asked.get(gate) is not None for gate in ("fail_on", "margin"))
     code = DONE if outcome.exit_code == INCONCLUSIVE and not strict else outcome.exit_code
     seen = show(outcome, as_json=asked["as_json"], detail=detail(context))
     if code in (NOTHING, INVALID) and (file := outcome.report.target.get("output")):

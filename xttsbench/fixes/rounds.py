@@ -46,7 +46,7 @@ _GUARD_S: Final = 8.0  # seconds that one trial of the guard may read
 class Size:
     """Amount of a dataset that the same-data check reads."""
 
-    source_limit: int
+    source_limit: int | None
     batches: int
     pass_s: float = 0.0
     """Seconds that all passes of the original should take."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xttsbench.fixes.parallel import ANY_ORDER
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
@@ -19,7 +19,7 @@ def semantics_of(
 ) -> dict[str, Semantics]:
     """Each fix, by configuration, beside what :func:`originals_of` gives."""
     said = _judged(trials, originals, unreadable)
-    return {arm: _as_timed(trials, arm, data, originals) for arm, data in said.items()}
+    return {arm: as_timed(trials, arm, data, originals) for arm, data in said.items()}
 
 
 def data_of(trials: Sequence[TrialRecord], arm: str) -> Semantics | None:
@@ -69,11 +69,17 @@ def _read_again(filled: Semantics, read: Semantics) -> Semantics:
     return filled.model_copy(update={"sentence": f"{filled.sentence.rstrip('.')}; {rest}"})
 
 
-def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, originals: Sequence[Elements]) -> Semantics:
-    """Adds the comparison of the timed runs' batches to the result of the same-data check."""
+def as_timed(
+    trials: Sequence[TrialRecord],
+    arm: str,
+    data: Semantics,
+    originals: Sequence[Elements],
+    groups: Collection[str] = ROUNDS,
+) -> Semantics:
+    """The result of the same-data check with the comparison of the batches of timed runs, which are in these groups."""
     if data.equivalent is not True:
         return data
-    timed, original = _contents(trials, arm), _contents(trials, ORIGINAL, ORIGINAL + AGAIN)
+    timed, original = _contents(trials, groups, arm), _contents(trials, groups, ORIGINAL, ORIGINAL + AGAIN)
     rest = ""
     if timed:
         if data.how not in ("identical", "rounding") or any(run.random_ops or not run.ordered for run in originals):
@@ -90,11 +96,13 @@ def _as_timed(trials: Sequence[TrialRecord], arm: str, data: Semantics, original
     return data.model_copy(update={"sentence": f"{data.sentence.rstrip('.')}.{checked}"})
 
 
-def _contents(trials: Sequence[TrialRecord], *arms: str) -> dict[tuple[int, int | None], list[Contents]]:
+def _contents(
+    trials: Sequence[TrialRecord], groups: Collection[str], *arms: str
+) -> dict[tuple[int, int | None], list[Contents]]:
     """Block and how much of the sources was read -> what batches held in the timed runs of these configurations."""
     found: dict[tuple[int, int | None], list[Contents]] = {}
     for trial in trials:
-        if trial.spec.group in ROUNDS and trial.spec.arm in arms and trial.contents is not None:
+        if trial.spec.group in groups and trial.spec.arm in arms and trial.contents is not None:
             found.setdefault((trial.spec.block, trial.spec.source_limit), []).append(trial.contents)
     return found
 

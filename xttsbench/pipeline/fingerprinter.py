@@ -213,15 +213,13 @@ class Fingerprinter:
     """Turns elements into :class:`xttsbench.records.pipeline.Element`, all in the same way."""
 
     cut: Batching = Batching()  # how elements are cut into rows; each is one sample where nothing is said
+    most_rows: int = MOST_ROWS  # of a batch that is cut into rows
     components: tuple[str, ...] = ()  # path of each component, of the last element seen
     unknown: dict[str, str] = field(default_factory=dict)  # path of a component -> why it has no bits to compare
 
     def element(self, value: Any) -> Element:
         """The fingerprint of one element; a component without bits has an empty hash."""
-        leaves = list(leaves_of(value))
-        self.components = tuple(path for path, _ in leaves)
-        parts = [self._part(path, leaf) for path, leaf in leaves]
-        count = self._rows([part for part in parts if part is not None])
+        parts, count = self._taken_apart(value)
         padding = self.cut.padding or ()
         pads = padding if len(padding) == len(parts) else [None] * len(parts)
         columns = [self._column(part, count, pad) for part, pad in zip(parts, pads, strict=True)]
@@ -230,6 +228,20 @@ class Fingerprinter:
             for i in range(1 if count is None else count)
         )
         return Element(shapes=tuple("unknown" if part is None else part.shape for part in parts), rows=rows)
+
+    def values(self, value: Any, row: int | None) -> dict[str, Array]:
+        """Values of each component by its path, of one row as :meth:`element` counts them, or of all."""
+        parts, count = self._taken_apart(value)
+        pairs = zip(self.components, parts, strict=True)
+        known = [(path, part) for path, part in pairs if part is not None]
+        return {path: (part.whole if None in (row, count) else part.row(row or 0))[-1] for path, part in known}
+
+    def _taken_apart(self, value: Any) -> tuple[list[_Part | None], int | None]:
+        """Parts of an element, and in how many rows all of them are cut; ``None`` for one row."""
+        leaves = list(leaves_of(value))
+        self.components = tuple(path for path, _ in leaves)
+        parts = [self._part(path, leaf) for path, leaf in leaves]
+        return parts, self._rows([part for part in parts if part is not None])
 
     def _part(self, path: str, leaf: Any) -> _Part | None:
         try:
@@ -241,7 +253,8 @@ class Fingerprinter:
     def _rows(self, parts: Sequence[_Part]) -> int | None:
         counts = {part.rows for part in parts}
         count = counts.pop() if self.cut.batched and len(counts) == 1 else None
-        return count if count is not None and count <= min(MOST_ROWS, self.cut.size or MOST_ROWS) else None
+        most = min(self.most_rows, self.cut.size or self.most_rows)
+        return count if count is not None and count <= most else None
 
     def _column(self, part: _Part | None, count: int | None, pad: Any) -> tuple[list[str], list[Sketch]]:
         if part is None:

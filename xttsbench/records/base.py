@@ -92,7 +92,7 @@ def _spoken(kind: type[BaseModel]) -> tuple[str, ...]:
 
 def _holds_text(annotation: Any) -> bool:
     if annotation in (str, Any) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        return True
+        return not getattr(annotation, "WORDLESS", False)
     return any(map(_holds_text, get_args(annotation)))
 
 

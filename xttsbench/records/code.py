@@ -104,6 +104,14 @@ class ScriptAgain(Record):
     anything: bool = False  # It may do again whatever it does: the user said so
 
 
+class Checkout(Record):
+    """Tree of another revision, in which a trial finds its code in place of the user's work tree."""
+
+    top: str  # The work tree
+    tree: str  # The other one
+    folder: str  # Working directory of the trial
+
+
 class ScriptRun(Record):
     """Observations of a script besides its steps."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from xttsbench.records.base import Estimate, Location, Record
 
@@ -232,6 +232,8 @@ class Prediction(Record):
 class Row(Record):
     """One sample: a row of a batch, or a whole element where the elements are no batches."""
 
+    WORDLESS: ClassVar = True  # Nothing in it is text of others, and there are many
+
     hashes: tuple[str, ...]  # Of each component: 16 hexadecimal digits over dtype, shape and every bit
     sketches: tuple[tuple[float, ...], ...] = ()
     """Numbers per component that are close where its values are close (mean, standard deviation, random projections);
@@ -261,6 +263,35 @@ class GraphIdentity(Record):
     """Hash of its ops, their attributes, functions and small constants, and of the code of its Python functions."""
     data: str
     """Hash of the tensors that its sources hold: names of files, slices in memory."""
+
+
+class Whole(Record):
+    """Digests of the elements of one pass, as columns of equal length."""
+
+    ended: bool  # Whether the dataset ended; else time was over
+    rows: tuple[int, ...] = ()  # Of each element
+    elements: tuple[int, ...] = ()  # Of each: its digest
+    sums: tuple[int, ...] = ()  # Of each: the sum of the digests of its rows, modulo 2 ** 64, whatever their order
+
+
+class Place(Record):
+    """Place of a value in a pass over a dataset; all numbers count from 0."""
+
+    epoch: int
+    element: int
+    row: int | None = None  # ``None`` for all rows of the element
+    component: str | None = None  # Its path; ``None`` for the first one that differs
+
+
+class Shown(Record):
+    """One component at one place in two datasets, compared value by value."""
+
+    component: str
+    where: str = ""  # The first value that differs: its indices in the row, or in the element; empty for a scalar
+    old: str
+    new: str
+    unlike: int = 1  # Values that differ
+    of: int = 1
 
 
 class OtherBatches(Record):
@@ -304,6 +335,10 @@ class Elements(Record):
     """Whether calls of Python functions were held up at random, so that parallel ones ended in another order."""
     identity: GraphIdentity | None = None
     other_batches: OtherBatches | None = None  # Of a fix that puts samples into other batches
+    cardinality: int = -2  # Elements of an epoch of the whole dataset; -1 without end, -2 where TensorFlow cannot tell
+    whole: tuple[Whole, ...] = ()  # Digests of each pass, where an edit is to be proved
+    traits: tuple[str, ...] = ()
+    """Fixes that the pipeline as it is written has made already, where an edit is to be proved."""
     losses: tuple[float, ...] = ()  # Of the first steps, where there is a step that returns one
     state: tuple[tuple[float, ...], ...] = ()  # Sketches of the variables that the target made, after those steps
     unknown: dict[str, str] = {}  # What could not be read -> why: a component without bits, a step without a loss

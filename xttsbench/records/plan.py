@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
-from xttsbench.records.code import ScriptAgain
+from xttsbench.records.code import Checkout, ScriptAgain
 from xttsbench.records.redaction import Hidden, Redaction
 from xttsbench.records.report import Kind
 
@@ -31,6 +31,9 @@ class PlannedVariant(Record):
     kwargs: dict[str, Any] = {}  # All keyword arguments of the target: base and ``config``
     fix: str | None = None  # A rewrite of the target, or several joined by `` + ``
     patched: dict[str, str] = {}  # File of the user's -> file that is read in its place
+    target: str | None = None  # Where it is another one than the comparison's
+    script: ScriptAgain | None = None  # The same of what is known of a script
+    checkout: Checkout | None = None  # Where its code is that of another revision
 
 
 class Comparison(Record):
@@ -95,7 +98,9 @@ class RunPlan(Record):
     procedure: Procedure | None = None  # How a sweep looks for the best of them
     code: str | None = None  # Hash of the target's Python files, where they could be found
     data: str | None = None  # Hash of the bundled workload's data set
-    any_order: bool = False  # Fixes that give up the order of the elements are wanted too
+    new: str | None = None  # The other version of the target, where an edit is to be proved
+    timed: bool = True  # Whether an edit is timed, too
+    any_order: bool = False  # Elements in another order are wanted too, as a fix or an edit gives them
     other_batches: bool = False  # Fixes that put the same samples into other batches are wanted too
     verified: bool = True  # Whether fixes are verified, where there is time
     keep_writes: bool = False  # Whether the first run of a script writes to the disk

@@ -11,6 +11,7 @@ from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, W
 from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.missing import Reasoned
 from xttsbench.records.pipeline import Prediction
+from xttsbench.records.proof import Proof
 from xttsbench.records.training import Training
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ SPOKEN: Final = {
 }
 """Part of a step, or verdict, to what people call it; those not here are called what they are."""
 Severity = Literal["info", "warning", "critical"]
-Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train", "watch"]
+Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train", "watch", "prove"]
 
 
 class Fingerprint(Record):
@@ -363,6 +364,8 @@ class Report(Reasoned):
     """Losses, evaluations and checkpoints of a training run."""
     fixes: tuple[FixResult, ...] = ()
     """Every fix that was proposed, with what it was expected to give, what it gave, and what it does to the data."""
+    proof: Proof | None = None
+    """Whether an edit leaves the data as they are, and its speed; ``None`` for other kinds."""
     optimized: Optimized | None = None
     """Proposal of the run in the end, as in ``optimized.yaml``; ``None`` where no fix was to be verified."""
     _read_trials: Callable[[], Sequence[TrialRecord]] | None = PrivateAttr(default=None)

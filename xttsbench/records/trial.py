@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
-from xttsbench.records.code import ScriptAgain, ScriptRun, SourceFact, StepOps
-from xttsbench.records.pipeline import Contents, Elements, Pipeline
+from xttsbench.records.code import Checkout, ScriptAgain, ScriptRun, SourceFact, StepOps
+from xttsbench.records.pipeline import Contents, Elements, Pipeline, Place, Shown
 from xttsbench.records.readings import GpuActivity, Readings, XProfVerdict
 from xttsbench.records.watch import WatchedRun
 
@@ -82,6 +82,15 @@ class TrialSpec(Record):
     source_limit: int | None = Field(None, ge=1)
     """For the kinds ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""
     jitter: bool = False  # For the kind ``elements``: hold calls of Python functions up at random
+    checkout: Checkout | None = None  # Where the code is that of another revision
+    whole: bool = False
+    """An edit is to be proved, whose sources may be others. For the kind ``elements``: none of them is cut, rows are
+    told apart by the first dimension of the components, and all elements are digested that the window leaves time for.
+    For the kind ``script``: nothing is measured once the script has run."""
+    had: tuple[str, ...] | None = None
+    """For the kind ``elements`` of a new version: traits of the old one; the hazards of further ones are read."""
+    shown: Place | None = None  # For the kind ``elements``: only the values at this place are read
+    shown_file: str | None = None  # File of those values: the first trial writes it, the second compares
     turns: bool = False
     """For the kind ``arm``: measure in turns, each when the parent says so, and stand still in between."""
     hashed: bool = False  # For the kind ``arm``: digests of the batches are taken, after each turn
@@ -331,6 +340,7 @@ class TrialRecord(Record):
     notes: tuple[str, ...] = ()
     parity: Parity | None = None
     elements: Elements | None = None
+    shown: Shown | None = None
     contents: Contents | None = None  # What the batches of a configuration held; ``None`` where nothing looked
     files: tuple[str, ...] = ()  # The user's own Python files that its process had loaded
     changed_file: str | None = None

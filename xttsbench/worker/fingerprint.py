@@ -11,6 +11,8 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -39,19 +41,24 @@ from xttsbench.pipeline.places import SOURCE
 from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, every_op
+from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, Whole, every_op
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS
+from xttsbench.samedata.whole import digest
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.channel import Channel, leave
+from xttsbench.worker.whole import more_traits, shown, traits, values_at
 
 MOST_ROWS: Final = 2000
 """Rows of a record, over all epochs."""
 MOST_NUMBERS: Final = 60_000
 """Hashes and numbers of sketches in a record, which is sent and kept as text: about a megabyte."""
+_WHOLE: Final = 15
+"""Times as many rows and numbers, where an edit is to be proved: there are four such records."""
+_ALL: Final = 2**62  # Elements of a source that are as good as all
 _STEPS: Final = 3
 _MOST_STATE: Final = 200  # Variables that are sketched, the first ones
 _ALIVE_S: Final = 1.0
@@ -88,27 +95,36 @@ def read_elements(
     unknown: dict[str, str] = {}
     bench.channel.phase("reading the graph")
     before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
-    cut = batching(before) if before is not None else Batching()
+    made = cut = batching(before) if before is not None else Batching()
+    if spec.whole:  # of two versions that yield the same only one may say that it makes batches
+        cut = replace(cut, batched=True, size=None)
     drawn = () if before is None else random_ops(original, before)
     passes = max(spec.epochs, EPOCHS) if drawn else spec.epochs
     objections: dict[str, None] = {}
+    has = traits(original, before) if spec.whole and before is not None else ()
+    own = None if spec.had is None else more_traits(has, spec.had)
 
     def look() -> None:
         """Read the code as its settings are now, which a pass may have changed, and keep all objections to the fix."""
         if before is not None:
-            objections.update(dict.fromkeys(hazards(original, before, FixSet.parse(spec.fix))))
+            objections.update(dict.fromkeys(hazards(original, before, FixSet.parse(spec.fix) if own is None else own)))
 
     limit = spec.source_limit if after is not None else None
     while True:
         told = _Passes(spec, bench.channel, cut, passes, trained=0 if step is None else _STEPS)
         places = {} if before is None or limit is None else places_of(before, limit)
-        dataset, graph, kept = _shortened(loaded.dataset, after, limit, places, spec.cache_dir)
+        most = _ALL if spec.whole else limit
+        dataset, graph, kept = _shortened(loaded.dataset, after, most, places, spec.cache_dir)
         if spec.cache_use == "begun":
             _end_within(dataset, bench)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
             ends = () if before is None else (*ends_of_epochs(before), look)
-            epochs = told.read(_epochs(dataset, graph, before), ends)
+            dataset_of = _epochs(dataset, graph, before)
+            if spec.shown is not None and spec.shown_file is not None:
+                values = values_at(spec.shown, dataset_of, told.prints)
+                bench.channel.part("shown", shown(values, Path(spec.shown_file), spec.shown.component))
+            epochs = told.read(dataset_of, ends)
         if epochs[0].elements or limit is None:
             break
         # A batch that is never full, or a filter: the same elements are missing from a run of the fixed pipeline.
@@ -120,6 +136,8 @@ def read_elements(
     bench.channel.phase("reading the code")
     losses = _losses(spec, step, told.kept, unknown, bench)
     look()
+    if spec.shown is not None:
+        return Elements(spec=str(loaded.dataset.element_spec))
     return Elements(
         fix=spec.fix,
         seed=spec.seed,
@@ -127,7 +145,10 @@ def read_elements(
         components=told.prints.components,
         epochs=epochs,
         source_limit=limit,
-        rows_of=_rows_of(original, before, cut),
+        rows_of=_rows_of(original, before, made),
+        cardinality=int(loaded.dataset.cardinality()),
+        whole=tuple(told.whole),
+        traits=has,
         last_batch_kept=kept,
         ordered=after is None or _ordered(loaded.dataset, after),
         random_ops=() if after is None else random_ops(loaded.dataset, after),
@@ -158,9 +179,10 @@ class _Passes:
     def __init__(self, spec: TrialSpec, channel: Channel, cut: Batching, epochs: int, trained: int) -> None:
         self._spec, self._channel, self._epochs, self._trained = spec, channel, epochs, trained
         self.kept: list[Any] = []  # the first batches, for the step
-        self.prints = Fingerprinter(cut)
+        self.prints = Fingerprinter(cut, MOST_ROWS * _WHOLE) if spec.whole else Fingerprinter(cut)
+        self.whole: list[Whole] = []
         self._began = self._told = time.perf_counter()
-        self._numbers = 0
+        self._numbers, self._times = 0, _WHOLE if spec.whole else 1
 
     def read(
         self, dataset_of: Callable[[int], tf.data.Dataset], ends: Sequence[Callable[[], Any]]
@@ -176,22 +198,35 @@ class _Passes:
 
     def _pass(self, dataset: tf.data.Dataset, number: int) -> Epoch:
         elements: list[Element] = []
-        rows = 0
+        rows, digests = 0, list[tuple[int, int, int]]()
         share = (number + 1) / self._epochs
+        time_share = (1 + share) / 2 if self._spec.whole else share  # the first pass is read to its end, if any is
+        late = ended = False
         for value in dataset:
             # On a busy machine, too, the step trains on as many batches as in the trials that this is compared with.
             to_train = not number and len(elements) < self._trained and self._in_time(1.0)
-            full = rows >= MOST_ROWS / self._epochs or self._numbers >= MOST_NUMBERS * share
-            if elements and not to_train and (len(elements) >= self._spec.steps or full or not self._in_time(share)):
-                return Epoch(elements=tuple(elements), ended=False)
+            full = rows >= self._times * MOST_ROWS / self._epochs or self._numbers >= self._times * MOST_NUMBERS * share
+            late = not self._in_time(time_share)
+            element = self.prints.element(value)
+            if elements and not to_train and (len(elements) >= self._spec.steps or full or late):
+                if late or not self._spec.whole or self._spec.shown is not None:
+                    break
+                digests.append(digest(element))
+                self._alive(f"epoch {number}")
+                continue
             if not number and len(self.kept) < self._trained:
                 self.kept.append(value)
-            element = self.prints.element(value)
             elements.append(element)
+            digests += [digest(element)] * self._spec.whole
             rows += len(element.rows)
             self._numbers += sum(2 * len(row.hashes) + sum(map(len, row.sketches)) for row in element.rows)
             self._alive(f"epoch {number}")
-        return Epoch(elements=tuple(elements), ended=True)
+        else:
+            late = False
+            ended = not self._spec.whole or len(digests) == len(elements)
+        columns = dict(zip(("rows", "elements", "sums"), zip(*digests, strict=True), strict=False))
+        self.whole += [Whole(ended=not late, **columns)] * self._spec.whole
+        return Epoch(elements=tuple(elements), ended=ended)
 
     def _in_time(self, share: float) -> bool:
         """Whether a pass may go on: each has its share of the window, and what those before it left of theirs."""

@@ -28,6 +28,7 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import Devices, TrialError, TrialSpec
 from xttsbench.step.modes import synchroniser, without_xla
 from xttsbench.step.watch import Watch
+from xttsbench.targets.checkout import enter
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target, substituted
 from xttsbench.worker.batches import ExhaustedError, fill_caches
@@ -72,6 +73,8 @@ def main(connection: socket.socket, rows: int) -> int:
 
 def _run(spec: TrialSpec, channel: Channel) -> None:
     channel.phase("setup")
+    if spec.checkout is not None:
+        enter(spec.checkout)
     tf.keras.utils.set_random_seed(spec.seed)
     places.install()  # for good: the process is this trial's
     began = time.perf_counter()

@@ -40,6 +40,7 @@ from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.measure.sources import said as said_changed
 from xttsbench.workflows.optimize import read_patch
 from xttsbench.workflows.reports.diagnose import assemble
+from xttsbench.workflows.reports.prove import assembled_proof
 from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep
 from xttsbench.workflows.reports.train import assembled_train
 from xttsbench.workflows.saved import write_best, write_plan
@@ -230,6 +231,18 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
     return DONE, None
 
 
+def judge_proof(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | None]:
+    """Exit code and sentence of an edit: other data, another order, or a speed beyond the margin fail the gate."""
+    if interrupted(trials):
+        return INTERRUPTED, "Interrupted; what was measured before is in the report."
+    if report.proof is None:
+        return NOTHING, report.verdict.summary
+    if report.proof.outcome == "not proved":
+        return INCONCLUSIVE, report.verdict.summary
+    failed = report.proof.outcome != "same" or report.proof.speed == "failed"
+    return (GATE, report.verdict.summary) if failed else (DONE, None)
+
+
 def judge_training(trained: Trained, report: Report) -> tuple[int, str | None]:
     """Exit code and sentence of the session that just ended."""
     record, ended = trained.record, report.training.ended if report.training else None
@@ -365,5 +378,6 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Recorded], Report], _Judged]]] = {
     "run": (assemble_run, lambda report, run: judge_run(report, run.trials, run.comparison)),
     "sweep": (assemble_sweep, lambda report, run: judge_sweep(report, run.trials, run.comparison)),
     "train": (assembled_train, lambda report, _: judge_trained(report)),
+    "prove": (assembled_proof, lambda report, run: judge_proof(report, run.trials)),
 }
 """Kind of a run -> what its report is made by, and its exit code."""

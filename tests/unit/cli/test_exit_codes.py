@@ -27,6 +27,7 @@ class Ended:
             verdict=SimpleNamespace(step_time_s=None),
             arms=(),
             parity=None,
+            proof=None,
         )
     )
 

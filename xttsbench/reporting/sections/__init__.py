@@ -86,7 +86,7 @@ _KIND: Final = re.compile(r"\b(real|emulated)\b", re.IGNORECASE)
 _LONGEST_SLUG: Final = 48
 MOST_SHOWN: Final = 26
 """Configurations of a group that a table or a plot has at most; a round of a sweep may have a thousand."""
-_COMPARING: Final = frozenset({"run", "sweep"})
+_COMPARING: Final = frozenset({"run", "sweep", "prove"})
 TRAINING: Final = "training"
 """The plot of a training run."""
 CAPTIONS: Final = {

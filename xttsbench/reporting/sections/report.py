@@ -33,6 +33,7 @@ from xttsbench.reporting.sections import (
     missing,
     of_verdict,
     pipeline,
+    proof,
     step,
     target_figures,
     unmeasured,
@@ -92,7 +93,8 @@ def made(report: Report) -> tuple[doc.Block, ...]:
 
 
 def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
-    """The mean step and its like; in a comparison those of the baseline, where they are known."""
+    """The mean step and its like; in a comparison those of the baseline, where they are known, below a proof."""
+    yield from proof.blocks(report)
     verdict = report.verdict
     if comparing and verdict.step_time_s is None:
         return

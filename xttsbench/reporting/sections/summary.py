@@ -17,7 +17,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import Group, advice, answer, cell, compare, compares, groups
+from xttsbench.reporting.sections import Group, advice, answer, cell, compare, compares, groups, proof
 from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.words import LIKELY, configuration, part
@@ -152,7 +152,7 @@ def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc
 
     The place is the run's directory as it is shown; empty where it is not known.
     """
-    body = _compared(report) if compares(report) else _diagnosed(report, bars, place)
+    body = (*proof.blocks(report), *_compared(report)) if compares(report) else _diagnosed(report, bars, place)
     last = tuple(_last(report, place))
     end = (doc.Section("", (doc.Facts(last),)),) if last else ()
     return (_headline(report), *_warnings(report), *body, *end)

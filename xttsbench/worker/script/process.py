@@ -27,6 +27,7 @@ from typing import Any, Final
 from xttsbench.files import KERAS, loaded_files, owner
 from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialError, TrialSpec
+from xttsbench.targets.checkout import enter
 from xttsbench.targets.source.left_out import Guard, code_of, guarding
 from xttsbench.worker.channel import (
     AUTOGRAPH,
@@ -78,7 +79,7 @@ class Process:
         self._over = True
         with self._limited(_AFTERWARDS_S, code):
             self._told(ended, code, error)
-            if self.watched is not None and error is None and self.refused is None:
+            if self.watched is not None and error is None and self.refused is None and not self.report.spec.whole:
                 self._noted("what is measured afterwards", self._measure_afterwards)
         self.channel.send({"done": True})
         with self._limited(_ATEXIT_S, code):
@@ -307,6 +308,8 @@ def main(connection: socket.socket, rows: int) -> int:
         report = report_over(connection, rows)
     except OSError:
         return 1
+    if report.spec.checkout is not None:
+        enter(report.spec.checkout)
     if report.spec.script is not None:
         from xttsbench.worker.script.again import AgainProcess
 

@@ -248,7 +248,7 @@ def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:
         return "the script fed its training loop from no tf.data.Dataset that could be seen"
     if plan.repeat:
         return None
-    if plan.kind != "optimize":
+    if plan.kind not in ("optimize", "prove"):
         return "a script is run once; say --repeat if it may run again, or use xttsbench optimize"
     if script.contacted:
         return f"the script connected to {_listed(script.contacted)}, which another run would do again. {_REPEAT}"

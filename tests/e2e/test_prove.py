@@ -1,0 +1,98 @@
+"""``xttsbench prove`` on two revisions of a file: the same data and the speed of both, or the first difference."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xttsbench.cli import main
+
+OLD = """\
+import time
+
+import numpy as np
+import tensorflow as tf
+from rows import X
+
+
+def load(row):
+    time.sleep(0.002)
+    return X[row]
+
+
+def make():
+    rows = tf.data.Dataset.range(64)
+    return rows.map(lambda row: tf.ensure_shape(tf.numpy_function(load, [row], tf.float32), (4,))).batch(8)
+"""
+FASTER = OLD.replace("tf.float32), (4,)))", "tf.float32), (4,)), num_parallel_calls=4)")
+ROWS = 'import numpy as np\n\nX = np.arange(256, dtype="float32").reshape(64, 4)\n'
+
+
+@pytest.fixture
+def prove(on_one_helper, monkeypatch, capfd, tmp_path):
+    """``prove(source, *options, rows=...)``: the committed version against these files: exit code and record."""
+    monkeypatch.chdir(tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "data.py").write_text(OLD)
+    (tmp_path / "rows.py").write_text(ROWS)
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "old"]):
+        subprocess.run([*git, *words], check=True)
+
+    def run(source: str, *options: str, rows: str = ROWS) -> tuple[Any, dict[str, Any]]:
+        Path("data.py").write_text(source)
+        Path("rows.py").write_text(rows)
+        command = [
+            "xttsbench",
+            "prove",
+            f"{tmp_path}/data.py:make@main",
+            f"{tmp_path}/data.py:make",
+            "--json",
+            *options,
+        ]
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capfd.readouterr()
+        assert shown.out, shown.err
+        return ended.value.code, json.loads(shown.out)
+
+    return run
+
+
+@pytest.mark.measured
+def test_a_faster_version_with_the_same_data_passes_and_is_timed(prove) -> None:
+    code, report = prove(FASTER, "--budget", "90")
+    proof = report["proof"]
+    assert (code, proof["outcome"], proof["semantics"]["how"], proof["speed"]) == (0, "same", "identical", "passed")
+    assert proof["semantics"]["rows"] == proof["semantics"]["rows_of"] == 64
+    new = next(arm for arm in report["arms"] if arm["id"] == "new")
+    assert new["effect"]["estimate"] > 1.3
+    screen = subprocess.run(
+        [sys.executable, "-m", "xttsbench", "report", next(Path("reports").iterdir())],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert len(screen.splitlines()) <= 25
+    assert "64 rows of the dataset's 64" in screen
+
+
+def test_a_helper_that_another_revision_has_otherwise_is_told_with_both_values(prove) -> None:
+    code, report = prove(OLD, "--no-timing", rows=ROWS + "X[41, 2] += 0.5\n")
+    proof = report["proof"]
+    assert (code, proof["outcome"], proof["speed"]) == (1, "differs", "not measured")
+    assert {name: proof["place"][name] for name in ("epoch", "element", "row")} == {"epoch": 0, "element": 5, "row": 1}
+    assert (proof["shown"]["where"], proof["shown"]["old"], proof["shown"]["new"]) == ("[2]", "166", "166.5")
+
+
+def test_what_counts_its_calls_is_not_proved_to_be_the_same_in_parallel(prove) -> None:
+    seen = OLD.replace("    time.sleep(0.002)\n", "    SEEN.append(row)\n").replace(
+        "def load", "SEEN = []\n\n\ndef load"
+    )
+    code, report = prove(seen.replace("(4,)))", "(4,)), num_parallel_calls=4)"), "--no-timing")
+    assert (code, report["proof"]["outcome"]) == (3, "not proved")
+    assert "load() at data.py:12" in report["proof"]["semantics"]["sentence"]
+    assert report["proof"]["remedy"] == "make the function depend on its arguments alone"

@@ -1,0 +1,63 @@
+"""``xttsbench prove OLD NEW``: whether a change of a pipeline is safe and worth it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from xttsbench import BUDGET_S
+from xttsbench.cli import options
+from xttsbench.cli.output import Lines, end
+from xttsbench.cli.read import share
+from xttsbench.cli.target import check_arguments
+
+
+def prove(
+    context: typer.Context,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A target or script before; @REVISION takes its tree.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The version after, likewise.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of scripts.")] = None,
+    settings: options.Settings = None,
+    accelerator: options.Accelerator = "real",
+    steps: options.Steps = None,
+    budget: Annotated[float, typer.Option(min=20, help="Seconds for everything.")] = BUDGET_S,
+    any_order: Annotated[bool, typer.Option("--any-order", help="The samples may come in another order.")] = False,
+    margin: Annotated[str, typer.Option(metavar="SHARE", help="Speed that NEW may lose: 10% or 0.1.")] = "10%",
+    no_timing: Annotated[bool, typer.Option("--no-timing", help="Compare the data alone.")] = False,
+    keep_writes: options.KeepWrites = False,
+    repeat: options.Repeat = False,
+    out: options.Out = None,
+    redact: options.Redact = False,
+    seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
+    strict: options.Strict = False,
+    show_output: options.ShowOutput = False,
+    browse: options.Open = False,
+    verbose: options.Verbose = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Prove that an edit leaves the data as they are, or show the first difference; time both versions in turns.
+
+    Exit code 0: the same data, and not slower; 1: other data, another order without --any-order, or slower than the
+    margin allows; 3: not proved, with what would prove it (and with --strict where the speed is undecided).
+
+    Example:  xttsbench prove train.py@main train.py
+
+    Example:  xttsbench prove data.py:make faster.py:make --any-order --accelerator emulated:10
+    """
+    check_arguments(old.rpartition("@")[0] or old, arguments, settings)
+    from xttsbench.workflows.prove import Request
+    from xttsbench.workflows.prove import prove as run
+    from xttsbench.workflows.runs import DONE, INCONCLUSIVE
+
+    given = {"target": old, "budget_s": budget, "timed": not no_timing, "arguments": tuple(arguments or ())}
+    kept = share("--margin", margin, below=1) or 0.0
+    request = options.asked(context, Request, kwargs=options.arguments_of(settings), margin=kept, **given)
+    outcome = run(request, progress=Lines(quiet=quiet))
+    proof = outcome.report.proof
+    if strict and outcome.exit_code == DONE and proof is not None and proof.speed == "undecided":
+        outcome = replace(outcome, exit_code=INCONCLUSIVE, message=outcome.report.verdict.summary)
+    end(outcome, context)
