@@ -159,6 +159,7 @@ class Pipeline(Record):
 
     ops: tuple[PipelineOp, ...] = ()
     python_functions: tuple[PythonFunction, ...] = ()
+    immovable: str | None = None  # Why those that would gain by it cannot run in another process, in a sentence
     threadpool_size: int | None = None
     """``options.threading.private_threadpool_size``; ``None`` or 0 means the shared pool (one thread per core)."""
     autotune: bool = True

@@ -22,6 +22,7 @@ import tensorflow as tf
 from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.native.examine import examine
+from xttsbench.fixes.processes.rewrite import why_immovable
 from xttsbench.fixes.step.rewrite import fixed_step
 from xttsbench.pipeline.altered import shortened
 from xttsbench.pipeline.costs import read_costs
@@ -169,7 +170,11 @@ def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Benc
         classified = classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6)
         bench.channel.part("pipeline", with_python_costs(classified))
         bench.channel.phase("python functions as ops")
-        bench.channel.part("pipeline", with_python_costs(examine(loaded.dataset, classified)))
+        found = with_python_costs(examine(loaded.dataset, classified))
+        bench.channel.part("pipeline", found)
+        bench.channel.phase("python functions in another process")
+        immovable = why_immovable(loaded.dataset, found)
+        bench.channel.part("pipeline", found.model_copy(update={"immovable": immovable}))
 
 
 def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, Step | None]:

@@ -127,3 +127,10 @@ def test_no_parallel_map_is_given_fewer_calls_than_it_asks_for():
         python_functions=(python("blocks"),),
     )
     assert [op.parallelism for op in found(both)["calls:64"].edit(both).ops[1:3]] == [64, 64]
+
+
+def test_functions_that_cannot_be_moved_are_refused_before_a_trial_is_spent_on_them():
+    given = pipeline(RANGE, PYTHON, BATCH, python_functions=(python("holds", cpu_s=0.01),))
+    why = "The Python function load (data.py:3) cannot run in another process: its 'LOCK' is a lock"
+    refused = found(given.model_copy(update={"immovable": why}), cpus=4)["processes:4"]
+    assert (found(given, cpus=4)["processes:4"].refused, refused.refused) == (None, why)

@@ -25,11 +25,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     the time to copy what the op yields.
     """
     pipeline, cpus = setting.pipeline, setting.cpus
-    tokens = {
-        one.token
-        for one in pipeline.python_functions
-        if (one.gil == "holds" and (one.kind != "generator" or one.parts is not None)) or _shares_memory(one)
-    }
+    tokens = {one.token for one in gaining(pipeline)}
     ops = [op for op in pipeline.ops if tokens & set(op.python_functions)]
     if not ops or cpus < 2:
         return
@@ -58,7 +54,17 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
         proof="a Python function that keeps something from call to call keeps it in each process by itself",
         ops=tuple(op.name for op in ops),
         alone=any(op.name not in in_turn for op in ops),
+        refused=pipeline.immovable,
     )
+
+
+def gaining(pipeline: Pipeline) -> list[PythonFunction]:
+    """Python functions that would gain by a process of their own."""
+    return [
+        one
+        for one in pipeline.python_functions
+        if (one.gil == "holds" and (one.kind != "generator" or one.parts is not None)) or _shares_memory(one)
+    ]
 
 
 def _shares_memory(function: PythonFunction) -> bool:

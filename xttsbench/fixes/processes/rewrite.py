@@ -16,14 +16,17 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph, graph_of, named
 from xttsbench.fixes.graph.hazards import STATELESS, Reader
 from xttsbench.fixes.open_generator.rewrite import Body
 from xttsbench.fixes.pool import work
 from xttsbench.fixes.pool.packing import objection, packed, without_tensorflow
 from xttsbench.fixes.pool.workers import WorkerPool
+from xttsbench.fixes.processes import gaining
 from xttsbench.pipeline.source import PYTHON_OPS, Registered, lookup
 from xttsbench.records.fix import Fix, FixSet
+from xttsbench.records.pipeline import Pipeline
 
 _HELD: Final = "_xttsbench_pooled"
 """Attribute of the dataset that keeps the registered functions, and through them the pool."""
@@ -70,6 +73,21 @@ def in_processes(dataset: Any, count: int) -> Any:
     for input_dataset in result._inputs():  # options may be taken off again
         input_dataset.__dict__[_HELD] = entries
     return result
+
+
+def why_immovable(dataset: Any, pipeline: Pipeline) -> str | None:
+    """Why Python functions that would gain by it cannot run in another process, with function, file and line.
+
+    One process is started to see whether they can be copied into it, and loaded there; ``None`` where they can.
+    """
+    functions = gaining(pipeline)
+    opened = FixSet.of(["open-generator"] * any(one.kind == "generator" for one in functions))
+    try:
+        if functions:
+            in_processes(apply(dataset, opened) if opened else dataset, 1)
+    except InvalidInputError as error:
+        return str(error).rstrip(".")
+    return None
 
 
 class _Call:

@@ -18,8 +18,9 @@ import tensorflow as tf
 from tests.tf.equality import same_elements
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.pool.packing import packed
-from xttsbench.fixes.processes.rewrite import in_processes
+from xttsbench.fixes.processes.rewrite import in_processes, why_immovable
 from xttsbench.pipeline.read import inspect
+from xttsbench.records.pipeline import Pipeline, PythonFunction
 
 OFFSET = 7
 Pair = collections.namedtuple("Pair", ["first", "second"])
@@ -300,6 +301,17 @@ def layer_in_a_list():
     return applied
 
 
+def gains(gil):
+    return Pipeline(python_functions=(PythonFunction(token="t", kind="numpy_function", name="f", gil=gil),))
+
+
+def test_a_function_that_moves_is_seen_to_by_one_process_that_ends():
+    before = children()
+    assert why_immovable(mapped(scaled), gains("holds")) is None
+    gc.collect()
+    assert children() <= before
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -317,6 +329,8 @@ def test_what_cannot_be_copied_is_named_before_anything_runs(make, said):
         in_processes(mapped(function), 2)
     assert __file__ in str(error.value)
     assert children() == before
+    assert why_immovable(mapped(function), gains("holds")) == str(error.value).rstrip(".")
+    assert why_immovable(mapped(function), gains("blocks")) is None, "it would gain nothing, and is not tried"
     source = getattr(getattr(function, "__self__", None), "source", None)
     if source is not None:
         source.close()
