@@ -45,6 +45,7 @@ class Job:
         stretch_s: for the target as it is after its rounds, in its first process.
         again: what is known of a script that has run; without it its next trial is the first one anew.
         checkout: tree of another revision, whose code it is.
+        assume_pure: functions that the user says are pure.
     """
 
     target: str
@@ -62,6 +63,7 @@ class Job:
     private: str | None = None
     no_step_s: float | None = None
     checkout: Checkout | None = None
+    assume_pure: tuple[str, ...] = ()
 
     def spec(self, number: int, kind: TrialKind, *, block: int = 0, share: float = 1.0) -> TrialSpec:
         """The specification of one trial of this job."""
@@ -74,6 +76,7 @@ class Job:
             arguments=self.arguments,
             script=self.again,
             checkout=self.checkout,
+            assume_pure=self.assume_pure,
             private=self.private if kind == "script" else None,
             no_step_s=self.no_step_s if kind == "script" else None,
             emulated_ms=self.emulated_ms,

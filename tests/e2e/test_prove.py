@@ -96,3 +96,16 @@ def test_what_counts_its_calls_is_not_proved_to_be_the_same_in_parallel(prove) -
     assert (code, report["proof"]["outcome"]) == (3, "not proved")
     assert "load() at data.py:12" in report["proof"]["semantics"]["sentence"]
     assert report["proof"]["remedy"] == "make the function depend on its arguments alone"
+
+
+@pytest.mark.parametrize(("result", "code", "outcome"), [("X[row]", 0, "same"), ("X[len(SEEN) % 64]", 1, "differs")])
+def test_the_users_word_clears_the_code_and_never_what_is_seen(prove, result: str, code: int, outcome: str) -> None:
+    """A function whose rows depend on how often it was called gives others where calls overtake one another."""
+    counts = OLD.replace("    time.sleep(0.002)\n", "    SEEN.append(row)\n    time.sleep(0.002)\n")
+    counts = counts.replace("def load", "SEEN = []\n\n\ndef load").replace("X[row]", result)
+    parallel = counts.replace("(4,)))", "(4,)), num_parallel_calls=4)")
+    Path("data.py").write_text(counts)
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "counts"], check=True)
+    found, report = prove(parallel, "--no-timing", "--assume-pure", "data.load")
+    assert (found, report["proof"]["outcome"]) == (code, outcome)
+    assert ("on your word, data.load" in report["proof"]["semantics"]["sentence"]) == (code == 0)

@@ -16,6 +16,7 @@ from xttsbench import BUDGET_S
 from xttsbench.cli.options import (
     Accelerator,
     AsJson,
+    AssumePure,
     Budget,
     Data,
     Debug,
@@ -77,6 +78,7 @@ def diagnose(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are estimated only.")
     ] = False,
+    assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
@@ -112,6 +114,7 @@ def diagnose(
         arguments=tuple(arguments or ()),
         budget_s=budget,
         comparison=comparison,
+        assume_pure=tuple(assume_pure or ()),
         verify=not no_verify,
     )
     outcome = run(request, progress=Lines(quiet=quiet))
@@ -150,6 +153,7 @@ def optimize(
         Allowed | None,
         typer.Option(help="What fixes may change: batches puts the same samples into batches of similar length."),
     ] = None,
+    assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
     repeat: Repeat = False,
     out: Out = None,
@@ -191,6 +195,7 @@ def optimize(
         arguments=tuple(arguments or ()),
         budget_s=budget,
         other_batches=allow is not None,
+        assume_pure=tuple(assume_pure or ()),
     )
     end(run(request, progress=Lines(quiet=quiet)), context)
 

@@ -63,6 +63,14 @@ Repeat = Annotated[bool, typer.Option("--repeat", help="A script may do again wh
 ShowOutput = Annotated[
     bool, typer.Option("--show-output", help="Let through what the target prints; else it is in the run's output.log.")
 ]
+AssumePure = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE.FUNCTION",
+        help="Your word that a function depends on its arguments alone, where its code leaves a doubt; samples are "
+        "still compared. Repeatable.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]
 Verbose = Annotated[

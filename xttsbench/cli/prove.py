@@ -24,6 +24,7 @@ def prove(
     steps: options.Steps = None,
     budget: Annotated[float, typer.Option(min=20, help="Seconds for everything.")] = BUDGET_S,
     any_order: Annotated[bool, typer.Option("--any-order", help="The samples may come in another order.")] = False,
+    assume_pure: options.AssumePure = None,
     margin: Annotated[str, typer.Option(metavar="SHARE", help="Speed that NEW may lose: 10% or 0.1.")] = "10%",
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Compare the data alone.")] = False,
     keep_writes: options.KeepWrites = False,
@@ -53,7 +54,14 @@ def prove(
     from xttsbench.workflows.prove import prove as run
     from xttsbench.workflows.runs import DONE, INCONCLUSIVE
 
-    given = {"target": old, "budget_s": budget, "timed": not no_timing, "arguments": tuple(arguments or ())}
+    assumed = tuple(assume_pure or ())
+    given = {
+        "target": old,
+        "assume_pure": assumed,
+        "budget_s": budget,
+        "timed": not no_timing,
+        "arguments": tuple(arguments or ()),
+    }
     kept = share("--margin", margin, below=1) or 0.0
     request = options.asked(context, Request, kwargs=options.arguments_of(settings), margin=kept, **given)
     outcome = run(request, progress=Lines(quiet=quiet))

@@ -53,7 +53,7 @@ def _judged(
         elif unreadable is not None or not originals:
             data = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
         else:
-            data = _compared(trial, trial.elements, originals)
+            data = on_your_word(_compared(trial, trial.elements, originals), trial.spec.assume_pure)
         found[arm] = _read_again(found[arm], data) if trial.spec.cache_use == "read" and arm in found else data
     return found
 
@@ -94,6 +94,14 @@ def as_timed(
         rest = "" if found.same else f"; the batches of the timed runs were not compared: {found.sentence}"
     checked = f" {data.checked[:1].upper()}{data.checked[1:]}{rest}." if data.checked else ""
     return data.model_copy(update={"sentence": f"{data.sentence.rstrip('.')}.{checked}"})
+
+
+def on_your_word(data: Semantics, assumed: Sequence[str]) -> Semantics:
+    """A proof with the functions that the user said are pure, on which it rests beside what was seen."""
+    if data.equivalent is not True or not assumed:
+        return data
+    sentence = f"{data.sentence.rstrip('.')}; on your word, {', '.join(assumed)} depends on its arguments alone."
+    return data.model_copy(update={"sentence": sentence})
 
 
 def _contents(

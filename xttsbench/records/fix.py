@@ -195,6 +195,8 @@ class Patch(Record):
     """File -> its whole text with the edits, which is what was run."""
     unpatched: dict[str, str] = {}
     """Fix -> why there is no edit for it, with what to write by hand."""
+    assumed: tuple[str, ...] = ()
+    """Functions that the user said are pure, on which the proof of the data rests beside what was seen."""
     also: tuple[str, ...] = ()
     """Other code that runs the changed lines, a sentence each: its results change as well."""
     ran: bool = False
@@ -266,6 +268,8 @@ class Optimized(Record):
     equivalent: bool | None
     data: str
     """Result of the same-data check, in a sentence."""
+    assume_pure: tuple[str, ...] = ()
+    """Functions that the user said are pure."""
     proven: bool
     """True only where the interval clears 1 and the data are the same."""
     blocks: int = 0

@@ -102,6 +102,7 @@ class RunPlan(Record):
     timed: bool = True  # Whether an edit is timed, too
     any_order: bool = False  # Elements in another order are wanted too, as a fix or an edit gives them
     other_batches: bool = False  # Fixes that put the same samples into other batches are wanted too
+    assume_pure: tuple[str, ...] = ()  # Functions (``module.function``) that the user says are pure
     verified: bool = True  # Whether fixes are verified, where there is time
     keep_writes: bool = False  # Whether the first run of a script writes to the disk
     repeat: bool = False  # Whether a script may be run again, whatever it writes

@@ -81,6 +81,9 @@ class TrialSpec(Record):
     epochs: int = Field(1, ge=1)  # For the kind ``elements``: passes over the dataset
     source_limit: int | None = Field(None, ge=1)
     """For the kinds ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""
+    assume_pure: tuple[
+        str, ...
+    ] = ()  # Functions (``module.function``) that the user says are pure: hazards pass them over
     jitter: bool = False  # For the kind ``elements``: hold calls of Python functions up at random
     checkout: Checkout | None = None  # Where the code is that of another revision
     whole: bool = False

@@ -107,7 +107,8 @@ def read_elements(
     def look() -> None:
         """Read the code as its settings are now, which a pass may have changed, and keep all objections to the fix."""
         if before is not None:
-            objections.update(dict.fromkeys(hazards(original, before, FixSet.parse(spec.fix) if own is None else own)))
+            fixes = FixSet.parse(spec.fix) if own is None else own
+            objections.update(dict.fromkeys(hazards(original, before, fixes, assumed=spec.assume_pure)))
 
     limit = spec.source_limit if after is not None else None
     while True:

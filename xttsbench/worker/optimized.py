@@ -122,7 +122,7 @@ def _check_identity(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet, be
 
 def _check_code(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet) -> None:
     """Read the code of the Python functions again, as their settings are now: a switch is no part of the graph."""
-    if found := hazards(dataset, graph, fixes):
+    if found := hazards(dataset, graph, fixes, assumed=plan.assume_pure):
         raise PlanError(
             f"The plan of {plan.target} would change the data of this pipeline as it is now: {found[0]}. "
             "Optimize again."

@@ -81,6 +81,7 @@ class Request:
         verify: verify fixes in what is left of the budget.
         any_order: verify fixes that give up the order of the elements too.
         other_batches: verify fixes that put the same samples into other batches too.
+        assume_pure: functions (``module.function``) that the user says are pure.
     """
 
     target: str
@@ -103,6 +104,7 @@ class Request:
     verify: bool = True
     any_order: bool = False
     other_batches: bool = False
+    assume_pure: tuple[str, ...] = ()
 
 
 def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
@@ -162,6 +164,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         repeat=request.repeat,
         private=str(run.directory.absolute()) if script and not request.keep_writes else None,
         no_step_s=max(_NO_STEP_SHARE * plan.budget_s, _NO_STEP_S) if script else None,
+        assume_pure=plan.assume_pure,
     )
     isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
     with run.session(

@@ -53,6 +53,20 @@ def test_state_in_python_speaks_against_what_calls_in_another_way():
         assert ask(dataset, fix) == (), fix
 
 
+def calling(i):
+    return counting(i)
+
+
+def test_the_users_word_clears_a_function_by_its_module_or_its_file_and_no_other():
+    fixes = FixSet.parse("parallel-map")
+    for function in (counting, calling):
+        dataset = python(function)
+        graph = read_graph(dataset)
+        for name in ("test_hazards.counting", f"{counting.__module__}.counting"):
+            assert hazards(dataset, graph, fixes, assumed=(name,)) == (), name
+        assert len(hazards(dataset, graph, fixes, assumed=("counting", "test_hazards.plain"))) == 1
+
+
 def test_nothing_speaks_against_a_function_of_its_argument():
     dataset = python(plain).filter(lambda i: i > 2).batch(4)
     fixes = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +23,10 @@ from xttsbench.fixes.rounds import (
     planned,
     slug,
 )
+from xttsbench.fixes.same_data import on_your_word
 from xttsbench.planning import Job
 from xttsbench.records.base import Estimate
-from xttsbench.records.fix import FixSet
+from xttsbench.records.fix import FixSet, Semantics
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.trial import TrialRecord, TrialSpec
@@ -152,3 +155,15 @@ def test_of_four_hundred_verifications(worth, low, high, machine) -> None:
     found = accepted({"prefetch": worth}, range(1_000, 1_400), **machine)
     print(f"worth {worth}, {machine}: {found}")
     assert low <= found["prefetch"] <= high
+
+
+def test_the_users_word_goes_into_each_guards_trial_and_beside_the_proof_that_rests_on_it() -> None:
+    size = guard_size(Evidence(kind="dataset", has_step=False, emulated=False))
+    trial = guard_trial(replace(JOB, assume_pure=("data.load",)), 3, size, block=0, arm="prefetch", fix="prefetch")
+    assert trial.assume_pure == ("data.load",)
+    same = Semantics(equivalent=True, how="identical", sentence="The same.")
+    told = on_your_word(same, trial.assume_pure).sentence
+    assert told == "The same; on your word, data.load depends on its arguments alone."
+    assert on_your_word(same, ()) == same
+    other = same.model_copy(update={"equivalent": False})
+    assert on_your_word(other, trial.assume_pure) == other

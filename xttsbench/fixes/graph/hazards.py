@@ -8,10 +8,10 @@ them in a cache is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pkgutil import resolve_name
 from typing import Any, Final
 
@@ -172,7 +172,12 @@ class Reader:
 
 
 def hazards(
-    dataset: Any, graph: Any, fixes: FixSet, *, state_of: Callable[[Any], PythonState] = python_state
+    dataset: Any,
+    graph: Any,
+    fixes: FixSet,
+    *,
+    assumed: Collection[str] = (),
+    state_of: Callable[..., PythonState] = python_state,
 ) -> tuple[str, ...]:
     """Why fixes may change what a dataset yields and what would settle it, a sentence each; empty for no reason.
 
@@ -180,9 +185,10 @@ def hazards(
         dataset: the original, before any fix.
         graph: its graph.
         fixes: that are put on it together.
+        assumed: functions (``module.function``) that the user says are pure.
         state_of: what a Python function does; exchanged in tests.
     """
-    reader = Reader(dataset, graph, state_of)
+    reader = Reader(dataset, graph, partial(state_of, assumed=assumed) if assumed else state_of)
     found: list[str] = []
     for fix in (fix for fix in fixes if fix.kind in SPECS):
         spec = SPECS[fix.kind]

@@ -39,7 +39,7 @@ from xttsbench.pipeline.python.bytecode import from_bytecode
 from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.set_up import set_up_of
-from xttsbench.pipeline.python.values import MUTATORS, Scope, Value
+from xttsbench.pipeline.python.values import LOCAL, MUTATORS, Scope, Value
 from xttsbench.records.pipeline import Setting
 
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
@@ -197,21 +197,41 @@ class PythonState:
 _NOTHING: Final = PythonState().kinds
 
 
-def python_state(function: Any) -> PythonState:
+class _Assuming(Reader):
+    """Passes over functions that the user says are pure, by their names after their module or file: ``data.load``."""
+
+    def __init__(self, settled: Collection[str] | None, assumed: Collection[str]) -> None:
+        super().__init__(settled)
+        self._assumed = frozenset(assumed)
+
+    def function(self, function: Any, given: dict[str, Value] | None = None) -> Value:
+        """Read a function, unless it is assumed to be pure."""
+        inner = getattr(function, "__func__", function)
+        if self._assumed and isinstance(inner, types.FunctionType):
+            stem = os.path.basename(place(inner.__code__)[0]).removesuffix(".py")
+            names = inner.__qualname__, inner.__name__
+            if self._assumed & {f"{module}.{name}" for module in (inner.__module__, stem) for name in names}:
+                return LOCAL
+        return super().function(function, given)
+
+
+def python_state(function: Any, *, assumed: Collection[str] = ()) -> PythonState:
     """State and randomness of a user's function, method, partial, callable object or memoised function.
+
+    Functions that are ``assumed`` to be pure (``module.function``) are not read.
 
     What lies only in branches that settings turn off does not count; those settings are named, as few as suffice.
     """
     function = _unwrapped(function)  # what is bound by a partial, and that there is a memo, counts
-    whole = _state(function, Reader())
+    whole = _state(function, _Assuming((), assumed))
     if whole.kinds == _NOTHING:
         return whole
-    best = _state(function, Reader(settled=None))
+    best = _state(function, _Assuming(None, assumed))
     if best.kinds == whole.kinds:
         return whole
     names = {one.name for one in best.settings}
     for name in sorted(names):
-        without = _state(function, Reader(settled=names - {name}))
+        without = _state(function, _Assuming(names - {name}, assumed))
         if without.kinds == best.kinds:
             best, names = without, names - {name}
     return best

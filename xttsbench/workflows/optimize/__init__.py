@@ -98,6 +98,9 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
     last = session.trials[-1].spec.model_copy(update={"trial_id": f"{len(session.trials):03d}-patch"})
     if patch is None or changed_file(session.trials) is not None or session.source_changed(last):
         return
+    if plan.assume_pure and patch.diff:
+        told = f"Assumed to be pure (--assume-pure): {', '.join(plan.assume_pure)}\n"
+        patch = patch.model_copy(update={"assumed": plan.assume_pure, "diff": told + patch.diff})
     patch = run.redaction.kept(patch)
     write_json(directory / PATCH, patch.model_dump(mode="json"))
     if patch.diff:
@@ -182,6 +185,7 @@ def _optimized(
         identity=found.identity,
         speedup=chosen.verified_speedup if chosen else None,
         equivalent=chosen.semantics.equivalent if chosen and chosen.semantics else None,
+        assume_pure=plan.assume_pure,
         data=chosen.semantics.sentence if chosen and chosen.semantics else "the original",
         proven=chosen is not None,
         blocks=chosen.blocks if chosen else 0,

@@ -79,6 +79,7 @@ def prove(request: Request, *, progress: Progress | None = None) -> Outcome:
                 script=True in scripts,
                 arguments=plan.arguments,
                 checkout=checkout,
+                assume_pure=plan.assume_pure,
             )
             for name, (target, checkout) in zip((ORIGINAL, NEW), sides, strict=True)
         }

@@ -9,7 +9,7 @@ from xttsbench.comparison.arms import compare
 from xttsbench.comparison.effects import weigh
 from xttsbench.comparison.gates import place
 from xttsbench.comparison.runs import collect
-from xttsbench.fixes.same_data import as_timed, originals_of
+from xttsbench.fixes.same_data import as_timed, on_your_word, originals_of
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.proof import Proof, Speed
 from xttsbench.records.report import Report
@@ -31,7 +31,8 @@ def edit_of(plan: RunPlan, trials: Sequence[TrialRecord]) -> Edit | None:
     edit = judge_edit(originals, new, any_order=plan.any_order)
     if edit.outcome != "same":
         return edit
-    data = as_timed(trials, NEW, edit.semantics, originals, (plan.comparison.name,))
+    data = on_your_word(edit.semantics, plan.assume_pure)
+    data = as_timed(trials, NEW, data, originals, (plan.comparison.name,))
     return Edit("same" if data.equivalent else "differs" if data.equivalent is False else "not proved", data)
 
 
