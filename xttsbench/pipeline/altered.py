@@ -303,6 +303,7 @@ class _Delay:
     def before(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The function that waits and then does what the original does."""
 
+        @functools.wraps(original)  # by which what reads the function while it is held up finds the user's
         def held_up(*arguments: Any) -> Any:
             delay_s = self._next_s()
             if delay_s > 0.0:

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.graph.hazards import random_ops
 from xttsbench.fixes.open_generator.rewrite import open_generators
 from xttsbench.fixes.parallel.rewrite import parallel_map
 from xttsbench.pipeline.altered import jittered, places_of, shortened
@@ -196,3 +197,16 @@ def test_py_functions_are_held_up_and_generators_are_not():
     assert taken(eager) == (1, list(range(1, 10)))
     generated = tf.data.Dataset.from_generator(lambda: iter(range(5)), output_signature=tf.TensorSpec([], tf.int64))
     assert taken(generated) == (0, list(range(5)))
+
+
+@pytest.mark.parametrize("make", [tf.numpy_function, tf.py_function])
+def test_a_function_that_is_held_up_is_read_as_the_user_wrote_it(make):
+    def noisy(i):
+        return np.int64(i + np.random.uniform())
+
+    dataset = tf.data.Dataset.range(9).map(lambda i: make(noisy, [i], tf.int64))
+    graph = read_graph(dataset)
+    with jittered(graph, 0):
+        (said,) = random_ops(dataset, graph)
+    assert "noisy()" in said
+    assert "held_up" not in said

@@ -93,7 +93,8 @@ def compiled(generator: Callable[..., Any]) -> Compiled:
         raise CannotOpenError(felt.text)
     fixed = next((one.text for one in reader.effects), None)
     # A head that goes on may itself do what Keras else does between epochs.
-    reads = [fixed or changed_elsewhere(reader, within_epoch=only) for only in (False, not found.goes_on)]
+    file = place(function.__code__)[0]
+    reads = [fixed or changed_elsewhere(reader, file, within_epoch=only) for only in (False, not found.goes_on)]
 
     def share(*values: Any) -> tuple[Any, ...]:
         for name, value in zip(found.shared, values, strict=True):

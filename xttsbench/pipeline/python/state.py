@@ -244,7 +244,8 @@ def _state(function: Any, reader: Reader) -> PythonState:
         first.setdefault("random" if effect.kind == "clock" else effect.kind, effect.text)
     if isinstance(function, functools._lru_cache_wrapper) and "random" in first:
         first.setdefault("state", f"{inner.__name__}() keeps in a memo what it has drawn at random")
-    reads = [first.get("read") or changed_elsewhere(reader, within_epoch=only) for only in (False, True)]
+    file = place(reader.own[0])[0] if reader.own else ""
+    reads = [first.get("read") or changed_elsewhere(reader, file, within_epoch=only) for only in (False, True)]
     return PythonState(first.get("state"), first.get("random"), reads[0], reads[1], _settings(inner, reader))
 
 
@@ -281,14 +282,14 @@ def _read(function: Any, reader: Reader | None = None) -> Reader:
     return reader
 
 
-def changed_elsewhere(reader: Reader, *, within_epoch: bool = False) -> str | None:
-    """Phrase for state that was read and that other code changes; see :func:`_changed_attribute`."""
+def changed_elsewhere(reader: Reader, file: str, *, within_epoch: bool = False) -> str | None:
+    """Phrase for state that was read in a ``file`` and that other code changes; see :func:`_changed_attribute`."""
     for (code, name), text in reader.variables.items():
         if change := _changed_variable(code, name, reader.own):
             return f"{text}, which {change}"
     for (kind, name), text in reader.attributes.items():
         change = _changed_attribute(kind, name, reader.own, within_epoch=within_epoch)
-        if change := change or set_up_of(place(reader.own[0])[0], reader.own).later_setter(name, ()):
+        if change := change or set_up_of(file, reader.own).later_setter(name, ()):
             return f"{text}, which {change}"
     for one in reader.conditions.assumed:
         name = one.name.rpartition(".")[2]
@@ -321,8 +322,8 @@ def called(function: Any) -> Any:
 
 
 def _is_wrapper(function: types.FunctionType) -> bool:
-    """Whether TensorFlow made a function; AutoGraph's wrapper of a method has the module of what it wraps."""
-    return source.is_tensorflow(function) or files.owner(place(function.__code__)[0]) == "framework"
+    """Whether TensorFlow made a function, or we did; AutoGraph's wrapper of a method has the module of what it wraps."""
+    return source.is_tensorflow(function) or files.owner(place(function.__code__)[0]) in ("framework", "ours")
 
 
 def _unwrapped(function: Any) -> Any:

@@ -454,3 +454,17 @@ def test_another_generator_than_was_read_is_an_error():
     cut = dataclasses.replace(compiled(plain), generator=shuffled)
     with pytest.raises(CannotOpenError, match="another generator than was read"):
         next(cut.items())
+
+
+class Clips:
+    def __init__(self):
+        self.items, self.factor = ITEMS, 2
+
+    def generate(self):
+        for item in self.items:
+            yield np.full(3, len(item), np.float32) * self.factor
+
+
+def test_a_loop_that_calls_nothing_of_the_user_s_may_read_its_object():
+    made = compiled(Clips().generate)
+    assert (made.reads, made.reads_within_epoch) == (None, None)
