@@ -186,12 +186,22 @@ _UNEXPLAINED: Final = (
 )
 
 
+_BUSY: Final = (
+    "It runs in parallel already. Make what it does cheaper, do it once ahead of the training (files of what it "
+    "yields, or a cache behind it, before anything random), or give the input more processors."
+)
+
+
+def _runs_in_parallel(op: PipelineOp) -> bool:
+    return any(calls not in (None, 1) for calls in (op.parallelism, op.chosen_parallelism))
+
+
 @rule(
     "input-bound",
     evidence="what a step waits, a batch without a step, and the costly op's time, processor time and shares of "
     "cost and pace",
     threshold="the input is the verdict, or takes 10 % of the step; always a bottleneck",
-    remedy="Make the costly op cheaper, parallel or cached; other findings say what was tried here.",
+    remedy="Make the costly op cheaper, run it in parallel, or cache what it yields.",
     false_alarms="a dataset alone has nothing but its input to wait for, so that it always fires there",
 )
 def input_bound(evidence: Evidence) -> Findings:
@@ -216,7 +226,7 @@ def input_bound(evidence: Evidence) -> Findings:
             "pace_share": pace_share(evidence, op) if op is not None else None,
             "ops_s_per_batch": ops_cost_s(evidence) if unexplained else None,
         },
-        _UNEXPLAINED if unexplained else None,
+        _UNEXPLAINED if unexplained else _BUSY if op is not None and _runs_in_parallel(op) else None,
         severity="warning",
         limiting=True,
         at=op,

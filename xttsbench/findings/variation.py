@@ -248,12 +248,13 @@ def _source(evidence: Evidence, steps: Steps) -> str:
 
 
 _STALL_SHARE: Final = 0.05
+_STALLS_LEAD: Final = 0.4  # of all waiting, from which on the few steps are what to mend
 
 
 @rule(
     "stragglers",
     evidence="how many, their excess and share of the time, how much of it is waiting, and what most of them share",
-    threshold="5 % of the time beyond the median; a bottleneck where most of it is waiting and the step waits for data",
+    threshold="5 % of the time beyond the median; a bottleneck where it is waiting, and two fifths of all of it",
     remedy="Look at the elements of those batches, or at what the step does there.",
     false_alarms="neighbours make stragglers too; rounds that they disturbed are left out",
 )
@@ -288,7 +289,10 @@ def stragglers(evidence: Evidence) -> Findings:
         },
         f"{common[0].remedy} {remedy}" if common else remedy,
         severity="warning",
-        limiting=in_wait > 0.5 and evidence.limits("input"),
+        # Beside a much larger wait in all steps these few are not what to mend first.
+        limiting=in_wait > 0.5
+        and evidence.limits("input")
+        and found.share_of_time >= _STALLS_LEAD * float(steps.wait_s.sum() / steps.wall_s.sum()),
     )
 
 

@@ -282,6 +282,9 @@ def test_what_the_step_waits_for_is_named_with_its_line(evidence, build) -> None
     assert found.evidence["pace_share"] == pytest.approx(0.75)
     assert found.evidence["batch_s_without_a_step"] == pytest.approx(0.4)
     assert found.predicted_speedup.estimate == 2.0
+    assert "run it in parallel" in found.remedy
+    busy = Pipeline(ops=(ops[0], slow.model_copy(update={"parallelism": -1, "chosen_parallelism": 2})))
+    assert "It runs in parallel already" in next(iter(input_bound(evidence("input", pipeline=busy)))).remedy
     assert "graph was not read" in next(iter(input_bound(evidence("input")))).title
     assert not list(input_bound(evidence("compute", pipeline=Pipeline(ops=ops))))
 

@@ -78,6 +78,14 @@ def test_stragglers_of_the_input(evidence, build) -> None:
     assert "elements of those batches" in found.remedy
 
 
+def test_stragglers_beside_a_wait_in_every_step_are_not_what_to_mend_first(evidence, build) -> None:
+    late = np.zeros(100)
+    late[[20, 70]] = 0.5
+    steps = build.steps(wait_s=0.08 + late, step_s=0.02)
+    found = only(stragglers, evidence("input", steps=steps, explanation=explain(steps.wall_s, steps.batch_elements)))
+    assert (found.limiting, found.evidence["stragglers"]) == (False, 2)
+
+
 def test_stragglers_of_the_step(evidence, build) -> None:
     found = only(stragglers, evidence("input", **straggling(build, in_wait=False)))
     assert not found.limiting

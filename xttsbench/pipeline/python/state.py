@@ -322,7 +322,7 @@ def called(function: Any) -> Any:
 
 
 def _is_wrapper(function: types.FunctionType) -> bool:
-    """Whether TensorFlow made a function, or we did; AutoGraph's wrapper of a method has the module of what it wraps."""
+    """Whether TensorFlow or we made a function; AutoGraph's wrapper of a method has the module of what it wraps."""
     return source.is_tensorflow(function) or files.owner(place(function.__code__)[0]) in ("framework", "ours")
 
 
