@@ -91,7 +91,7 @@ def diagnose(
     else:
         from xttsbench.workflows.live import diagnose_live
 
-        outcome = diagnose_live(request, _worker("trial").LiveTarget(target, request.target).measure)
+        outcome = diagnose_live(request, _with_tensorflow("worker.trial").LiveTarget(target, request.target).measure)
     _refuse(outcome.exit_code, outcome.message, "the diagnosis")
     return _with_journal(outcome)
 
@@ -147,14 +147,13 @@ def optimize(
         outcome = run(request)
         _refuse(outcome.exit_code, outcome.message)
         # The target is loaded here only when the processes in which fixes were searched for have ended.
-        dataset = _worker("trial").load_here(target, request.target, request.kwargs).dataset
-        found = outcome.report.optimized
-        return (_worker("optimized").apply_plan(dataset, found) if found is not None else dataset), _with_journal(
-            outcome
-        )
+        dataset = _with_tensorflow("worker.trial").load_here(target, request.target, request.kwargs).dataset
+        if (found := outcome.report.optimized) is not None:
+            dataset = _with_tensorflow("fixes.graph.saved_plan").apply_plan(dataset, found)
+        return dataset, _with_journal(outcome)
     from xttsbench.workflows.live import optimize_live
 
-    live = _worker("trial").LiveTarget(target, request.target)
+    live = _with_tensorflow("worker.trial").LiveTarget(target, request.target)
     outcome = optimize_live(request, live.measure)
     _refuse(outcome.exit_code, outcome.message)
     found = outcome.report.optimized
@@ -242,9 +241,9 @@ def _apply(target: Any, plan: str | Path | Optimized, kwargs: dict[str, Any] | N
     kwargs, guard = found.kwargs if kwargs is None else kwargs, Redaction()
     guard.kept(kwargs, "kwargs")
     guard.require_values()
-    dataset = _worker("trial").load_here(target, name, kwargs).dataset
+    dataset = _with_tensorflow("worker.trial").load_here(target, name, kwargs).dataset
     before = Pipeline.model_validate(report.pipeline) if report is not None and report.pipeline else None
-    fixed = _worker("optimized").apply_plan(dataset, found, before=before)
+    fixed = _with_tensorflow("fixes.graph.saved_plan").apply_plan(dataset, found, before=before)
     return fixed, report or report_of(found, name)
 
 
@@ -318,6 +317,6 @@ def _refuse(exit_code: int, message: str | None, what: str = "the search for fix
         raise XttsbenchError(message or f"{what} ended with code {exit_code}")
 
 
-def _worker(name: str) -> Any:
-    """A module of the worker by name: it imports TensorFlow, which nothing of ours may bring into a parent unasked."""
-    return importlib.import_module(f"xttsbench.worker.{name}")
+def _with_tensorflow(name: str) -> Any:
+    """A module of ours that imports TensorFlow, by name: nothing of ours may bring it into a parent unasked."""
+    return importlib.import_module(f"xttsbench.{name}")

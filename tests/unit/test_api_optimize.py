@@ -34,7 +34,7 @@ def make() -> object:
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch):
-    """The worker's modules replaced by ones that note what they were asked; nothing imports TensorFlow."""
+    """Modules with TensorFlow replaced by ones that note what they were asked; nothing imports TensorFlow."""
     asked: dict[str, list[object]] = {"load_here": [], "apply_plan": []}
 
     def load_here(target, name, kwargs):
@@ -46,10 +46,10 @@ def worker(monkeypatch: pytest.MonkeyPatch):
         return f"{dataset} with {', '.join(plan.fixes)}"
 
     modules = {
-        "trial": types.SimpleNamespace(load_here=load_here),
-        "optimized": types.SimpleNamespace(apply_plan=apply_plan),
+        "worker.trial": types.SimpleNamespace(load_here=load_here),
+        "fixes.graph.saved_plan": types.SimpleNamespace(apply_plan=apply_plan),
     }
-    monkeypatch.setattr(optimizing, "_worker", modules.__getitem__)
+    monkeypatch.setattr(optimizing, "_with_tensorflow", modules.__getitem__)
     return asked
 
 

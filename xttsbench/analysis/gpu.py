@@ -277,12 +277,17 @@ def slices_of(activity: GpuActivity) -> Iterator[Slice]:
 
 TOOLS: Final = ("overview_page", "input_pipeline_analyzer")
 """XProf's tools that the verdict is read from."""
-_ADVICE_CHARACTERS: Final = 300
-_INPUT_BOUND: Final = 0.05
+_ANSWERS: Final[Mapping[str, Literal["input", "not input", "perhaps input"]]] = {
+    "HIGHLY": "input",
+    "MODERATELY": "input",
+    "POTENTIALLY": "perhaps input",
+    "COULD be": "perhaps input",
+    "NOT": "not input",
+}
 _CLOSE: Final = 0.05  # Shares of a step that differ by less are the same
 
 
-def read(texts: Mapping[str, str]) -> XProfVerdict:
+def read(texts: Mapping[str, str | bytes]) -> XProfVerdict:
     """The JSON of the two tools of :data:`TOOLS` as a verdict.
 
     Raises:
@@ -291,26 +296,14 @@ def read(texts: Mapping[str, str]) -> XProfVerdict:
     overview, analyzer = (json.loads(texts[tool]) for tool in TOOLS)
     statement = _property(overview, "statement") or _property(analyzer, "input_conclusion")
     step_ms = float(_property(analyzer, "steptime_ms_average") or 0)
-    input_ms = float(_property(analyzer, "infeed_time_ms_avg") or 0)
-    says, ops = answer(statement), _table(analyzer, "opName")
-    advice = [re.sub(r"<[^>]+>", "", str(row["link"])) for row in _table(analyzer, "link")]
-    return XProfVerdict(
-        says=says,
-        statement=statement,
-        input_share=round(input_ms / step_ms, 4) if step_ms else None,
-        step_s=step_ms / 1e3 or None,
-        op=str(max(ops, key=lambda row: float(row["selfTimeInMs"] or 0))["opName"]) if ops else None,
-        advice=" ".join(advice)[:_ADVICE_CHARACTERS] if says != "nothing" else "",
-    )
+    share = round(float(_property(analyzer, "infeed_time_ms_avg") or 0) / step_ms, 4) if step_ms else None
+    return XProfVerdict(says=answer(statement), statement=statement, input_share=share)
 
 
 def answer(statement: str) -> Literal["input", "not input", "perhaps input", "nothing"]:
     """XProf's sentence as one of four answers."""
-    if "NOT input-bound" in statement:
-        return "not input"
-    if re.search(r"(HIGHLY|MODERATELY) input-bound", statement):
-        return "input"
-    return "perhaps input" if re.search(r"(POTENTIALLY|COULD be) input-bound", statement) else "nothing"
+    found = re.search(f"({'|'.join(_ANSWERS)}) input-bound", statement)
+    return _ANSWERS[found[1]] if found else "nothing"
 
 
 def difference(
@@ -326,12 +319,11 @@ def difference(
         return "there is nothing to hold against XProf's"
     if said.says == ("input" if bottleneck == "input" else "not input"):
         return None
-    here = "" if profiled is None else f"; next() takes {profiled:.0%} of it"
     if said.says == "nothing":
         return "XProf found no step in the profile, and without one it says nothing"
+    here = "" if profiled is None else f"; next() takes {profiled:.0%} of it"
     if said.says == "perhaps input":
-        why = "time in which the profile has no event, such as Python's own, may be the input to it"
-        return f"XProf cannot tell: {why}{here}"
+        return f"XProf cannot tell: time without an event, such as Python's own, may be the input to it{here}"
     if measured is not None and profiled is not None and abs(profiled - measured) > _CLOSE:
         times = f", where a step took {slowed:.2g} times as long" if slowed is not None and slowed > 1 + _CLOSE else ""
         return (
@@ -339,20 +331,11 @@ def difference(
             f"profiler it is {measured:.0%}"
         )
     if said.says == "input":
-        share = said.input_share if said.input_share is not None else profiled
-        of = f"from {_INPUT_BOUND:.0%} of waiting on" + ("" if share is None else f", here {share:.0%}")
-        return f"XProf calls a step input-bound {of}; the verdict goes to what would gain most"
+        share = "" if said.input_share is None else f", here {said.input_share:.0%}"
+        return f"XProf calls a step input-bound from 5% of waiting on{share}; the verdict goes to what would gain most"
     where = "only where no event of higher rank runs, such as the device's, and only inside TensorFlow's own op"
     return f"XProf counts waiting {where}{here}"
 
 
 def _property(tables: list[dict[str, Any]], name: str) -> str:
     return next((str(table["p"][name]) for table in tables if table.get("p", {}).get(name)), "")
-
-
-def _table(tables: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
-    for table in tables:
-        names = [entry.get("id") for entry in table.get("cols", [])]
-        if column in names:
-            return [dict(zip(names, [cell.get("v") for cell in row["c"]], strict=False)) for row in table["rows"]]
-    return []

@@ -219,7 +219,4 @@ class XProfVerdict(Record):
     says: Literal["input", "not input", "perhaps input", "nothing"]
     statement: str = ""  # Its sentence
     input_share: float | None = None  # Its input time over its step time; ``None`` where it found no step time
-    step_s: float | None = None  # Its mean step time
-    op: str | None = None  # The input op with the most time of its own
-    advice: str = ""
     version: str | None = None

@@ -20,6 +20,7 @@ from tensorflow.python.platform import build_info
 
 from xttsbench.errors import TargetError, XttsbenchError
 from xttsbench.files import loaded_files, owner
+from xttsbench.fixes.graph.saved_plan import rewritten
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
@@ -36,7 +37,6 @@ from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, ste
 from xttsbench.worker.channel import Channel, DirectChannel, shared_rows
 from xttsbench.worker.fingerprint import read_elements
 from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_ladder, run_pipeline
-from xttsbench.worker.optimized import rewritten
 from xttsbench.worker.parity import run_parity
 from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +26,6 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-from pydantic import ValidationError
 
 from xttsbench.analysis.gpu import TOOLS, DeviceTrace, WindowTrace, read
 from xttsbench.analysis.readings import Intervals, covered, intervals, nothing, union, without
@@ -278,56 +278,32 @@ _ABSENT: Final = "XProf is not installed: pip install tensorboard-plugin-profile
 
 def ask(path: Path) -> XProfVerdict | str:
     """Verdict of XProf on an XPlane, or the reason for none."""
+    command, ended = [sys.executable, "-P", "-m", __name__, str(path)], "before it answered"
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, str(path)],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_SECONDS, check=False)
+        ended = f"with {done.returncode}"
+        said = json.loads(done.stdout.splitlines()[-1])
+        return str(said["error"]) if "error" in said else XProfVerdict(**said)
     except subprocess.TimeoutExpired:
         return f"XProf took more than {_SECONDS:.0f} s"
-    except OSError as error:
-        return f"XProf could not be started: {error.strerror}"
-    lines = done.stdout.splitlines()
-    try:
-        answer = json.loads(lines[-1]) if lines else {"error": f"XProf ended with {done.returncode} and said nothing"}
-        return answer["error"] if "error" in answer else XProfVerdict(**answer)
-    except (json.JSONDecodeError, ValidationError, TypeError):
-        return "XProf's answer cannot be read"
-
-
-def _converter() -> tuple[Any, str] | None:
-    """Converter of XProf and the package's version."""
-    for package in _PACKAGES:
-        try:
-            found = importlib.import_module(f"{package}.convert.raw_to_tool_data")
-            return found, version(package.replace("_", "-"))
-        except (ImportError, PackageNotFoundError):
-            continue
-    return None
+    except (OSError, ValueError, IndexError, TypeError):
+        return f"XProf ended {ended}, and gave no answer that can be read"
 
 
 def main(path: str) -> dict[str, Any]:
     """The verdict as a dictionary, or its ``error``."""
-    if (found := _converter()) is None:
+    for package in _PACKAGES:
+        with suppress(ImportError, PackageNotFoundError):
+            convert = importlib.import_module(f"{package}.convert.raw_to_tool_data").xspace_to_tool_data
+            of = version(package.replace("_", "-"))
+            break
+    else:
         return {"error": _ABSENT}
-    convert, of = found
-    texts = {}
-    for tool in TOOLS:
-        try:
-            data, _ = convert.xspace_to_tool_data([path], tool, {})
-        except Exception as error:  # whatever it raises, our own figures stand
-            return {"error": f"XProf could not read the profile: {type(error).__name__}"}
-        if data is None:
-            return {"error": f"XProf could not make its {tool.replace('_', ' ')} of the profile"}
-        texts[tool] = data.decode() if isinstance(data, bytes) else str(data)
     try:
-        return read(texts).model_copy(update={"version": of}).model_dump(mode="json")
-    except (ValueError, KeyError, TypeError) as error:
-        return {"error": f"XProf's tables cannot be read: {type(error).__name__}"}
+        found = read({tool: convert([path], tool, {})[0] for tool in TOOLS})
+    except Exception as error:  # whatever it raises, our own figures stand
+        return {"error": f"XProf could not read the profile: {type(error).__name__}"}
+    return found.model_copy(update={"version": of}).model_dump(mode="json")
 
 
 if __name__ == "__main__":

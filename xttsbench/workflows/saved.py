@@ -5,7 +5,7 @@ all that is wrong with it at once.
 
 A winner holds where it was found: read on another machine, with other data or other versions, it is still returned, and
 every difference is named. What code and which data a run measured stands there as short hashes. Whether fixes fit the
-dataset at hand is told where that dataset is (:mod:`xttsbench.worker.optimized`).
+dataset at hand is told where that dataset is (:mod:`xttsbench.fixes.graph.saved_plan`).
 """
 
 from __future__ import annotations

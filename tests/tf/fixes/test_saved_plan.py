@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, TargetError
 from xttsbench.execution.child import Collected
+from xttsbench.fixes.graph.saved_plan import PlanError, PlanWarning, apply_plan, changed_ops
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.probes.environment import environment
@@ -23,7 +24,6 @@ from xttsbench.records.fix import FixSet, Optimized
 from xttsbench.records.pipeline import GraphIdentity, Pipeline, PipelineOp
 from xttsbench.records.readings import Readings
 from xttsbench.records.trial import TrialRecord, TrialSpec
-from xttsbench.worker.optimized import PlanError, PlanWarning, apply_plan, changed_ops
 from xttsbench.worker.trial import LiveTarget, load_here
 
 
