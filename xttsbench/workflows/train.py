@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from xttsbench.diagnosis.training import Starvation, explain, wait_fraction
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
 from xttsbench.execution.journal import TRIALS, append_history, append_trial, read_history, read_trials
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, lock_run, make_run_directory, read_plan, write_first
 from xttsbench.execution.training import run_training, training_environment
+from xttsbench.findings.starvation import Starvation, explain
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
@@ -46,6 +46,7 @@ from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.bundled import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
 from xttsbench.workflows.code_identity import code_identity, data_identity
 from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.reports.history import wait_fraction
 from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.workflows.runs import Outcome, judge_training, written
 from xttsbench.xtts.data.pool import Progress as DataProgress

@@ -5,12 +5,12 @@ import pytest
 
 from tests.unit.findings.made import line, mode, only, silent
 from xttsbench.analysis.attribution import StepFacts
-from xttsbench.diagnosis.verdict import step_section
 from xttsbench.evidence import Compared
 from xttsbench.evidence.step import modes
 from xttsbench.findings.launch import eager_step, launch_bound
 from xttsbench.records.code import StepOps
 from xttsbench.records.trial import HALF_BATCH, NOT_APPLICABLE, Devices
+from xttsbench.workflows.reports.step import step_section
 
 EAGER = StepFacts(has_step=True, eager=True)
 

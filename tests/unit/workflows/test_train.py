@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from xttsbench.diagnosis.training import explain
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.execution.journal import HISTORY, read_history
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, lock_run, write_json
+from xttsbench.findings.starvation import explain
 from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Synthesised, SynthesisJob, Watched
 from xttsbench.workflows import train
 from xttsbench.workflows.bundled import TrainRequest

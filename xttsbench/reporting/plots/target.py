@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xttsbench.analysis.readings import trace
 from xttsbench.analysis.rhythm import autocorrelation, effective_size, periodogram, varies
 from xttsbench.analysis.variation import stragglers
-from xttsbench.diagnosis.training import STARVING
+from xttsbench.findings.starvation import STARVING
 from xttsbench.records.base import Estimate
 from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord

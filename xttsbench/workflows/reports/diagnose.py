@@ -24,7 +24,7 @@ from xttsbench.comparison.arms import BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.contradiction import contradiction, gains
 from xttsbench.diagnosis.next_trial import skipped
-from xttsbench.diagnosis.verdict import step_section, verdict
+from xttsbench.diagnosis.verdict import verdict
 from xttsbench.findings import find, worth
 from xttsbench.fixes.model import beside
 from xttsbench.fixes.model import unmeasured as missing_predictions
@@ -49,6 +49,7 @@ from xttsbench.workflows.reports import (
     warm_up,
 )
 from xttsbench.workflows.reports.modes import mode_arms
+from xttsbench.workflows.reports.step import step_section
 
 _OVERHEAD_S: Final = 50e-6
 _SHORT: Final = 20  # A dataset of fewer batches is short

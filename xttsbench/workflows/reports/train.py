@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.comparison.arms import compare
-from xttsbench.diagnosis.training import STARVING, explain, train_verdict, training_of
+from xttsbench.diagnosis.training import train_verdict
 from xttsbench.diagnosis.verdict import RunVerdict
 from xttsbench.errors import JournalError
 from xttsbench.execution.journal import read_history
 from xttsbench.execution.run_directory import read_record
+from xttsbench.findings.starvation import STARVING, explain
 from xttsbench.records.missing import nulls
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
@@ -25,6 +26,7 @@ from xttsbench.workflows.reports import (
     target,
     verdict_final_s,
 )
+from xttsbench.workflows.reports.history import training_of
 
 ARM: Final = "train"
 """The one configuration of a run, by which two runs are compared."""

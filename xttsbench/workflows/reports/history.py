@@ -1,0 +1,87 @@
+"""History of a training run, summed up: of steps that were taken more than once the last time counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xttsbench.records.training import (
+    Begun,
+    CheckpointEntry,
+    Ended,
+    Fitted,
+    HistoryLine,
+    Interval,
+    Spoken,
+    TakenOver,
+    TimedEvaluation,
+    Training,
+    Watched,
+    WatchedInterval,
+)
+
+
+def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver | None = None) -> Training:
+    """Summarises a run from the lines of its history.
+
+    A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
+    blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was
+    reported of later steps before is left out.
+    """
+    sessions: list[Begun] = []
+    intervals: list[WatchedInterval] = []
+    evaluations: list[TimedEvaluation] = []
+    checkpoints: list[CheckpointEntry] = []
+    ended: Ended | None = None
+    spoken: Spoken | None = None
+    fitted: Fitted | None = None
+    for line in lines:
+        spoken, fitted = line.spoken or spoken, line.fitted or fitted
+        if (again := line.begun or line.saved) is not None:
+            intervals = [one for one in intervals if _last_step(one) <= again.step]
+            evaluations = [one for one in evaluations if one.step <= again.step]
+            checkpoints = [one for one in checkpoints if one.step <= again.step]
+        if line.begun is not None:
+            sessions.append(line.begun)
+            ended = None
+        if line.interval is not None:
+            intervals = [one for one in intervals if _last_step(one) < line.interval.first_step]
+            intervals.append(_watched(line.interval, line))
+        if line.evaluated is not None:
+            evaluations.append(TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
+        if line.saved is not None:
+            checkpoints.append(line.saved)
+        ended = line.ended or ended
+    return Training(
+        recipe=recipe,
+        sessions=tuple(sessions),
+        intervals=tuple(intervals),
+        evaluations=tuple(evaluations),
+        checkpoints=tuple(checkpoints),
+        ended=ended,
+        spoken=spoken,
+        fitted=fitted,
+        taken_over=taken_over,
+    )
+
+
+def wait_fraction(watched: Watched) -> float | None:
+    """Share of an interval that was waiting for batches; ``None`` where it took no time."""
+    return watched.wait_s / watched.wall_s if watched.wall_s > 0 else None
+
+
+def valid_frames_per_s(watched: Watched) -> float | None:
+    """Frames without padding over the interval's time; ``None`` where it took none."""
+    return watched.valid_frames / watched.wall_s if watched.wall_s > 0 else None
+
+
+def _watched(interval: Interval, line: HistoryLine) -> WatchedInterval:
+    return WatchedInterval(
+        **interval.model_dump(),
+        session=line.session,
+        wait_fraction=wait_fraction(line.watched) if line.watched is not None else None,
+        valid_frames_per_s=valid_frames_per_s(line.watched) if line.watched is not None else None,
+    )
+
+
+def _last_step(interval: WatchedInterval) -> int:
+    return interval.first_step + interval.steps - 1
