@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.pipeline.cut import Cut
-from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import walk
+from xttsbench.pipeline.caches import Cache, caches_of
 from xttsbench.records.trial import Batches, TrialSpec
 from xttsbench.worker.channel import Channel
 
@@ -22,17 +19,9 @@ Live = TypeVar("Live", bound="LiveBatches")
 _WINDOWS: Final = 1.5  # Windows of the trial that filling may take, where the trial does not say how long it may
 
 
-@dataclass(frozen=True)
-class _Cache:
-    """One cache of a pipeline: the elements that it takes (-1 for ever, -2 unknown), and whether batches follow."""
-
-    size: int
-    batches_follow: bool
-
-
 def fill_caches(spec: TrialSpec, dataset: tf.data.Dataset, channel: Channel) -> None:
     """Draw one epoch of a dataset that has a cache, where that is possible in time; what was done is told."""
-    caches = _caches(dataset, fixed=spec.fix is not None or spec.source_limit is not None)
+    caches = caches_of(dataset, fixed=spec.fix is not None or spec.source_limit is not None)
     if not caches or any(cache.size == tf.data.INFINITE_CARDINALITY for cache in caches):
         return  # a cache that is never full is a finding
     channel.phase("filling caches")
@@ -49,52 +38,7 @@ def fill_caches(spec: TrialSpec, dataset: tf.data.Dataset, channel: Channel) -> 
     )
 
 
-def _caches(dataset: Any, *, fixed: bool) -> list[_Cache]:
-    """The caches of a dataset; those that a fix has put there are in its graph and in no Python object."""
-    every = list(walk(dataset))
-    if fixed:
-        try:
-            return _caches_of_graph(Cut(read_graph(dataset)))
-        except (tf.errors.OpError, ValueError):  # not to be taken apart: what the Python objects say has to do
-            pass
-    return [
-        _Cache(
-            int(cache._input_dataset.cardinality().numpy()),
-            _batches(type(one).__name__ for one in every if not any(one is other for other in walk(cache))),
-        )
-        for cache in every
-        if type(cache).__name__ == "CacheDataset"
-    ]
-
-
-def _caches_of_graph(cut: Cut) -> list[_Cache]:
-    found = []
-    for name in cut.names:
-        if cut.op(name).startswith("CacheDataset"):
-            above = {name, *_above(cut, name)}
-            sizes = [cut.cardinality(one) for one in cut.inputs(name)]
-            found.append(_Cache(sizes[0], _batches(cut.op(one) for one in cut.names if one not in above)))
-    return found
-
-
-def _batches(ops: Iterable[str]) -> bool:
-    """Whether ops among these make batches, and none takes batches apart."""
-    names = " ".join(ops)
-    return "Batch" in names and "Unbatch" not in names
-
-
-def _above(cut: Cut, name: str) -> set[str]:
-    found: set[str] = set()
-    waiting = list(cut.inputs(name))
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting.extend(cut.inputs(one))
-    return found
-
-
-def _fill(dataset: Any, caches: Sequence[_Cache], deadline: float) -> bool:
+def _fill(dataset: Any, caches: Sequence[Cache], deadline: float) -> bool:
     """Whether one pass of every cache was drawn: the dataset ended, or gave as many elements as the caches take."""
     sizes = [cache.size for cache in caches]
     wanted = max(sizes) if tf.data.UNKNOWN_CARDINALITY not in sizes else None

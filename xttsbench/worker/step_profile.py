@@ -8,13 +8,11 @@ instructions are led back to ops by the text of the module.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import kernels
 
 from xttsbench.records.code import OpLine, Phase, Placement, StepOps
@@ -31,47 +29,11 @@ from xttsbench.step.graph_ops import (
     short_device,
     why,
 )
-from xttsbench.step.op_trace import EagerOp, EagerOps, OpTime, OpTrace, op_names
+from xttsbench.step.op_trace import EagerOp, EagerOps, OpCounter, OpTime, OpTrace, op_names
 from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Step
 
 _PROFILE_LINES: Final = 12
-_PROFILE_OPS: Final = 12
-
-
-class OpCounter:
-    """Counts eager ops by type and their time, by standing before TensorFlow's fast path while it is entered."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.time_ns = 0
-
-    def __enter__(self) -> OpCounter:
-        self._fast_path: Callable[..., Any] = pywrap_tfe.TFE_Py_FastPathExecute
-        pywrap_tfe.TFE_Py_FastPathExecute = self._execute
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pywrap_tfe.TFE_Py_FastPathExecute = self._fast_path
-
-    def _execute(self, context: Any, name: str, *args: Any) -> Any:
-        began = time.perf_counter_ns()
-        try:
-            return self._fast_path(context, name, *args)
-        finally:
-            self.time_ns += time.perf_counter_ns() - began
-            self.counts[name] += 1
-
-    def per_step(self, steps: int, calls: int) -> dict[str, Any]:
-        """Counts of so many steps, with as many calls of tf.functions, as fields of a :class:`StepProfile`."""
-        return {
-            "steps": steps,
-            "eager_ops_per_step": sum(self.counts.values()) / steps,
-            "eager_op_time_s": self.time_ns / 1e9 / steps,
-            "op_floor_s": op_floor_s(),
-            "function_calls_per_step": calls / steps,
-            "ops": {name: count / steps for name, count in self.counts.most_common(_PROFILE_OPS)},
-        }
 
 
 def read_step_profile(bench: Bench, step: Step, batches: list[Any], window_s: float) -> StepProfile:
@@ -116,16 +78,6 @@ def call_step(bench: Bench, step: Step, batch: Any) -> None:
     step(batch)
     if bench.synchronise is not None:
         bench.synchronise()
-
-
-def op_floor_s() -> float:
-    """Median time to launch an eager op on scalars: all of it is dispatch."""
-    value, times = tf.constant(1.0), []
-    for _ in range(200):
-        began = time.perf_counter_ns()
-        value + value
-        times.append(time.perf_counter_ns() - began)
-    return sorted(times)[len(times) // 2] / 1e9
 
 
 def _lines(sampler: StackSampler, steps: int) -> list[StackLine]:

@@ -19,12 +19,13 @@ from xttsbench.records.rows import StepRow
 from xttsbench.records.trial import Batches
 from xttsbench.step.frames import StackSampler
 from xttsbench.step.modes import synchroniser
+from xttsbench.step.op_trace import OpCounter
 from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.profiled import ProfiledSteps
 from xttsbench.worker.script.loop import Loop, Loops
-from xttsbench.worker.step_profile import OpCounter, summarise
+from xttsbench.worker.step_profile import summarise
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.replaced import ReplacedStep

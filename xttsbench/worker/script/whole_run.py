@@ -19,6 +19,7 @@ import tensorflow as tf
 from xttsbench.files import KERAS
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.records.trial import TrialSpec
+from xttsbench.step.op_trace import OpCounter
 from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.channel import DirectChannel, ScriptReport
 from xttsbench.worker.script.eager import call_site
@@ -27,7 +28,6 @@ from xttsbench.worker.script.patches import Patches, around_request, patch_keras
 from xttsbench.worker.script.recorder import Recorder, SamplingWindows
 from xttsbench.worker.script.to_the_end import RareSamples
 from xttsbench.worker.script.watched import Watched
-from xttsbench.worker.step_profile import OpCounter
 
 _COUNTED_STEPS: Final = 2
 _COUNT_AT: Final = (1, 100, 10_000, 1_000_000)  # Measured steps after which the ops of the next ones are counted
