@@ -17,6 +17,7 @@ from xttsbench.cli.output import end, open_page, put, rendered, say
 from xttsbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from xttsbench.records.comparison_result import Limit
     from xttsbench.workflows.compare import Compared
 import shlex
 import textwrap
@@ -92,24 +93,23 @@ def compare(
 
     Example:  xttsbench compare reports/before reports/after --max-regression 10%
     """
-    from xttsbench.comparison.gates import Limits
     from xttsbench.workflows.compare import Request
     from xttsbench.workflows.compare import compare as compare_runs
 
     if as_json and markdown == _STDOUT:
         raise UsageError("--json and --markdown - both write to standard output; give --markdown a file.")
-    limits = Limits(
-        max_regression=share("--max-regression", max_regression, below=1),
-        max_step_time_s=seconds("--max-step-time", max_step_time),
-        min_throughput_per_s=_positive("--min-throughput", min_throughput),
-        min_utilization=share("--min-utilization", min_utilization),
-        max_cv=share("--max-cv", max_cv, most=100),
-        max_input_wait=share("--max-input-wait", max_input_wait),
-    )
+    limits: dict[Limit, float | None] = {
+        "max-regression": share("--max-regression", max_regression, below=1),
+        "max-step-time": seconds("--max-step-time", max_step_time),
+        "min-throughput": _positive("--min-throughput", min_throughput),
+        "min-utilization": share("--min-utilization", min_utilization),
+        "max-cv": share("--max-cv", max_cv, most=100),
+        "max-input-wait": share("--max-input-wait", max_input_wait),
+    }
     request = Request(
         a=a,
         b=b,
-        limits=limits,
+        limits={name: limit for name, limit in limits.items() if limit is not None},
         across=across,
         session_noise=share("--session-noise", session_noise, below=1) or 0.0,
         out=out,

@@ -19,9 +19,8 @@ from xttsbench.records.comparison_result import ComparedPair, Gate, Limit, Outco
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Meaning of a limit: a field of `Limits`, words, factor and unit as written, and a field of `Figures`."""
+    """Meaning of a limit: words, factor and unit as written, and a field of `Figures`."""
 
-    limit: str
     words: str
     factor: float
     unit: str
@@ -30,52 +29,30 @@ class _Kind:
 
 
 _KINDS: Final[dict[Limit, _Kind]] = {
-    "max-regression": _Kind("max_regression", "speed of B over A", 1, "x"),
-    "max-step-time": _Kind("max_step_time_s", "step time", 1e3, " ms", "step_time_s"),
-    "min-throughput": _Kind("min_throughput_per_s", "samples per second", 1, "", "throughput_per_s", least=True),
-    "min-utilization": _Kind("min_utilization", "utilization", 100, " %", "utilization", least=True),
-    "max-cv": _Kind("max_cv", "CV of the step time", 1, "", "cv_interval"),
-    "max-input-wait": _Kind(
-        "max_input_wait", "share of the step that waits for input", 100, " %", "input_wait_fraction"
-    ),
+    "max-regression": _Kind("speed of B over A", 1, "x"),
+    "max-step-time": _Kind("step time", 1e3, " ms", "step_time_s"),
+    "min-throughput": _Kind("samples per second", 1, "", "throughput_per_s", least=True),
+    "min-utilization": _Kind("utilization", 100, " %", "utilization", least=True),
+    "max-cv": _Kind("CV of the step time", 1, "", "cv_interval"),
+    "max-input-wait": _Kind("share of the step that waits for input", 100, " %", "input_wait_fraction"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Requested limits; ``None`` where not requested.
+def judge_gates(
+    limits: Mapping[Limit, float], pairs: Sequence[ComparedPair], effects: Mapping[str, Effect]
+) -> tuple[Gate, ...]:
+    """Every limit held against every pair.
 
-    Attributes:
-        max_regression: share of A's speed that B may lose, below 1.
-        max_step_time_s: mean seconds of a step.
-        min_throughput_per_s: samples per second.
-        min_utilization: 0..1.
-        max_cv: robust coefficient of variation of the step time.
-        max_input_wait: share of the wall time, 0..1.
+    Limits are in the unit of what they limit, shares from 0 to 1; ``max-regression`` is the share of A's speed that B
+    may lose, and the others are on B alone.
     """
-
-    max_regression: float | None = None
-    max_step_time_s: float | None = None
-    min_throughput_per_s: float | None = None
-    min_utilization: float | None = None
-    max_cv: float | None = None
-    max_input_wait: float | None = None
-
-    @property
-    def absolute(self) -> dict[Limit, float]:
-        """Limits on B alone."""
-        every = {name: getattr(self, kind.limit) for name, kind in _KINDS.items() if kind.figure}
-        return {name: value for name, value in every.items() if value is not None}
-
-
-def judge_gates(limits: Limits, pairs: Sequence[ComparedPair], effects: Mapping[str, Effect]) -> tuple[Gate, ...]:
-    """Every limit held against every pair."""
-    found = []
-    for pair in pairs:
-        if limits.max_regression is not None:
-            found.append(_regression(limits.max_regression, pair, effects[pair.name], len(pairs)))
-        found += [_absolute(name, limit, pair) for name, limit in limits.absolute.items()]
-    return tuple(found)
+    return tuple(
+        _regression(limit, pair, effects[pair.name], len(pairs))
+        if name == "max-regression"
+        else _absolute(name, limit, pair)
+        for pair in pairs
+        for name, limit in limits.items()
+    )
 
 
 def _regression(limit: float, pair: ComparedPair, effect: Effect, arms: int) -> Gate:

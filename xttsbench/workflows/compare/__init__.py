@@ -12,14 +12,14 @@ from typing import Final, get_args
 
 from xttsbench.comparison.comparable import differences
 from xttsbench.comparison.effects import SESSION_NOISE
-from xttsbench.comparison.gates import Limits, judge_gates
+from xttsbench.comparison.gates import judge_gates
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.run_directory import make_run_directory
 from xttsbench.files import atomic_write
 from xttsbench.probes.environment import secrets_of, where
 from xttsbench.records.base import DECIDED, MARGIN, Word
-from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate
+from xttsbench.records.comparison_result import ComparedPair, ComparedRun, ComparisonReport, Difference, Gate, Limit
 from xttsbench.records.missing import nulls
 from xttsbench.records.redaction import MASK, Redaction, secret_name
 from xttsbench.records.report import Report, Variant
@@ -55,7 +55,7 @@ class Request:
 
     a: str
     b: str
-    limits: Limits = field(default_factory=Limits)
+    limits: Mapping[Limit, float] = field(default_factory=dict)
     across: bool = False
     session_noise: float = SESSION_NOISE
     out: Path | None = None
