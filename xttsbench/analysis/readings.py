@@ -93,7 +93,6 @@ def covered(found: Intervals, windows: Intervals) -> npt.NDArray[np.int64]:
     return up_to(windows[:, 1]) - up_to(windows[:, 0])
 
 
-_MOSTLY: Final = 0.8  # Of a sample's period that steps must have waited, or run, for the sample to stand for that
 _SEEN_SHARE: Final = 0.5  # Of a stretch that samples must cover before its counters are said to have been read
 
 
@@ -175,11 +174,8 @@ def turns_of(trial: TrialRecord) -> tuple[Span, ...]:
     return tuple(span for segment in segments for span in spans_of(segment))
 
 
-def summarise(readings: Readings, span: Span, segment: Segment | None = None) -> dict[str, Any]:
-    """Numbers of a stretch of measured steps; what was not read is in ``unmeasured``.
-
-    With rows it also says what the GPUs' samples are while steps wait for input, and while they run.
-    """
+def summarise(readings: Readings, span: Span) -> dict[str, Any]:
+    """Numbers of a stretch of measured steps; what was not read is in ``unmeasured``."""
     summary: dict[str, Any] = {"unmeasured": dict(readings.unmeasured)}
     if readings.host is None:
         summary["unmeasured"]["host"] = readings.unmeasured.get("host", "not sampled")
@@ -188,7 +184,7 @@ def summarise(readings: Readings, span: Span, segment: Segment | None = None) ->
         summary["unmeasured"] |= {f"host.{name}": why for name, why in readings.host.unmeasured.items()}
         if not summary["host"].keys() - {"samples", "thread_group_cpu_s"}:
             summary["unmeasured"]["host"] = f"{summary['host']['samples']} sample(s) during the steps are too few"
-    summary["gpus"] = [gpu_in(gpu, span) | _beside_steps(gpu, span, segment) for gpu in readings.gpus]
+    summary["gpus"] = [gpu_in(gpu, span) for gpu in readings.gpus]
     return summary
 
 
@@ -236,25 +232,6 @@ def gpu_samples(trial: TrialRecord) -> npt.NDArray[np.float64]:
     gpus = trial.readings.gpus if span is not None else ()
     samples = [np.asarray(gpu.utilization, dtype=np.float64)[span.inside(gpu.utilization_t_ns)] for gpu in gpus if span]
     return np.concatenate([np.zeros(0), *samples])
-
-
-def _beside_steps(gpu: GpuReadings, span: Span, segment: Segment | None) -> dict[str, float]:
-    """Utilization in the samples in which steps mostly waited for input, and in those in which they mostly ran.
-
-    A sample of the driver stands for the time since the one before it. Nothing where there is no such sample.
-    """
-    times = np.asarray(gpu.utilization_t_ns, dtype=np.int64)
-    if segment is None or not segment.steps or len(times) < 2:
-        return {}
-    starts, waits, steps = (np.asarray(segment.columns[name]) for name in ("start_ns", "wait_ns", "step_ns"))
-    periods = intervals(times[:-1], times[1:])
-    inside = (periods[:, 0] >= span.start_ns) & (periods[:, 1] <= span.end_ns)
-    periods, busy = periods[inside], np.asarray(gpu.utilization, dtype=np.float64)[1:][inside]
-    waiting = covered(union(intervals(starts, starts + waits)), periods)
-    running = covered(union(intervals(starts + waits, starts + waits + steps)), periods)
-    lengths = np.maximum(periods[:, 1] - periods[:, 0], 1)
-    chosen = {"utilization_while_waiting": waiting / lengths, "utilization_while_running": running / lengths}
-    return {name: float(busy[share > _MOSTLY].mean()) for name, share in chosen.items() if (share > _MOSTLY).any()}
 
 
 def own_gpus(readings: Readings, mask: object = None) -> tuple[GpuReadings, ...]:

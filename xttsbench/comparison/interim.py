@@ -18,13 +18,12 @@ def interim_status(comparison: Comparison, trials: Sequence[TrialRecord]) -> str
     weighed = _first(comparison, trials)
     arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
     said = f"{sum(runs.ended is None for runs in arms)} of {len(arms)} configurations alive"
-    found = [(one.ratio.estimate, name) for name, one in weighed.effects.items() if one.ratio is not None]
+    found = [(one.ratio, name, one.word) for name, one in weighed.effects.items() if one.ratio is not None]
     if not found:
         return said
-    speed, leader = max(found, key=lambda one: one[0])
-    effect = weighed.effects[leader]
-    ends = f" ({effect.ratio.low:.2f} to {effect.ratio.high:.2f})" if effect.ratio is not None else ""
-    return f"{said}; {leader} leads, {speed:.2f}x{ends} the baseline: {effect.word.replace('_', ' ')}"
+    ratio, leader, word = max(found, key=lambda one: one[0].estimate)
+    speed = f"{ratio.estimate:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{said}; {leader} leads, {speed} the baseline: {word.replace('_', ' ')}"
 
 
 def no_more_to_say(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:

@@ -39,12 +39,8 @@ def _decides(found: Diagnosis, before: Sequence[Look]) -> bool:
             return False
         return found.at_threshold or min(found.probability, before[-1].probability) >= _FIRST
     if not before:
-        return found.at_threshold or (found.probability >= _FIRST and _steps(found) >= MIN_STEPS)
+        return found.at_threshold or (found.probability >= _FIRST and len(found.evidence.steps or ()) >= MIN_STEPS)
     return found.sure
-
-
-def _steps(found: Diagnosis) -> int:
-    return len(found.evidence.steps) if found.evidence.steps is not None else 0
 
 
 def _stays(found: Diagnosis, trials: Sequence[TrialRecord], environment: Mapping[str, Any], seed: int) -> bool:

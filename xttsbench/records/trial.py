@@ -285,7 +285,6 @@ class Parity(Record):
     differences: dict[str, str] = {}
     """Variant -> where it differs first: batch, clip, frame, values; or step and losses."""
     failed: dict[str, str] = {}  # Variant -> why its batches could not be had
-    loss_steps: int = 0  # Steps of the baseline whose losses were compared
     losses: dict[str, float] = {}
     """Variant -> largest relative difference of its losses from the baseline's, of those that were compared."""
     losses_unknown: dict[str, str] = {}

@@ -13,6 +13,7 @@ import tensorflow as tf
 from xttsbench.pipeline.caches import Cache, caches_of
 from xttsbench.records.trial import Batches, TrialSpec
 from xttsbench.worker.channel import Channel
+from xttsbench.worker.failure import ExhaustedError
 
 Live = TypeVar("Live", bound="LiveBatches")
 
@@ -60,10 +61,6 @@ def _samples(batch: Any) -> int:
 
 
 _NONE: Final = object()  # No batch: one may be None
-
-
-class ExhaustedError(Exception):
-    """The dataset yields nothing (more), even when it is begun again."""
 
 
 class LiveBatches:
@@ -176,14 +173,14 @@ def first_pass(source: LiveBatches, most: int, seconds: float) -> Iterator[Any]:
         yield batch
 
 
-def take_batches(source: LiveBatches) -> list[Any]:
-    """Up to eight batches, within half a gibibyte and four seconds; at least one.
+def take_batches(source: LiveBatches, most: int = _COUNT, seconds: float = _SECONDS) -> list[Any]:
+    """So many batches at most, within half a gibibyte and so many seconds; at least one.
 
     Raises:
         ExhaustedError: the dataset yields nothing at all.
     """
     batches: list[Any] = []
-    for batch in first_pass(source, _COUNT, _SECONDS):
+    for batch in first_pass(source, most, seconds):
         batches.append(batch)
         if sum(map(size_bytes, batches)) >= MOST_BYTES:
             break

@@ -27,24 +27,15 @@ from xttsbench.records.trial import MeasurementOverhead, RoundMark
 from xttsbench.step.modes import Compilations, keras_step
 from xttsbench.step.watch import MANY_CALLS, Watch
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import CachedBatches, ExhaustedError, Source
+from xttsbench.worker.batches import CachedBatches, Source
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.contents import ContentLook
+from xttsbench.worker.failure import ExhaustedError, StepRaisedError
 
 Step = Callable[[Any], Any]
 
 _ROWS = 5000  # Rows of a segment at most: a journal line is read by people too
 _ROWS_OF_TURN = 600  # Rows of one of the two dozen turns of a segment
-
-
-class StepRaisedError(Exception):
-    """The target raised in the middle of a segment; ``__cause__`` is what it raised."""
-
-    def __init__(self, segment: str, step: int, where: str, batch_size: int | None = None) -> None:
-        super().__init__(f"{where} of step {step} ({segment})")
-        self.step = step
-        self.where = where
-        self.batch_size = batch_size
 
 
 @dataclass(frozen=True)
@@ -313,7 +304,6 @@ def real_step(loaded: Loaded, batch: Any) -> None:
 _PAIRS: Final = 20
 STEPS: Final = 50
 _LEAST_STEPS: Final = 10  # Where each makes many calls
-_MOST_CALLS: Final = 50
 
 Steps = Callable[[int], object]
 """Runs so many small steps."""
@@ -360,12 +350,11 @@ def overhead_of(
     )
 
 
-def measure_overhead(bench: Bench, calls: float = 1) -> MeasurementOverhead:
+def measure_overhead(bench: Bench, calls: int = 1) -> MeasurementOverhead:
     """The cost of the bench's loop, for a step that makes so many calls of a small tf.function on a ready batch.
 
     The watch that is already installed must have been left before: its wrappers would be on both sides.
     """
-    calls = max(1, min(round(calls), _MOST_CALLS))
     function = tf.function(lambda batch: batch + 1)
     source = CachedBatches([tf.zeros([4, 4])] * 4)
 
@@ -389,12 +378,10 @@ def measure_overhead(bench: Bench, calls: float = 1) -> MeasurementOverhead:
         for _ in range(steps):
             step(source.next())
 
-    what, steps = f"{calls} small compiled {'call' if calls == 1 else 'calls'} each", max(STEPS // calls, _LEAST_STEPS)
-    if calls < MANY_CALLS:
-        with watching():
-            measured(2)
-        return overhead_of(measured, bare, what, steps=steps, around=watching, settle=_LEAST_STEPS)
-    # The calls of such a step are not watched after its first: what a trial does once is not done in each run here.
+    what = f"{calls} small compiled {'call' if calls == 1 else 'calls'} each"
     with watching():
-        measured(_LEAST_STEPS)
-        return overhead_of(measured, bare, what, steps=steps)
+        measured(2)
+    # The calls of a step that makes many are not watched after its first one, which settles.
+    return overhead_of(
+        measured, bare, what, steps=max(STEPS // calls, _LEAST_STEPS), around=watching, settle=_LEAST_STEPS
+    )

@@ -57,14 +57,23 @@ def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:
     """
     if len(sys.argv) != 2 + more or not "".join(sys.argv[1:]).isdigit():
         sys.exit(f"{name} is started by xttsbench itself, with the numbers of its descriptors.")
-    code = 1
-    try:
+
+    def talk() -> int:
         with socket.socket(fileno=int(sys.argv[1])) as control:
             die_with_parent()
-            if not closed(control):  # the parent died before the kernel was asked
-                code = serve(control, *map(int, sys.argv[2:]))
+            # Where the parent died before the kernel was asked there is nobody to serve.
+            return 1 if closed(control) else serve(control, *map(int, sys.argv[2:]))
+
+    leave_after(talk)
+
+
+def leave_after(work: Callable[[], int]) -> NoReturn:
+    """Do what this process is for, and end it with the exit code of that; a parent that is gone is no error."""
+    code = 1
+    try:
+        code = work()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the parent is gone: so are we
+        pass
     except Exception:
         traceback.print_exc()  # TensorFlow cannot be imported, say: leaving would swallow it
     finally:
@@ -235,16 +244,14 @@ class DirectChannel(Channel):
 
 
 class SilentChannel(Channel):
-    """A channel to nobody, for measuring what measuring costs; ``in_words`` has messages put into words."""
+    """A channel to nobody, for measuring what measuring costs."""
 
-    def __init__(self, *, in_words: bool = False) -> None:
+    def __init__(self) -> None:
         self.rows = RowMemory(bytearray(RowMemory.size_bytes(64)))
-        self._in_words = in_words
 
     def send(self, message: dict[str, Any]) -> None:
-        """Forget the message."""
-        if self._in_words:
-            _line(message)
+        """Put the message into words, and forget it."""
+        _line(message)
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -37,7 +37,6 @@ from xttsbench.pipeline.altered import (
 )
 from xttsbench.pipeline.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.identity import identity
-from xttsbench.pipeline.places import SOURCE
 from xttsbench.pipeline.python.state import trace_time_effects
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
@@ -47,9 +46,9 @@ from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.samedata.whole import digest
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench, Step
 from xttsbench.worker.channel import Channel, leave
+from xttsbench.worker.failure import ExhaustedError, said
 from xttsbench.worker.whole import more_traits, shown, traits, values_at
 
 MOST_ROWS: Final = 2000
@@ -71,7 +70,7 @@ def read_elements(
     loaded: Loaded,
     step: Step | None,
     bench: Bench,
-    original: tf.data.Dataset | None = None,
+    original: tf.data.Dataset,
     variables: Sequence[Any] = (),
 ) -> Elements:
     """The fingerprints of some passes over a dataset to which ``spec.fix`` is applied already.
@@ -85,13 +84,12 @@ def read_elements(
         loaded: the target with the fix.
         step: its step; it is run on the first batches of the first pass, once they are taken.
         bench: its channel is told how it goes.
-        original: the dataset without the fix; by default what the fixed one was made from.
+        original: the dataset without the fix.
         variables: that the target created; their state after the steps is sketched.
 
     Raises:
         ExhaustedError: the first pass yields nothing.
     """
-    original = _unfixed(loaded.dataset, spec.fix) if original is None else original
     unknown: dict[str, str] = {}
     bench.channel.phase("reading the graph")
     before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
@@ -153,10 +151,7 @@ def read_elements(
         last_batch_kept=kept,
         ordered=after is None or _ordered(loaded.dataset, after),
         random_ops=() if after is None else random_ops(loaded.dataset, after),
-        objections=(
-            *objections,
-            *_step_objections(spec, loaded),
-        ),
+        objections=(*objections, *_step_objections(spec, loaded)),
         jittered=jitter,
         identity=None if before is None else identity(original, before),
         other_batches=_other_batches(spec, original, before, loaded.dataset, after, limit),
@@ -238,18 +233,6 @@ class _Passes:
         if at_once or now - self._told >= _ALIVE_S:
             self._told = now
             self._channel.phase(phase)
-
-
-def _unfixed(dataset: tf.data.Dataset, fix: str | None) -> tf.data.Dataset:
-    for _ in range(20 if fix is not None else 0):
-        source = vars(dataset).get(SOURCE)
-        if source is None:
-            inputs = dataset._inputs()  # appended ops, such as options
-            if len(inputs) != 1 or SOURCE not in vars(inputs[0]):
-                break
-            source = inputs[0]
-        dataset = source
-    return dataset
 
 
 def _shortened(
@@ -334,7 +317,7 @@ def _losses(
     try:
         losses = losses_of(step, batches, spec.seed, lambda: bench.channel.phase("stepping"))
     except Exception as error:  # whatever a step raises: the data were seen all the same
-        unknown["losses"] = f"the step raises {type(error).__name__}: {first_line(error)}"
+        unknown["losses"] = f"the step raises {said(error)}"
         return ()
     if losses is None:
         unknown["losses"] = "the step returns no number that could be its loss"

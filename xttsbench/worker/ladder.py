@@ -34,7 +34,6 @@ from xttsbench.records.trial import TrialSpec, Turn
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import (
     MOST_BYTES,
-    ExhaustedError,
     LiveBatches,
     describe,
     fill_caches,
@@ -45,6 +44,7 @@ from xttsbench.worker.batches import (
 )
 from xttsbench.worker.bench import Bench, Limit, Step, measure_overhead, real_step
 from xttsbench.worker.contents import ContentLook
+from xttsbench.worker.failure import ExhaustedError
 from xttsbench.worker.profiled import profile_window
 from xttsbench.worker.rounds import Keeping, Rounds
 from xttsbench.worker.step_profile import read_step_ops, read_step_profile
@@ -201,7 +201,6 @@ _MOST: Final = 128
 _SECONDS: Final = 6.0
 _HANDED_OVER: Final = 15
 """Batches that are ready, by which what handing one over costs is told: the part of a wait that no input can spare."""
-_BYTES: Final = MOST_BYTES
 
 
 def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
@@ -243,7 +242,7 @@ def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
             shape = tuple(tuple(tensor.shape) for tensor in tensors if hasattr(tensor, "shape"))
             quiet = quiet + 1 if shape in found else 0
             found.setdefault(shape, batch)
-            if quiet >= max(_QUIET, 2 * len(found)) or sum(map(size_bytes, found.values())) >= _BYTES:
+            if quiet >= max(_QUIET, 2 * len(found)) or sum(map(size_bytes, found.values())) >= MOST_BYTES:
                 break
     return list(found.values())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,13 +18,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.errors import TargetError, first_line
+from xttsbench.errors import TargetError
 from xttsbench.records.trial import Parity, TrialSpec
 from xttsbench.samedata.tolerance import TOLERANCE, difference, loss_difference
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
-from xttsbench.worker.batches import MOST_BYTES, ExhaustedError, size_bytes
+from xttsbench.worker.batches import LiveBatches, opened, size_bytes, take_batches
 from xttsbench.worker.bench import Bench, Step, step_of
+from xttsbench.worker.failure import said
 from xttsbench.worker.fingerprint import losses_of
 
 
@@ -38,9 +40,8 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     """
     baseline = spec.arm or "the baseline"
     bench.channel.phase(f"reading {baseline}")
-    ours, ended = _first(loaded.dataset, spec.steps)
-    if not ours:
-        raise ExhaustedError("the dataset yields no element: next() ended at once")
+    with opened(LiveBatches(loaded.dataset), bench.channel) as source:
+        ours, ended = take_batches(source, spec.steps, math.inf), source.epoch > 0
 
     def load(kwargs: Mapping[str, Any]) -> Loaded:
         tf.keras.utils.set_random_seed(spec.seed)
@@ -60,9 +61,7 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     if why_not is not None:
         return
     losses = _Losses(spec, step, min(ours, key=size_bytes), load, lambda arm: bench.channel.phase(f"training {arm}"))
-    same: list[str] = []
-    differences: dict[str, str] = {}
-    failed: dict[str, str] = {}
+    told: dict[str, Any] = {"same": (), "differences": {}, "failed": {}}
     for arm, kwargs in spec.others.items():
         bench.channel.phase(f"reading {arm}")
         try:
@@ -70,17 +69,14 @@ def run_parity(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
             where = None if arm in spec.same_data else data_against(other, arm)
             if where is None and spec.loss_steps:
                 where = losses.against(arm, other)
-        except TargetError as error:
-            failed[arm] = str(error)
         except Exception as error:  # whatever a pipeline or a step raises is that configuration's own end
-            failed[arm] = _sentence(error)
+            told["failed"][arm] = str(error) if isinstance(error, TargetError) else said(error)
         else:
             if where is None:
-                same.append(arm)
+                told["same"] += (arm,)
             else:
-                differences[arm] = where
-        data = {"same": tuple(same), "differences": differences, "failed": failed}
-        bench.channel.part("parity", found.model_copy(update=data | losses.found))
+                told["differences"][arm] = where
+        bench.channel.part("parity", found.model_copy(update=told | losses.found))
 
 
 @dataclass
@@ -92,16 +88,14 @@ class _Losses:
     batch: Any
     load: Callable[[Mapping[str, Any]], Loaded]
     alive: Callable[[str], None]
-    steps: int = 0
     apart: dict[str, float] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     other: tuple[str, ...] = ()
 
     @property
     def found(self) -> dict[str, Any]:
-        """Fields of :class:`Parity` about the losses so far, and how many steps of each were compared."""
-        losses = {"losses": self.apart, "losses_unknown": self.unknown, "other_losses": self.other}
-        return losses | {"loss_steps": self.steps}
+        """Fields of :class:`Parity` about the losses so far."""
+        return {"losses": self.apart, "losses_unknown": self.unknown, "other_losses": self.other}
 
     def against(self, arm: str, other: Loaded) -> str | None:
         """Place of the difference in the losses of a configuration with the baseline's data."""
@@ -120,7 +114,6 @@ class _Losses:
         if where is not None and self._why_not_reproducible is not None:
             self.unknown[arm] = self._why_not_reproducible
             return None
-        self.steps = len(ours)
         self.apart[arm] = apart
         if where is not None:
             self.other = (*self.other, arm)
@@ -131,7 +124,7 @@ class _Losses:
         try:
             losses = None if self.step is None else self._of(self.step, self.spec.arm or "the baseline")
         except Exception as error:
-            return None, f"the baseline's step raises {_sentence(error)}"
+            return None, f"the baseline's step raises {said(error)}"
         return losses, "the baseline's step returns no number that could be its loss"
 
     @cached_property
@@ -142,7 +135,7 @@ class _Losses:
             step = step_of(self.load(self.spec.kwargs))
             again = None if step is None else self._of(step, self.spec.arm or "the baseline")
         except Exception as error:
-            return f"the baseline cannot be built again in the same process: {_sentence(error)}"
+            return f"the baseline cannot be built again in the same process: {said(error)}"
         if ours is None or again is None:
             return why_not
         _, where = loss_difference(ours, again, self.spec.loss_tolerance)
@@ -163,24 +156,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
-def _first(dataset: tf.data.Dataset, count: int) -> tuple[list[Any], bool]:
-    """The first batches, as many as memory is meant for, and whether the dataset ended before there were ``count``."""
-    batches: list[Any] = []
-    held = 0
-    iterator = iter(dataset)
-    while len(batches) < count and held < MOST_BYTES:
-        batch = next(iterator, None)
-        if batch is None:
-            return batches, True
-        batches.append(batch)
-        held += size_bytes(batch)
-    return batches, False
 
 
 def _difference(ours: list[Any], ended: bool, other: tf.data.Dataset, alive: Callable[[], None]) -> str | None:

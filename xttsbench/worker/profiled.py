@@ -43,11 +43,10 @@ class ProfiledSteps:
         """Turn the profiler on, unless another one is; the first step begins now."""
         try:
             tf.profiler.experimental.start(self._directory)
-        except tf.errors.AlreadyExistsError:
-            self.reason = "the target runs a profiler of its own"
-            return False
         except tf.errors.OpError as error:
-            self.reason = f"TensorFlow's profiler did not start: {first_line(error.message)}"
+            theirs = isinstance(error, tf.errors.AlreadyExistsError)
+            why = f"TensorFlow's profiler did not start: {first_line(error.message)}"
+            self.reason = "the target runs a profiler of its own" if theirs else why
             return False
         self.running, self._began_s = True, time.perf_counter()
         self._step_begins()

@@ -21,8 +21,9 @@ from xttsbench.probes.clock import canary_ns
 from xttsbench.probes.procfs import children_cpu_ns
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
+from xttsbench.worker.batches import CachedBatches, LiveBatches
 from xttsbench.worker.bench import Bench, Limit, Step
+from xttsbench.worker.failure import ExhaustedError
 
 _ALONE: Final = 0.5  # Length of the other conditions' stretches, as a share of the stretch as it is
 _KEEPS_UP: Final = 0.10  # Share of a step that is spent waiting, below which the input keeps up with it

@@ -29,8 +29,9 @@ from xttsbench.training.step import Replicas, StepResult, TrainingStep, Workers,
 from xttsbench.training.stream import Fetched, Loading, ahead, batch_stream, shapes
 from xttsbench.worker.bench import overhead_of
 from xttsbench.worker.channel import Channel, SilentChannel, shared_rows
+from xttsbench.worker.failure import failure
 from xttsbench.worker.training import Watch, tell
-from xttsbench.worker.trial import devices_seen, failure
+from xttsbench.worker.trial import devices_seen
 from xttsbench.xtts.data.batches import LossCounts
 from xttsbench.xtts.data.feature_cache import FeatureCache, open_cache
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
@@ -234,7 +235,7 @@ def watching_overhead(fetched: Fetched) -> MeasurementOverhead:
     step = tf.function(lambda values: values + 1)
     values = tf.zeros([4, 4])
     step(values)
-    watch = Watch(SilentChannel(in_words=True), lambda _: _BEGUN)
+    watch = Watch(SilentChannel(), lambda _: _BEGUN)
     watch.begun(0)
 
     def watched(steps: int) -> None:

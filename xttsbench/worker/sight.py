@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.processes import die_with_parent
-from xttsbench.worker.channel import leave
+from xttsbench.worker.channel import leave_after
 
 EXPECTED: Final = 3680.0
 """The sum of x xᵀ, where x is 4 by 4 with the numbers 0 to 15: the squared length of its column sums. All numbers
@@ -36,12 +36,13 @@ _INTER_OP: Final = "tf_Compute"
 """Kernel's name for the threads that run operations side by side; those that share one operation have no name."""
 
 
-def main(pipe: int, look: Callable[[], Iterator[dict[str, Any]]]) -> None:
-    """Look, and say each thing through the pipe."""
+def main(pipe: int, look: Callable[[], Iterator[dict[str, Any]]]) -> int:
+    """Look, and say each thing through the pipe; returns the exit code."""
     die_with_parent()
     with os.fdopen(pipe, "w", encoding="utf-8", buffering=1) as lines:
         for known in look():
             lines.write(json.dumps(known) + "\n")
+    return 0
 
 
 def driver() -> Iterator[dict[str, Any]]:
@@ -131,15 +132,4 @@ if __name__ == "__main__":
     looks = {"tensorflow": tensorflow, "driver": driver}
     if len(sys.argv) != 3 or not sys.argv[1].isdigit() or sys.argv[2] not in looks:
         sys.exit("xttsbench.worker.sight is started by xttsbench itself, with the number of a pipe and whom to ask.")
-    code = 1
-    try:
-        main(int(sys.argv[1]), looks[sys.argv[2]])
-        code = 0
-    except BrokenPipeError:
-        pass  # the parent is gone: so are we
-    except Exception:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        leave(code)
+    leave_after(lambda: main(int(sys.argv[1]), looks[sys.argv[2]]))

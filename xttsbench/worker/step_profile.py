@@ -276,6 +276,10 @@ def _summed(ops: list[_Timed], how: str, between_s: float | None, unmeasured: di
     def share(time_s: float | None) -> float | None:
         return time_s / total_s if timed and time_s is not None else None
 
+    def summed(own: list[_Timed]) -> tuple[int, float | None]:
+        """Runs of some ops in a step, and their share of its time."""
+        return max(round(sum(op.count for op in own)), 1), share(sum(op.time_s or 0.0 for op in own))
+
     phases: dict[Phase, float] = defaultdict(float)
     lines: dict[tuple[str, int, str, Phase, str], list[_Timed]] = defaultdict(list)
     devices: dict[tuple[str, str, str], list[_Timed]] = defaultdict(list)
@@ -290,26 +294,14 @@ def _summed(ops: list[_Timed], how: str, between_s: float | None, unmeasured: di
         lines[*where, phase, op.device].append(op)
         devices[op.op, op.device, why(_known(op, gpus), gpus=gpus)].append(op)
     by_line = [
-        OpLine(
-            file=file,
-            line=number,
-            function=function,
-            phase=phase,
-            ops=max(round(sum(op.count for op in own)), 1),
-            share=share(sum(op.time_s or 0.0 for op in own)),
-            device=device,
-        )
+        OpLine(file=file, line=number, function=function, phase=phase, device=device, ops=count, share=part)
         for (file, number, function, phase, device), own in lines.items()
+        for count, part in [summed(own)]
     ]
     by_device = [
-        Placement(
-            op=op,
-            device=device,
-            count=max(round(sum(one.count for one in own)), 1),
-            share=share(sum(one.time_s or 0.0 for one in own)),
-            why=reason,
-        )
+        Placement(op=op, device=device, why=reason, count=count, share=part)
         for (op, device, reason), own in devices.items()
+        for count, part in [summed(own)]
     ]
     return StepOps(
         phases=dict(phases) if timed else {},

@@ -25,7 +25,8 @@ from xttsbench.step.op_trace import EagerOps
 from xttsbench.targets.load import Loaded, load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.batches import CachedBatches
-from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, step_of
+from xttsbench.worker.bench import Bench, Limit, Step, step_of
+from xttsbench.worker.failure import StepRaisedError, said
 from xttsbench.worker.ladder import first_batches
 from xttsbench.worker.step_profile import call_step
 
@@ -122,9 +123,6 @@ def fetches_noted(bench: Bench) -> Iterator[None]:
         bench.channel.note(f"host reads removed: {fetches.count} while tracing")
 
 
-_WHERE: Final = ("Graph execution error", "Detected at", "<stack", "File ", "{{", "[[")
-
-
 def run_half_batch(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Measure ``step_only`` on whole batches and ``half-batch`` on halves of the same; a refusal is noted."""
     if step is None:
@@ -137,7 +135,7 @@ def run_half_batch(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Be
     try:
         step(halves[0])
     except Exception as error:  # whatever the user's step raises, it says that it wants whole batches
-        bench.channel.note(not_applicable(HALF_BATCH, f"the step refuses half a batch: {_said(error)}"))
+        bench.channel.note(not_applicable(HALF_BATCH, f"the step refuses half a batch: {said(error)}"))
         return
     try:
         run_beside(spec, bench, (step, batches), (step, halves), HALF_BATCH)
@@ -157,13 +155,6 @@ def halved(batch: Any) -> Any:
     if size < 2:
         return None
     return tf.nest.map_structure(lambda leaf: leaf[: size // 2] if _rows(leaf) == size else leaf, batch)
-
-
-def _said(error: Exception) -> str:
-    """The line of an error that says what happened; TensorFlow puts where it happened before it."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    lines = [line for line in lines if line and not line.startswith(_WHERE)]
-    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 
 def _rows(leaf: Any) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
@@ -18,23 +17,23 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.platform import build_info
 
-from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.files import loaded_files, owner
+from xttsbench.files import loaded_files
 from xttsbench.fixes.graph.saved_plan import rewritten
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.fix import FixSet
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import Devices, TrialError, TrialSpec
+from xttsbench.records.trial import Devices, TrialSpec
 from xttsbench.step.modes import synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.checkout import enter
 from xttsbench.targets.load import Loaded, classify, load_target
 from xttsbench.targets.spec import parse_target, substituted
-from xttsbench.worker.batches import ExhaustedError, fill_caches
-from xttsbench.worker.bench import Bench, Step, StepRaisedError, frame_keys, step_of
+from xttsbench.worker.batches import fill_caches
+from xttsbench.worker.bench import Bench, Step, frame_keys, step_of
 from xttsbench.worker.channel import Channel, DirectChannel, shared_rows
+from xttsbench.worker.failure import failure
 from xttsbench.worker.fingerprint import read_elements
 from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_ladder, run_pipeline
 from xttsbench.worker.parity import run_parity
@@ -149,60 +148,6 @@ def devices_seen() -> Devices:
         intra_op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
         versions={"tensorflow": tf.__version__, "keras": version(tf.keras.Model.__module__.partition(".")[0])},
     )
-
-
-def failure(error: BaseException) -> dict[str, object]:
-    """Message to the parent about an error."""
-    status, step, size, cause = "raised", None, None, error
-    if isinstance(error, StepRaisedError) and error.__cause__ is not None:
-        step, size, cause = error.step, error.batch_size, error.__cause__
-    if isinstance(error, ExhaustedError):
-        return {"status": "empty", "cause": str(error) or "the dataset yields no element"}
-    if isinstance(_root(cause), MemoryError | tf.errors.ResourceExhaustedError):
-        status = "out_of_memory"
-    file, line = _place(cause)
-    record = TrialError(
-        type=type(cause).__name__,
-        message=_message(error, cause),
-        file=file,
-        line=line,
-        step=step,
-        batch_size=size,
-        traceback="".join(traceback.format_exception(cause))[-8000:],
-    )
-    return {"status": status, "cause": record.message, "error": record.model_dump(mode="json")}
-
-
-def _message(error: BaseException, cause: BaseException) -> str:
-    if isinstance(error, XttsbenchError):
-        return str(error)
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    # TensorFlow puts the Python error of a PyFunc into the middle of its own; its last line says what happened.
-    name = type(cause).__name__
-    python = (text for text in lines if text.startswith(name) or ("Error: " in text and not text.startswith("{{")))
-    said = next(python, lines[0] if lines else "")
-    place = _place(cause)
-    where = f" at {place[0]}:{place[1]}" if place[0] else ""
-    what = f"{name}: {said[:300]}{where}" if said else f"{name}{where}"
-    return f"the target raised in {error}: {what}" if isinstance(error, StepRaisedError) else what
-
-
-def _root(error: BaseException) -> BaseException:
-    """Error of the target itself, where our own error only puts it into a sentence."""
-    return error.__cause__ if isinstance(error, TargetError) and error.__cause__ is not None else error
-
-
-def _place(error: BaseException) -> tuple[str | None, int | None]:
-    """The innermost frame that is neither ours nor a library's."""
-    source = _root(error)
-    # Raised while a function was traced: the frames are of code that AutoGraph wrote, which it can lead back.
-    for written in getattr(getattr(source, "ag_error_metadata", None), "translated_stack", ()):
-        if written.is_converted and owner(written.filename) == "user":
-            return written.filename, written.lineno
-    for frame in reversed(traceback.extract_tb(source.__traceback__)):
-        if owner(frame.filename) == "user":
-            return frame.filename, frame.lineno
-    return None, None
 
 
 _FILLING: Final = 2

@@ -29,9 +29,9 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import ExhaustedError
 from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import Channel
+from xttsbench.worker.failure import ExhaustedError
 from xttsbench.worker.fingerprint import read_elements
 
 FIXES = (
@@ -87,7 +87,7 @@ def elements(
         fixed = dataset if fix is None else rewrite.apply(dataset, fix)
         with Watch() as watch:
             bench = Bench(channel, watch, None, None)
-            channel.part("elements", read_elements(spec, Loaded("dataset", fixed, None), None, bench))
+            channel.part("elements", read_elements(spec, Loaded("dataset", fixed, None), None, bench, dataset))
     finally:
         end()
     collected = Collected(spec, channel.rows)

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches, describe, fill_caches, take_batches
+from xttsbench.worker.batches import CachedBatches, LiveBatches, describe, fill_caches, take_batches
 from xttsbench.worker.contents import ContentLook, digest
+from xttsbench.worker.failure import ExhaustedError
 from xttsbench.worker.ladder import fixed
 
 

@@ -19,7 +19,8 @@ from xttsbench.records.rows import COLUMNS, StepRow
 from xttsbench.targets.load import classify
 from xttsbench.targets.spec import Workload
 from xttsbench.worker.batches import CachedBatches, LiveBatches
-from xttsbench.worker.bench import FrameKeys, HeldLengths, Limit, StepRaisedError, frame_keys
+from xttsbench.worker.bench import FrameKeys, HeldLengths, Limit, frame_keys
+from xttsbench.worker.failure import StepRaisedError
 
 BATCH = tf.ones([4, 8])
 

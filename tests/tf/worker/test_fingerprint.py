@@ -15,7 +15,7 @@ from xttsbench.pipeline.read import read_graph
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import judge
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import ExhaustedError
+from xttsbench.worker.failure import ExhaustedError
 from xttsbench.worker.fingerprint import MOST_ROWS, read_elements
 from xttsbench.worker.ladder import fixed
 

@@ -10,7 +10,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.judge import compare_timed
 from xttsbench.targets.load import classify
 from xttsbench.worker import ladder as module
-from xttsbench.worker.batches import ExhaustedError
+from xttsbench.worker.failure import ExhaustedError
 from xttsbench.worker.ladder import one_of_each_shape, run_arm
 
 

@@ -11,7 +11,8 @@ import tensorflow as tf
 from tests.tf.worker.conftest import Kept
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.targets.load import classify
-from xttsbench.worker.bench import StepRaisedError, step_of
+from xttsbench.worker.bench import step_of
+from xttsbench.worker.failure import StepRaisedError
 from xttsbench.worker.trial import run_kind
 
 RAN: list[None] = []

@@ -29,7 +29,7 @@ from xttsbench.analysis.readings import (
     without,
 )
 from xttsbench.records.readings import GpuActivity, GpuDevice, GpuReadings, HostReadings, Readings
-from xttsbench.records.trial import RoundMark, Segment
+from xttsbench.records.trial import RoundMark
 
 S = 1_000_000_000
 
@@ -210,20 +210,6 @@ def test_where_nvml_cannot_be_laid_beside_it_there_is_a_reason(activity, gpus, w
     assert [found["unmeasured"] for found in beside_profile(activity, readings)] == [{"utilization": why}] * len(
         activity.devices
     )
-
-
-def test_utilization_is_told_apart_by_what_the_step_did_meanwhile() -> None:
-    """Steps of 1 s wait for the first half; samples of a quarter are low in it and high in the other."""
-    columns = {"start_ns": tuple(n * S for n in range(4)), "wait_ns": (S // 2,) * 4, "step_ns": (S // 2,) * 4}
-    times = tuple(n * S // 4 for n in range(1, 17))
-    busy = tuple(0.1 if n % 4 in (1, 2) else 0.9 for n in range(1, 17))
-    gpu = nvml(0, utilization_t_ns=times, utilization=busy)
-    (found,) = summarise(readings_of(gpu), Span(0, 4 * S, 4), Segment(name="as_is", columns=columns))["gpus"]
-    assert found["utilization_while_waiting"] == pytest.approx(0.1)
-    assert found["utilization_while_running"] == pytest.approx(0.9)
-    late = gpu.model_copy(update={"utilization_t_ns": tuple(t + 100 * S for t in times)})
-    (none,) = summarise(readings_of(late), Span(0, 4 * S, 4), Segment(name="as_is", columns=columns))["gpus"]
-    assert "utilization_while_waiting" not in none
 
 
 def host_with(*cpu_s: float, start_s: float = 0.0, every_s: float = 1.0) -> HostReadings:

@@ -20,7 +20,6 @@ def test_an_arm_with_other_losses_is_refused_for_its_losses(build) -> None:
         tolerance=1e-4,
         same=("b",),
         differences={"slow": where, "data": "batch 0, mel: row 1"},
-        loss_steps=3,
         losses={"slow": 0.09, "b": 1e-6},
         other_losses=("slow",),
     )
@@ -40,7 +39,7 @@ def test_an_arm_with_other_losses_is_refused_for_its_losses(build) -> None:
 
 def test_trials_after_one_that_died_add_up(build) -> None:
     comparison = build.comparison("a", "b", "dies", "c")
-    first = Parity(batches=4, tolerance=1e-4, same=("b",), losses={"b": 0.0}, loss_steps=3)
+    first = Parity(batches=4, tolerance=1e-4, same=("b",), losses={"b": 0.0})
     second = Parity(batches=4, tolerance=1e-4, same=("c",), losses_unknown={"c": "no loss"})
     found = parity_found(
         comparison,
@@ -55,7 +54,7 @@ def test_trials_after_one_that_died_add_up(build) -> None:
 
 def test_a_line_of_an_older_journal_is_read(build) -> None:
     line = build.parity("b", found=Parity(batches=4, tolerance=1e-4, same=("b",))).model_dump(mode="json")
-    for key in ("loss_steps", "losses", "losses_unknown", "other_losses"):
+    for key in ("losses", "losses_unknown", "other_losses"):
         del line["parity"][key]
     for key in ("loss_steps", "loss_tolerance", "same_data"):
         del line["spec"][key]

@@ -21,9 +21,10 @@ from xttsbench.pipeline.places import files_of
 from xttsbench.records.trial import MeasurementOverhead, TrialSpec
 from xttsbench.step.modes import Mode, in_mode, keras_step
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.batches import CachedBatches, ExhaustedError, LiveBatches
-from xttsbench.worker.bench import Bench, Limit, Step, StepRaisedError, Steps, overhead_of
+from xttsbench.worker.batches import CachedBatches, LiveBatches
+from xttsbench.worker.bench import Bench, Limit, Step, Steps, overhead_of
 from xttsbench.worker.channel import ScriptReport, SilentChannel
+from xttsbench.worker.failure import ExhaustedError, StepRaisedError, said
 from xttsbench.worker.ladder import first_batches, run_pipeline, tell_handoff
 from xttsbench.worker.script.loop import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
@@ -138,8 +139,7 @@ def _noted(bench: Bench, what: str) -> Iterator[None]:
         raise  # the parent is gone
     except Exception as error:
         cause = error.__cause__ if isinstance(error, StepRaisedError) and error.__cause__ is not None else error
-        said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
-        bench.channel.note(f"the script is over, and {what}: {type(cause).__name__}: {said[:200]}")
+        bench.channel.note(f"the script is over, and {what}: {said(cause)}")
 
 
 @contextlib.contextmanager

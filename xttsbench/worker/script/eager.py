@@ -262,7 +262,7 @@ class EagerLoops:
         if self.open is not None and self.requesting is self.open.loop:
             self.open.got_ns, self.open.batch = got_ns, batch
             windows = self._recorder.windows
-            if windows.profiles and self.step is None and windows.runs_in(self.open.loop):
+            if self.step is None and windows.runs_in(self.open.loop):
                 self._python.begin(batch)  # no tf.function took the batch so far: perhaps a Python function does
             elif self._is_steady():
                 self.steady.begin(self._iterator, self.open)

@@ -9,8 +9,7 @@ loop is known again by its kind's number.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,7 +38,7 @@ class Datasets:
         self._made: dict[int, tuple[Any, Any]] = {}
         self._standing_in: set[int] = set()
         self._derived: list[Any] = []
-        self._ours = False
+        self._ours = False  # datasets that are used meanwhile are not the script's
 
     def used(self, dataset: Any) -> Any:
         """The dataset to use in place of one that the script begins to use: itself, but for a stand-in."""
@@ -49,8 +48,11 @@ class Datasets:
         if self.stand_in is None or self.wanted is None or mark.kind != self.wanted.kind:
             return dataset
         if id(dataset) not in self._made:
-            with self.by_us():
+            self._ours = True
+            try:
                 used = self.stand_in(dataset, mark)
+            finally:
+                self._ours = False
             vars(used)[_MARK] = mark
             self._standing_in.add(id(used))
             self._made[id(dataset)] = dataset, used  # both are kept: ids are used again
@@ -63,15 +65,6 @@ class Datasets:
             vars(one).update({_MARK: mark, _ORIGINAL: distributed._original_dataset})
             self._standing_in.add(id(one))
             self._derived.append(one)
-
-    @contextlib.contextmanager
-    def by_us(self) -> Iterator[None]:
-        """Within, datasets are not the script's."""
-        before, self._ours = self._ours, True
-        try:
-            yield
-        finally:
-            self._ours = before
 
     def mark(self, dataset: Any) -> ScriptData:
         """Mark of a dataset; a new one is numbered."""

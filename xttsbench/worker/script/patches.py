@@ -19,6 +19,7 @@ from tensorflow.python.eager import backprop, context
 from tensorflow.python.framework import ops
 
 from xttsbench.files import LEGACY_KERAS
+from xttsbench.worker.script.replaced import ReplacedStep
 from xttsbench.worker.script.watched import Watched
 
 Around = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -141,8 +142,8 @@ def patch_tensorflow(watched: Watched, patches: Patches) -> None:
     patches.put(input_lib.DistributedIteratorBase, "get_next_as_optional", around_distributed)
     patches.put(backprop.GradientTape, "__enter__", around_tape)
     patches.put(optional_ops.Optional, "from_value", around_results(watched))
-    if watched.recorder.replaced is not None:
-        patches.put(distribute_lib.StrategyBase, "run", around_training(watched))
+    if (replaced := watched.recorder.replaced) is not None:
+        patches.put(distribute_lib.StrategyBase, "run", around_training(replaced))
     _patch_loops_over_datasets(watched, patches)
 
 
@@ -161,18 +162,13 @@ def around_results(watched: Watched) -> Around:
     return around
 
 
-def around_training(watched: Watched) -> Around:
+def around_training(replaced: ReplacedStep) -> Around:
     """Makes a decorator for methods that train: by a function, their first argument, or by themselves."""
-    replaced = watched.recorder.replaced
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:
         def train(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            def call() -> Any:
-                return original(owner, *args, **kwargs)
-
-            return (
-                call() if replaced is None else replaced.around(args[0] if args and callable(args[0]) else owner, call)
-            )
+            step = args[0] if args and callable(args[0]) else owner
+            return replaced.around(step, lambda: original(owner, *args, **kwargs))
 
         return train
 
@@ -282,5 +278,5 @@ def patch_keras(watched: Watched, patches: Patches, package: str) -> None:
     if keras.results is not None:
         patches.put(*keras.results, around_results(watched))
     patches.put(keras.trainer, "fit", around_fit)
-    if watched.recorder.replaced is not None:
-        patches.put(keras.trainer, "train_on_batch", around_training(watched))
+    if (replaced := watched.recorder.replaced) is not None:
+        patches.put(keras.trainer, "train_on_batch", around_training(replaced))

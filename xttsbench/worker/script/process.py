@@ -24,9 +24,9 @@ from importlib.machinery import SourceFileLoader
 from types import TracebackType
 from typing import Any, Final
 
-from xttsbench.files import KERAS, loaded_files, owner
+from xttsbench.files import KERAS, loaded_files
 from xttsbench.processes import TRIALS
-from xttsbench.records.trial import TrialError, TrialSpec
+from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.checkout import enter
 from xttsbench.targets.source.left_out import Guard, code_of, guarding
 from xttsbench.worker.channel import (
@@ -40,6 +40,7 @@ from xttsbench.worker.channel import (
     shared_rows,
     sources_apart,
 )
+from xttsbench.worker.failure import failure
 from xttsbench.worker.script.effects import AfterImport, Effects, patch_h5py, patch_shared_memory, patch_writers
 from xttsbench.worker.script.overlays import Overlays, cover, tried
 
@@ -140,7 +141,9 @@ class Process:
         kill_group(0)
 
     def _run_script(self) -> tuple[str, int, BaseException | None]:
-        script = self._as_argument()
+        script = self.report.spec.target
+        sys.argv = [script, *self.report.spec.arguments]
+        sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
         ended, code = "returned", 0
         try:
             _run_as_main(os.path.join(os.getcwd(), script))  # unnormalised, as Python has it
@@ -152,12 +155,6 @@ class Process:
                 return "raised", 1, error
         return "stopped" if self.watched is not None and self.watched.stopping else ended, code, None
 
-    def _as_argument(self) -> str:
-        script = self.report.spec.target
-        sys.argv = [script, *self.report.spec.arguments]
-        sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
-        return script
-
     def _told(self, ended: str, code: int, error: BaseException | None) -> None:
         if self.watched is not None:
             self._noted("the end of the script", self.watched.end)
@@ -167,7 +164,7 @@ class Process:
         self._tell_effects()
         self.report.tell(ended=ended, exit_code=None if ended == "stopped" else code)
         if error is not None:
-            self.channel.send(_failure(error, self.report.spec.target) | self._of_memory(error))
+            self.channel.send(failure(error, self.report.spec.target) | self._of_memory(error))
         elif self.refused is not None:
             self.channel.send({"status": "raised", "cause": self.refused})
 
@@ -352,23 +349,6 @@ def print_error(error: BaseException, script: str) -> None:
     with contextlib.suppress(Exception):
         own = error.with_traceback(_own_part(error, script) or error.__traceback__)
         sys.excepthook(type(own), own, own.__traceback__)
-
-
-def _failure(error: BaseException, script: str) -> dict[str, object]:
-    error = error.with_traceback(_own_part(error, script) or error.__traceback__)
-    if "tensorflow" in sys.modules:
-        with contextlib.suppress(Exception):
-            from xttsbench.worker.trial import failure
-
-            return failure(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if owner(frame.filename) == "user"]
-    file, line = (frames[-1].filename, frames[-1].lineno) if frames else (script, None)
-    if isinstance(error, SyntaxError) and error.filename:
-        file, line = error.filename, error.lineno
-    text = "".join(traceback.format_exception(error))[-8000:]
-    name, message = type(error).__name__, str(error)[:300]
-    record = TrialError(type=name, message=f"{name}: {message}", file=file, line=line, traceback=text)
-    return {"status": "raised", "cause": f"{name}: {message}", "error": record.model_dump(mode="json")}
 
 
 def _wait_for_threads() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -36,6 +35,8 @@ _WINDOW_S: Final = 1.5
 _WINDOWS: Final = 2
 _UNKNOWN_AFTER: Final = 30  # A loop that takes no gradients has a profile only after so many steps: it may be over soon
 _TELL_S: Final = 2.0
+_MOST_SHAPES: Final = 5000
+"""Shapes that are told apart in a run of any length: rows of what comes later bear numbers that were used before."""
 _PATIENCE: Final = 2.0  # A loop without gradients is taken for the main one after so many of the trial's windows
 
 
@@ -45,9 +46,6 @@ class SamplingWindows:
     The first takes a few steps after the warm-up, so that a short script has some left to time. A loop that goes on
     gets a second, longer one, whose profile replaces the first's.
     """
-
-    profiles = True
-    """Whether Python may be asked for every call of a function in a window, to find the step."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -145,7 +143,6 @@ class Results:
         emulated_ms = report.spec.emulated_ms
         accelerator = EmulatedAccelerator(emulated_ms) if emulated_ms else None
         self.bench = Bench(report.channel, recorder.watch, accelerator, synchroniser() if recorder.stops else None)
-        self._most_shapes = recorder.most_shapes
         self.datasets = self.lost_steps = 0
         self.step_function: str | None = None
         self.steps_per_call = 1
@@ -222,7 +219,7 @@ class Results:
         return self.bench.shapes.setdefault(signature, (len(self.bench.shapes), size, elements, 0))
 
     def _bound_shapes(self) -> None:
-        if len(self.bench.shapes) >= self._most_shapes:
+        if len(self.bench.shapes) >= _MOST_SHAPES:
             self.bench.shapes.clear()
 
 
@@ -234,16 +231,13 @@ class Recorder:
         stopping_since: when the script was first to be stopped, ``time.monotonic``; ``None`` as long as it is not.
         grace_s: a script that was told to stop gets so long to end, its own ``finally`` clauses included.
         between_calls: whether rows of loops in graphs are wanted whenever a call of one returns.
-        stops: whether the script may be stopped, held up between two steps, or have its device waited for.
-        reads_afterwards: whether what the script leaves behind is read when it is over.
-        most_shapes: that are told apart: rows of what comes later bear numbers that were used before.
+        stops: whether the script may be stopped, held up between two steps, or have its device waited for; what it
+            leaves behind is read then, too.
     """
 
     grace_s = 20.0
     between_calls = False
     stops = True
-    reads_afterwards = True
-    most_shapes = sys.maxsize
 
     def __init__(self, report: ScriptReport) -> None:
         self.report = report

@@ -23,11 +23,11 @@ from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.worker.batches import fill_caches
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.contents import ScriptContents
+from xttsbench.worker.failure import failure
 from xttsbench.worker.ladder import SETTLING, TURN_START
 from xttsbench.worker.script.loop import Loop, Loops
 from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.watched import Watched
-from xttsbench.worker.trial import failure
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.again import AgainProcess

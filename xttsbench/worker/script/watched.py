@@ -128,7 +128,7 @@ class Watched:
             args = tuple(self.datasets.used(value) for value in args)
             kwargs = {name: self.datasets.used(value) for name, value in kwargs.items()}
         self._tapes_before = self.recorder.tapes
-        if self.recorder.reads_afterwards and not self.fitting and self.graph.dataset is None:
+        if self.recorder.stops and not self.fitting and self.graph.dataset is None:
             for value in (*args, *kwargs.values()):
                 if hasattr(original(value), "_variant_tensor"):
                     self.graph.dataset = value

@@ -52,8 +52,6 @@ class TrainingLoops(Loops):
 class CountedSteps(SamplingWindows):
     """A few steps now and then whose ops are counted, and which no timing uses."""
 
-    profiles = False
-
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
         self._counting: tuple[OpCounter, Loop] | None = None
@@ -100,9 +98,7 @@ class CountedSteps(SamplingWindows):
 class WholeRunRecorder(Recorder):
     """State that all loops of a run share that is watched to its end."""
 
-    reads_afterwards = False
     stops = False
-    most_shapes = 2000
 
     def __init__(self, report: ScriptReport) -> None:
         super().__init__(report)

@@ -94,7 +94,7 @@ def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
 def readings_beside(trial: TrialRecord | None) -> dict[str, Any]:
     """Summary of the host and GPU readings while the target ran as it is; empty where it did not."""
     span = measured_span(trial) if trial else None
-    return {} if trial is None or span is None else summarise(trial.readings, span, trial.segment("as_is"))
+    return {} if trial is None or span is None else summarise(trial.readings, span)
 
 
 def unread(disturbance: Disturbance | None) -> dict[str, str]:

@@ -1,0 +1,82 @@
+"""Failures of a trial in words: what raised, and where in the user's code. Imports no TensorFlow: a script may not."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import Final
+
+from xttsbench.errors import TargetError, XttsbenchError
+from xttsbench.files import owner
+from xttsbench.records.trial import TrialError
+
+_OF_MEMORY: Final = ("MemoryError", "ResourceExhaustedError")
+_WHERE: Final = ("Graph execution error", "Detected at", "<stack", "File ", "[[")
+"""Beginnings of lines in which TensorFlow says where something happened, before it says what."""
+
+
+class ExhaustedError(Exception):
+    """The dataset yields nothing (more), even when it is begun again."""
+
+
+class StepRaisedError(Exception):
+    """The target raised in the middle of a segment; ``__cause__`` is what it raised."""
+
+    def __init__(self, segment: str, step: int, where: str, batch_size: int | None = None) -> None:
+        super().__init__(f"{where} of step {step} ({segment})")
+        self.step = step
+        self.where = where
+        self.batch_size = batch_size
+
+
+def failure(error: BaseException, script: str | None = None) -> dict[str, object]:
+    """Message to the parent about an error; the ``script`` is where it happened if no line of the user's is known."""
+    if isinstance(error, ExhaustedError):
+        return {"status": "empty", "cause": str(error) or "the dataset yields no element"}
+    step, size, cause = None, None, error
+    if isinstance(error, StepRaisedError) and error.__cause__ is not None:
+        step, size, cause = error.step, error.batch_size, error.__cause__
+    # Our own error may only put that of the target into a sentence.
+    root = cause.__cause__ if isinstance(cause, TargetError) and cause.__cause__ is not None else cause
+    file, line = _place(root)
+    message = str(error)
+    if not isinstance(error, XttsbenchError):
+        message = said(cause) + (f" at {file}:{line}" if file else "")
+        message = f"the target raised in {error}: {message}" if isinstance(error, StepRaisedError) else message
+    record = TrialError(
+        type=type(cause).__name__,
+        message=message,
+        file=file or script,
+        line=line,
+        step=step,
+        batch_size=size,
+        traceback="".join(traceback.format_exception(cause))[-8000:],
+    )
+    of_memory = any(kind.__name__ in _OF_MEMORY for kind in type(root).__mro__)
+    status = "out_of_memory" if of_memory else "raised"
+    return {"status": status, "cause": message, "error": record.model_dump(mode="json")}
+
+
+def said(error: BaseException) -> str:
+    """Type of an error, and the line that says what happened.
+
+    TensorFlow puts the Python error of a PyFunc into the middle of its own.
+    """
+    name = type(error).__name__
+    lines = [re.sub(r"^\{\{.*?\}\}", "", line.strip()).strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_WHERE)]
+    python = (line for line in lines if line.startswith(name) or "Error: " in line)
+    found = next(python, lines[0] if lines else "")
+    return f"{name}: {found[:300]}" if found else name
+
+
+def _place(error: BaseException) -> tuple[str | None, int | None]:
+    """The innermost frame that is neither ours nor a library's."""
+    # Raised while a function was traced: the frames are of code that AutoGraph wrote, which it can lead back.
+    for written in getattr(getattr(error, "ag_error_metadata", None), "translated_stack", ()):
+        if written.is_converted and owner(written.filename) == "user":
+            return written.filename, written.lineno
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next(((one.filename, one.lineno) for one in frames[::-1] if owner(one.filename) == "user"), (None, None))
