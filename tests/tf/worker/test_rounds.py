@@ -18,6 +18,7 @@ from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import DirectChannel, SilentChannel
 from xttsbench.worker.ladder import run_ladder
 from xttsbench.worker.rounds import stands_still
+from xttsbench.worker.trial import KINDS
 
 
 def _spin(seconds):
@@ -85,6 +86,21 @@ def columns(record, name, number=None):
     segment = record.segment(name)
     kept = [n for n in range(segment.warmup_steps, segment.steps) if number in (None, segment.columns["round"][n])]
     return {name: [values[n] for n in kept] for name, values in segment.columns.items()}
+
+
+@pytest.mark.parametrize("kind", ["ladder", "arm", "parity"])
+def test_what_was_measured_is_left_open_in_a_process_that_ends(kind, monkeypatch):
+    """Closing the iterator waits for tf.data's tuner, which sleeps ever longer (E4)."""
+    closed = []
+    monkeypatch.setattr(LiveBatches, "close", closed.append)
+    data = tf.data.Dataset.range(64).repeat()
+    if kind == "ladder":
+        run(data, lambda _: time.sleep(0.001), window_s=0.2, rounds=1)
+    else:
+        spec = TrialSpec(trial_id="0", kind=kind, target="t:t", steps=4, window_s=0.2)
+        with Watch() as watch:
+            KINDS[kind](spec, classify(data, "t"), None, Bench(Kept(), watch, None, None))
+    assert not closed
 
 
 @pytest.mark.measured
