@@ -542,7 +542,7 @@ def test_a_mode_is_compared_turn_by_turn(build) -> None:
     assert found.speedup.estimate == pytest.approx(1.2, rel=0.03)
     assert 1.1 < found.speedup.low < found.speedup.high < 1.3
     # What it would take then is as uncertain as what it takes now, and the gain besides (E10).
-    assert found.time_s.high / found.time_s.low > found.speedup.high / found.speedup.low
+    assert found.time_s.high / found.time_s.low > 1.05 * found.speedup.high / found.speedup.low
 
 
 @pytest.mark.parametrize(("starts", "alike"), [((0, 0), True), ((0, 40), True), ((0, 90), False)])
@@ -552,5 +552,7 @@ def test_processes_that_measured_the_same_batches_are_one_sample_of_the_data(bui
         for block, start in enumerate(starts)
     ]
     as_is = {trial.spec.trial_id: measured(trial, "as_is") for trial in trials}
-    data = [one.data for one in samples_of(trials, as_is, gate(trials))[0].values()]
-    assert (data[0] == data[1]) == alike
+    beside, _, inputs = samples_of(trials, as_is, gate(trials))
+    for group in (beside, inputs):
+        first, second = (one.data for one in group.values())
+        assert (first == second) == alike
