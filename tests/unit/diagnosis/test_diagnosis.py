@@ -551,6 +551,8 @@ def test_processes_that_measured_the_same_batches_are_one_sample_of_the_data(bui
         build.ladder(block=block, number=block, step_columns={"batch": range(start, start + 120)})
         for block, start in enumerate(starts)
     ]
+    alone = build.segment("input_only", wait_s=[0.01] * 20)
+    trials = [trial.model_copy(update={"segments": (*trial.segments, alone)}) for trial in trials]
     as_is = {trial.spec.trial_id: measured(trial, "as_is") for trial in trials}
     beside, _, inputs = samples_of(trials, as_is, gate(trials))
     for group in (beside, inputs):
