@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -254,27 +254,6 @@ def _imbalance(devices: Sequence[DeviceTrace], steps: Intervals) -> tuple[float 
     return float(means.max() / means.mean() - 1), slowest, share
 
 
-class Slice(NamedTuple):
-    """One bar of a time line; times in nanoseconds on the clock of the steps."""
-
-    device: int
-    lane: str
-    work: Work
-    start_ns: int
-    duration_ns: int
-    events: int
-
-
-def slices_of(activity: GpuActivity) -> Iterator[Slice]:
-    """Events of the GPUs in the profiled window, GPU by GPU in the order of the starts; empty without a GPU."""
-    for device in activity.devices:
-        found = device.slices or GpuSlices()
-        for start, lasted, lane, work, events in zip(
-            found.start_ns, found.duration_ns, found.lane, found.work, found.events, strict=True
-        ):
-            yield Slice(device.index, found.lanes[lane], WORK[work], start, lasted, events)
-
-
 TOOLS: Final = ("overview_page", "input_pipeline_analyzer")
 """XProf's tools that the verdict is read from."""
 _ANSWERS: Final[Mapping[str, Literal["input", "not input", "perhaps input"]]] = {
@@ -284,7 +263,6 @@ _ANSWERS: Final[Mapping[str, Literal["input", "not input", "perhaps input"]]] = 
     "COULD be": "perhaps input",
     "NOT": "not input",
 }
-_CLOSE: Final = 0.05  # Shares of a step that differ by less are the same
 
 
 def read(texts: Mapping[str, str | bytes]) -> XProfVerdict:
@@ -304,37 +282,6 @@ def answer(statement: str) -> Literal["input", "not input", "perhaps input", "no
     """XProf's sentence as one of four answers."""
     found = re.search(f"({'|'.join(_ANSWERS)}) input-bound", statement)
     return _ANSWERS[found[1]] if found else "nothing"
-
-
-def difference(
-    said: XProfVerdict, bottleneck: str, *, measured: float | None, profiled: float | None, slowed: float | None
-) -> str | None:
-    """Why XProf and our ``bottleneck`` differ on whether the input limits the step; ``None`` where they agree.
-
-    Of a step, the share that waits for input is ``measured`` over all steps without a profiler, and ``profiled`` in the
-    window, from the time inside ``next()``; ``slowed`` is the time of a step of that window over that of a measured
-    one.
-    """
-    if bottleneck == "inconclusive":
-        return "there is nothing to hold against XProf's"
-    if said.says == ("input" if bottleneck == "input" else "not input"):
-        return None
-    if said.says == "nothing":
-        return "XProf found no step in the profile, and without one it says nothing"
-    here = "" if profiled is None else f"; next() takes {profiled:.0%} of it"
-    if said.says == "perhaps input":
-        return f"XProf cannot tell: time without an event, such as Python's own, may be the input to it{here}"
-    if measured is not None and profiled is not None and abs(profiled - measured) > _CLOSE:
-        times = f", where a step took {slowed:.2g} times as long" if slowed is not None and slowed > 1 + _CLOSE else ""
-        return (
-            f"XProf sees the {profiled:.0%} that the profiled steps wait{times}; over all steps measured without the "
-            f"profiler it is {measured:.0%}"
-        )
-    if said.says == "input":
-        share = "" if said.input_share is None else f", here {said.input_share:.0%}"
-        return f"XProf calls a step input-bound from 5% of waiting on{share}; the verdict goes to what would gain most"
-    where = "only where no event of higher rank runs, such as the device's, and only inside TensorFlow's own op"
-    return f"XProf counts waiting {where}{here}"
 
 
 def _property(tables: list[dict[str, Any]], name: str) -> str:

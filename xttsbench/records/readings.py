@@ -6,7 +6,8 @@ profile and a step can be laid side by side. What the profile gives, read from T
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -220,3 +221,24 @@ class XProfVerdict(Record):
     statement: str = ""  # Its sentence
     input_share: float | None = None  # Its input time over its step time; ``None`` where it found no step time
     version: str | None = None
+
+
+class Slice(NamedTuple):
+    """One bar of a time line; times in nanoseconds on the clock of the steps."""
+
+    device: int
+    lane: str
+    work: Work
+    start_ns: int
+    duration_ns: int
+    events: int
+
+
+def slices_of(activity: GpuActivity) -> Iterator[Slice]:
+    """Events of the GPUs in the profiled window, GPU by GPU in the order of the starts; empty without a GPU."""
+    for device in activity.devices:
+        found = device.slices or GpuSlices()
+        for start, lasted, lane, work, events in zip(
+            found.start_ns, found.duration_ns, found.lane, found.work, found.events, strict=True
+        ):
+            yield Slice(device.index, found.lanes[lane], WORK[work], start, lasted, events)

@@ -13,9 +13,8 @@ from itertools import groupby, pairwise
 from typing import Any, Final
 
 from xttsbench import __version__
-from xttsbench.analysis.gpu import slices_of
 from xttsbench.records.pipeline import every_op
-from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, throttle_reason_names
+from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, slices_of, throttle_reason_names
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.words import plain

@@ -11,12 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.errors import UsageError
 from xttsbench.files import Kind, available, flushed_file, shipped
 from xttsbench.findings import RULES
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix import Fix
+from xttsbench.reporting.verdicts import MEANINGS
 from xttsbench.reporting.words import part
 from xttsbench.targets.spec import TargetSpec, parse_target
 

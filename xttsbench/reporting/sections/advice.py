@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from xttsbench.diagnosis.verdict import MEANINGS
 from xttsbench.fixes.results import mending
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import FASTER, Estimate, Location
@@ -24,6 +23,7 @@ from xttsbench.reporting.sections.answer import Option
 from xttsbench.reporting.sections.naming import short, with_calls
 from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.sections.step import costliest_line
+from xttsbench.reporting.verdicts import MEANINGS
 from xttsbench.reporting.words import in_words, part
 from xttsbench.throughput.threads import chain_before
 

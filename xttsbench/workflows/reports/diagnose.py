@@ -10,15 +10,13 @@ that ratio: other processes, on other batches, would contradict it. Half a batch
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
-from xttsbench.analysis.gpu import difference
-from xttsbench.analysis.readings import beside_profile
 from xttsbench.analysis.steps import batches_per_epoch
 from xttsbench.comparison.arms import BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
@@ -34,7 +32,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Patch
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, Verdict, WarmUp
+from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, WarmUp
 from xttsbench.records.trial import KIND_OF, MAIN_KINDS, TrialRecord
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import fix_section, said_writes
@@ -49,6 +47,7 @@ from xttsbench.workflows.reports import (
     warm_up,
 )
 from xttsbench.workflows.reports.modes import mode_arms
+from xttsbench.workflows.reports.profile import profile_section
 from xttsbench.workflows.reports.step import step_section
 
 _OVERHEAD_S: Final = 50e-6
@@ -86,7 +85,7 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
         predictions=beside(evidence.predictions, tried),
         step=step_section(diagnosis.evidence),
-        profile=_profile(trials, said, environment),
+        profile=profile_section(trials, said, environment),
         warnings=tuple(dict.fromkeys(filter(None, (against, *_warnings(diagnosis, trials))))),
         notes=_notes(diagnosis, trials),
         parity=compared.parity if compared else None,
@@ -175,36 +174,6 @@ def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
     if found and evidence.steps is not None:
         found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
         found["share_of_allowed_cpus"] = evidence.facts.cores_busy
-    return found
-
-
-def _profile(trials: Sequence[TrialRecord], said: Verdict, environment: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The profiled window, with what NVML read meanwhile and with XProf's verdict beside ours."""
-    trial = next((trial for trial in trials if trial.profile is not None), None)
-    if trial is None or trial.profile is None:
-        return None
-    profile, gpu, xprof = trial.profile, trial.profile.gpu, trial.profile.xprof
-    found = profile.model_dump(mode="json", exclude={"gpu": {"devices": {"__all__": {"slices"}}}})
-    if gpu is not None:
-        variables = environment.get("variables")
-        mask = variables.get("CUDA_VISIBLE_DEVICES") if isinstance(variables, Mapping) else None
-        found |= {"nvml": beside_profile(gpu, trial.readings, mask)}
-    if xprof is not None:
-        measured = said.input_wait_fraction.estimate if said.input_wait_fraction else None
-        step_s = gpu.step_s if gpu is not None else None
-        waits = profile.wait_s / step_s if profile.wait_s is not None and step_s else None
-        slowed = step_s / said.step_time_s.estimate if step_s and said.step_time_s else None
-        why = difference(xprof, said.bottleneck, measured=measured, profiled=waits, slowed=slowed)
-        found["agreement"] = {
-            "verdict": said.bottleneck,
-            "xprof": xprof.says,
-            "agree": None if said.bottleneck == "inconclusive" else why is None,
-            "why": why,
-            "input_share_measured": measured,
-            "input_share_profiled": waits,
-            "input_share_xprof": xprof.input_share,
-            "slowed_by_profiler": slowed,
-        }
     return found
 
 
