@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.readings import trace
 from xttsbench.records.report import Variant
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, from_segment
 from xttsbench.reporting.sections import Group, groups, trials_of
+from xttsbench.reporting.utilization import trace
 from xttsbench.reporting.words import ARM_COLORS, SERIES_COLORS
 
 MOST_ARMS: Final = 3

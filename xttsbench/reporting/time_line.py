@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from xttsbench.analysis.readings import trace
 from xttsbench.analysis.steps import Steps, steps_of
 from xttsbench.records.readings import GpuReadings
 from xttsbench.records.trial import Segment
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Table, numeric, table
 from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, extremes
+from xttsbench.reporting.utilization import trace
 
 MOST_STRETCHES: Final = 4_000
 """Twice as many steps are drawn at most: about the points of a wide screen."""

@@ -8,10 +8,9 @@ and its losses are computed again, with a step that is built anew, as soon as an
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -142,20 +141,13 @@ class _Losses:
         return None if where is None else f"the baseline's own losses differ from one run to the next ({where})"
 
     def _of(self, step: Step, arm: str) -> list[float] | None:
-        with _quiet():
+        logger = tf.get_logger()
+        level = logger.level
+        logger.setLevel(logging.ERROR)  # each configuration has a function of its own, and TensorFlow warns of so many
+        try:
             return losses_of(step, [self.batch] * self.spec.loss_steps, self.spec.seed, lambda: self.alive(arm))
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Within, TensorFlow does not warn that one function is traced again and again: each configuration has one."""
-    logger = tf.get_logger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+        finally:
+            logger.setLevel(level)
 
 
 def _difference(ours: list[Any], ended: bool, other: tf.data.Dataset, alive: Callable[[], None]) -> str | None:

@@ -21,7 +21,6 @@ _STEPS: Final = 20
 _LONGEST_S: Final = 10.0
 """After which no further step is profiled: a profile of long steps is large, and XProf slow to read it."""
 _SETTLE: Final = 5
-_NO_GPU: Final = "no GPU in the profile"
 
 
 class ProfiledSteps:
@@ -121,7 +120,7 @@ def summarise(directory: str, starts_ns: dict[int, int]) -> ProfileSummary:
     xprof = ask(path)
     unmeasured = {} if not isinstance(xprof, str) else {"xprof": xprof}
     if not gpu.devices:
-        unmeasured |= dict.fromkeys(("kernel_s", "copy_s", "idle_s"), _NO_GPU)
+        unmeasured |= dict.fromkeys(("kernel_s", "copy_s", "idle_s"), "no GPU in the profile")
     return ProfileSummary(
         directory="profile",
         steps=gpu.steps,

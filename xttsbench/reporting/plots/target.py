@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
-from xttsbench.analysis.readings import trace
 from xttsbench.analysis.rhythm import autocorrelation, effective_size, periodogram, varies
 from xttsbench.analysis.variation import stragglers
 from xttsbench.findings.starvation import STARVING
@@ -25,6 +24,7 @@ from xttsbench.reporting.sections import TRAINING
 from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
 from xttsbench.reporting.time_line import samples_of
+from xttsbench.reporting.utilization import trace
 from xttsbench.reporting.words import INK, PART_COLORS, SERIES_COLORS, SOFT
 
 _ROOM_FOR_A_NAME = 0.12  # Share of the bar from which a part's name fits inside it

@@ -12,11 +12,14 @@ import itertools
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
+
+if TYPE_CHECKING:
+    from xttsbench.worker.contents import ScriptContents
 
 
 class GraphTimestamp(NamedTuple):
@@ -214,16 +217,6 @@ class Site:
         ]
 
 
-class Contents(Protocol):
-    """Keeper of the batches of requests in graphs."""
-
-    def traced(self, number: Any, batch: Any) -> None:
-        """Add the op that keeps what the request of that number gives at its place to the graph that is traced."""
-
-    def relieve(self) -> None:
-        """Let go of what takes too much memory; called from another thread, while the graph runs."""
-
-
 class GraphClock:
     """All stamped places of a process.
 
@@ -233,7 +226,7 @@ class GraphClock:
 
     def __init__(self, on_site: Callable[[Site], None]) -> None:
         self.sites: list[Site] = []
-        self.contents: Contents | None = None
+        self.contents: ScriptContents | None = None
         self._on_site = on_site
         self._group: int | None = None
         self._groups = 0

@@ -153,7 +153,8 @@ class Process:
             if not _caused_by_stop(error):
                 print_error(error, script)
                 return "raised", 1, error
-        return "stopped" if self.watched is not None and self.watched.stopping else ended, code, None
+        stopped = self.watched is not None and self.watched.recorder.stopping_since is not None
+        return "stopped" if stopped else ended, code, None
 
     def _told(self, ended: str, code: int, error: BaseException | None) -> None:
         if self.watched is not None:

@@ -64,11 +64,6 @@ class Watched:
             self.recorder.replaced = ReplacedStep(self)
             self.recorder.watch.instead = self.recorder.replaced.instead
 
-    @property
-    def stopping(self) -> bool:
-        """Whether the script was asked to stop."""
-        return self.recorder.stopping_since is not None
-
     def begin(self) -> None:
         """Begin to watch; the patches are in place."""
         places.install()
