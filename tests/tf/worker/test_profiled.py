@@ -11,8 +11,8 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tests.tf.worker import gpu_xplane
-from xttsbench.analysis.gpu import activity_of, slices_of
-from xttsbench.records.readings import WORK
+from xttsbench.analysis.gpu import activity_of
+from xttsbench.records.readings import WORK, slices_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.profiled import profile_window, summarise
 from xttsbench.worker.xplane import ask, cause_of_event, newest, read_window, work_of_event
