@@ -36,7 +36,9 @@ def take(bench):
         dataset = make()
         fixed = dataset if fix is None else rewrite.apply(dataset, fix)
         loaded = Loaded("dataset" if step is None else "dataset+step", fixed, step)
-        bench.channel.part("elements", read_elements(spec, loaded, step, bench, original, variables))
+        bench.channel.part(
+            "elements", read_elements(spec, loaded, step, bench, dataset if original is None else original, variables)
+        )
         return bench.channel.record().elements
 
     yield run
