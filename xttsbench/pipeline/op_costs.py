@@ -259,9 +259,12 @@ def choose(
         handed_on_s = _times(stage.handed_on_s or None, per_batch)
         if keep and handed_on_s is not None and model_s is not None and handed_on_s < model_s:
             keep, own_s = False, handed_on_s
+        cpu_s = _times(stage.cpu_s, per_batch)
+        if keep and not parallel and cpu_s is not None and model_s is not None:
+            cpu_s = min(cpu_s, model_s)  # of its own run, whose time is not believed
         result[op.name] = Chosen(
             cost_s=model_s if keep else own_s,
-            cpu_s=_times(stage.cpu_s, per_batch),
+            cpu_s=cpu_s,
             elements_per_batch=per_batch,
             cost_from="model" if keep else None if own_s is None else "prefix",
         )

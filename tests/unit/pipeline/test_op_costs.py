@@ -231,6 +231,15 @@ def test_where_the_model_explains_the_whole_better_it_is_believed():
     assert choose(ops, costs, stages, sequential_s=0.010)["MapDataset"].cost_from == "prefix"
 
 
+def test_a_sequential_op_has_no_more_processor_time_than_the_cost_that_is_believed():
+    ops = (op("MapDataset"),)
+    stages = {"MapDataset": alone(0.010, 0.009)}
+    believed = choose(ops, {"MapDataset": modelled(0.0001)}, stages, sequential_s=0.0001)["MapDataset"]
+    assert (believed.cost_s, believed.cpu_s) == (pytest.approx(0.0001), pytest.approx(0.0001))
+    own = choose(ops, {"MapDataset": modelled(0.0001)}, stages)["MapDataset"]
+    assert (own.cost_s, own.cpu_s) == (pytest.approx(0.010), pytest.approx(0.009))
+
+
 def test_without_either_there_is_none_and_what_is_left_out_does_not_count():
     ops = (op("MapDataset"), op("CacheDatasetV2", "MapDataset"), op("RepeatDataset", "CacheDatasetV2"))
     found = choose(ops, {"CacheDatasetV2": modelled(5.0)}, {"MapDataset": alone(0.010)})

@@ -162,7 +162,8 @@ def gain(report: Report) -> Option | None:
     if found := [one for one in every if _hopeful(one)]:
         return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
     limits = cause(report)
-    removed = limits.predicted_speedup if limits is not None else None
+    # Of what waits for all of its input the gain is that of a cure of everything, which no change is.
+    removed = limits.predicted_speedup if limits is not None and limits.rule != "input-bound" else None
     if removed is None or removed.estimate < WORTH:
         return None
     return Option("", removed, "", "estimated", measured=False, taken=False)

@@ -351,3 +351,11 @@ def test_a_script_that_ended_early_still_shows_the_fix_that_was_accepted() -> No
     text = flat(screen(changed(accepted(), verdict=verdict, findings=())))
     assert "with the fix 1.900x (1.843 to 1.957) as fast, measured" in text
     assert "patch -p1 < reports/one/patch.diff" in text
+
+
+def test_a_wait_that_no_change_is_known_for_has_a_best_case_and_no_fix() -> None:
+    report = starving_run().report
+    general = changed(report.findings[0], rule="input-bound", verified_speedup=None, limiting=True)
+    text = flat(screen(changed(report, findings=(general,), fixes=())))
+    assert "with a fix" not in text
+    assert re.search(r"at best \S+ \S+ without the \S+ % of input", text)
