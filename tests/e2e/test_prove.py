@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from xttsbench.cli import main
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 
 OLD = """\
 import time

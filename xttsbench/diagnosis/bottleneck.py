@@ -264,7 +264,7 @@ def why_undecided(
         return f"fresh processes of the same target disagree ({said}): something differs from process to process"
     beside = taken_share > 0 and found.bottleneck != "compute"
     if found.probability < (SURE if beside else CONFIDENT):
-        others = f"beside others, who used {taken_share:.0%} of the processor, " if beside else ""
+        others = "beside what others took of the processor " if beside else ""
         return (
             f"{others}{_spoken(found.bottleneck)} has a probability of {found.probability:.0%} only, "
             f"{_spoken(found.runner_up or 'nothing')} comes next: more seconds (--budget) would decide"

@@ -235,9 +235,8 @@ class Bars(Block):
 
     @property
     def largest(self) -> tuple[Part, ...]:
-        """The parts that are worth a word in a compact legend, the largest first."""
-        found = sorted(self.visible, key=lambda part: -abs(part.share))
-        return tuple(part for part in found if abs(part.share) >= _WORTH_A_WORD)
+        """The parts that are worth a word in a compact legend, in the order of the bar."""
+        return tuple(part for part in self.visible if abs(part.share) >= _WORTH_A_WORD)
 
     @property
     def visible(self) -> tuple[Part, ...]:

@@ -161,7 +161,7 @@ def test_beside_neighbours_it_takes_more_to_name_something_avoidable(build) -> N
     found = Classified("dispatch", 0.9, "compute")
     series = [measured(build.ladder(), "as_is")]
     assert why_undecided([build.ladder()], series, found) is None
-    assert "beside others, who used 35% of the processor" in why_undecided(
+    assert "beside what others took of the processor" in why_undecided(
         [build.ladder()], series, found, taken_share=0.35
     )
     computes = Classified("compute", 0.7, "dispatch")

@@ -73,7 +73,7 @@ def test_cause_line_and_next_command_stand_at_the_top(starving) -> None:
 def test_without_a_verdict_what_is_likely_is_said(starving) -> None:
     verdict = changed(starving.report.verdict, bottleneck="inconclusive")
     said = page_document(changed(starving.report, verdict=verdict)).headline
-    assert said.below[0].text == "Likely all the same: waiting for input, 52.3 % of a step as measured."
+    assert said.below[0].text == "Most likely: waiting for input, 52.3 % of a step as measured."
 
 
 def test_a_step_that_was_not_measured_says_why(empty) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.records.code import Checkout
 from xttsbench.targets.checkout import enter
 from xttsbench.workflows.prove.revisions import divided, require_own, version
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 
 
 def git(folder: Path, *words: str) -> str:

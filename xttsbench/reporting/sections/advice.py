@@ -48,8 +48,10 @@ def times(report: Report) -> Iterator[doc.Fact]:
         done = "after the fix" if found.fixes else "after the change"  # of a configuration
         yield doc.Fact(done if found.taken else "with a fix", _after(found, now, report), 3)
     elif answer.nothing_accepted(report):
-        yield doc.Fact("after the fix", "no fix was accepted, so it stays as it is", 1)
+        yield doc.Fact("after the fix", "as now: no fix was accepted", 1)
     else:
+        if report.kind == "optimize":
+            yield doc.Fact("after the fix", _none_tried(report), 2)
         yield from _at_best(report, now)
     chosen = next((one.semantics for one in report.fixes if one.chosen and one.semantics), None)
     if chosen is not None and chosen.checked:
@@ -64,10 +66,21 @@ def _after(found: Option, now: Estimate, report: Report) -> str:
     return f"{answer.after(now, gain)}, {units.ratio_interval(gain)} as fast, {how}"
 
 
+def _none_tried(report: Report) -> str:
+    """The sentence of a search for fixes that has tried none, with what stood in the way of the first one."""
+    for found in report.fixes:
+        return with_calls(f"as now: no fix was tried; {found.words}: {found.why.rstrip('.')}", report)
+    return "as now: there is no fix to try"
+
+
 def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
-    """Ideal time where no gain is known: the step without its bottleneck; a computing one without all else."""
+    """Ideal time where no gain is known: the step without its bottleneck; a computing one without all else.
+
+    A dataset without a step has none: nothing but its input takes time.
+    """
     name, parts = report.verdict.bottleneck, report.verdict.attribution_s
-    if name == "inconclusive" or parts is None or now.estimate <= 0:
+    bare = report.target.get("kind") == "dataset" and report.accelerator.get("kind") != "emulated"
+    if name == "inconclusive" or parts is None or now.estimate <= 0 or bare:
         return
     computes = name == "compute"
     lost_s = now.estimate - parts.compute if computes else getattr(parts, name)
@@ -270,7 +283,7 @@ def _obstacle(found: FixResult, report: Report) -> str:
         return f"{gives}, but gives other data{', which was seen' if seen else ''}: {with_calls(_begun(said), report)}"
     if found.verified_speedup is not None and found.decision in FASTER:
         gain = units.ratio_interval(found.verified_speedup)
-        return f"{what} gave {gain} in one process{later}, and it takes two: more time would prove it."
+        return f"{what} gave {gain} in one process{later}; a proof takes two processes, and more time."
     if found.verified_speedup is None:
         return f"{gives}, and was not tried: {with_calls(found.why.rstrip('.'), report)}."
     gain, rounds = units.ratio_interval(found.verified_speedup), f"{found.rounds} round{'s' * (found.rounds != 1)}"

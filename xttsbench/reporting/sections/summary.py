@@ -200,6 +200,8 @@ def _headline(report: Report) -> doc.Headline:
     if said.word and not below and verdict.step_time_s is not None and not verdict.at_threshold:
         sure = units.probability(verdict.confidence)
         sentence = sentence.rstrip(". ")
+        if answer.why(report):  # which names the op that is to be mended, and that may be another one
+            sentence = re.sub(r"; the most costly op is .*$", "", sentence)
         sentence = (
             f"{_without_place(sentence) if advice.line(report) else sentence} (this verdict: probability {sure})."
         )
@@ -219,7 +221,7 @@ def likely_sentence(report: Report) -> str:
     found = answer.likely(report)
     if found is None:
         return ""
-    how = "A fix was proved all the same; likely" if any(one.chosen for one in report.fixes) else "Likely all the same"
+    how = "A fix was proved all the same; likely" if any(one.chosen for one in report.fixes) else "Most likely"
     return f"{how}: {LIKELY[found[0]]}, {units.percent(found[1])} of a {answer.unit(report)} as measured."
 
 
