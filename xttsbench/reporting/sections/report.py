@@ -178,13 +178,15 @@ def experiments(report: Report) -> Iterator[doc.Section]:
 def findings(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The findings in their order; a diagnosis says where there is none."""
     proposed = next((fix.patch.diff for fix in report.fixes if fix.chosen and fix.patch is not None), None)
-    blocks = tuple(_finding(number, found, proposed) for number, found in enumerate(report.findings, start=1))
+    blocks = tuple(
+        _finding(number, found, proposed, report.fixes) for number, found in enumerate(report.findings, start=1)
+    )
     if blocks or not comparing:
         yield doc.Section("Findings", blocks or (doc.Paragraph("None."),))
 
 
-def _finding(number: int, found: Finding, proposed: str | None) -> doc.Finding:
-    """``proposed`` is the diff of what is proposed, which stands once, with the fixes."""
+def _finding(number: int, found: Finding, proposed: str | None, every: Sequence[FixResult]) -> doc.Finding:
+    """``proposed`` is the diff of what is proposed, which stands once, with ``every`` fix."""
     at = found.location
     line = f":{at.line}" if at.file and at.line is not None else ""
     facts = []
@@ -201,12 +203,14 @@ def _finding(number: int, found: Finding, proposed: str | None) -> doc.Finding:
         evidence=doc.Facts(tuple(facts), ("evidence", "value")),
         remedy=doc.Lines((found.remedy,)),
         patch=doc.Code((found.patch if found.patch and found.patch != proposed else "",)),
-        gain=_gain(found),
+        gain=_gain(found, mending(found.rule, every)),
     )
 
 
-def _gain(finding: Finding) -> str:
+def _gain(finding: Finding, fix: FixResult | None) -> str:
     """Phrase for the gain of a finding's fix, as far as it was measured; empty for a finding without a number.
+
+    What was measured is one fix of those that may mend it, and is named: the finding may advise another.
 
     The reasons of numbers that are not there stand once, in the list of what was not measured.
     """
@@ -217,7 +221,8 @@ def _gain(finding: Finding) -> str:
         whole = not exact and finding.rule in ("input-bound", "oscillation", "python-function")
         words.append(f"at most {said}, if that time were gone" if whole else f"estimated {said}")
     if finding.verified_speedup is not None:
-        words.append(f"measured {units.ratio_interval(finding.verified_speedup)}")
+        by = f", by {fix.words}" if fix is not None and fix.verified_speedup == finding.verified_speedup else ""
+        words.append(f"measured {units.ratio_interval(finding.verified_speedup)}{by}")
     elif words:
         words.append("not measured")
     if finding.same_data != "not_proved":

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.unit.reporting.conftest import changed, one, section, sections, words
-from tests.unit.reporting.sections.test_advice import NO_GAIN, cache, fix, report_of
+from tests.unit.reporting.conftest import changed, estimate, one, section, sections, words
+from tests.unit.reporting.sections.test_advice import NO_GAIN, SAME, cache, fix, report_of
 from tests.unit.reporting.test_agreement import outputs
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
@@ -120,6 +120,14 @@ def gain(run, **changes) -> str:
 )
 def test_a_gain_says_what_was_measured_and_no_more(starving, changes, text: str) -> None:
     assert gain(starving, **changes) == text
+
+
+def test_a_measured_gain_names_the_fix_that_gave_it(starving) -> None:
+    kept = cache("accepted", verified_speedup=estimate(4.0), semantics=SAME)
+    finding = starving.report.findings[0].model_copy(update={"rule": "cacheable", "verified_speedup": estimate(4.0)})
+    report = changed(starving.report, findings=(finding,), fixes=(kept,))
+    told = one(section(describe(report), "Findings"), Finding).gain
+    assert re.search(r"measured 4\.00x \(3\.88 to 4\.12\), by a cache in memory", told)
 
 
 def quiet(report: Report) -> dict[str, set[str]]:
