@@ -58,8 +58,9 @@ def read(folder: Path, name: str, pair: Pair, *, new: bool = False, seed: int = 
         scope: dict[str, Any] = {"__name__": name, "__file__": str(file)}
         exec(compile(text, str(file), "exec"), scope)
         with Watch() as watch:
+            dataset = scope["make"]()
             found = read_elements(
-                spec, Loaded("dataset", scope["make"](), None), None, Bench(channel, watch, None, None)
+                spec, Loaded("dataset", dataset, None), None, Bench(channel, watch, None, None), dataset
             )
     finally:
         end()
