@@ -38,6 +38,7 @@ STORED = {  # what a page takes as given -> the run that stands for it, unless t
 SHORTER = {
     "diagnose": "--budget 20",
     "optimize": "--budget 60",
+    "prove": "--budget 60",
     "run": "--budget 100",
     "sweep": "--budget 120",
     "train": "--steps 5",
@@ -45,8 +46,13 @@ SHORTER = {
 ENDS = {
     "xttsbench train tiny --data speech --steps 140 --seed 3 --out reports/run": 2,
     "xttsbench diagnose my_project/data.py:make --fail-on warning": 1,
+    # There is neither a repository nor another version here; tests/e2e/test_prove.py has both.
+    "xttsbench prove train.py@main train.py": 2,
+    "xttsbench prove my_project/data.py:make@origin/main my_project/data.py:make --budget 200": 2,
+    "xttsbench prove data.py:make faster.py:make --accelerator emulated:10": 5,
+    "xttsbench prove data.py:make faster.py:make --any-order --accelerator emulated:10": 5,
 }
-"""Commands that a page shows to be refused, or to fail a gate."""
+"""Commands that a page shows to be refused, or to fail a gate, and those that lack here what they are about."""
 
 TRAIN = """
 import argparse
