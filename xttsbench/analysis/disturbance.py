@@ -197,7 +197,7 @@ def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
     if widened or disturbed * _MANY >= max(rounds, 1):  # a few of many change neither the verdict nor its interval
         words[0] = words[0].removeprefix("quiet, ")
         were, do = ("was", "does") if disturbed == 1 else ("were", "do")
-        consequence = ", too many to leave out, and intervals are wider" if widened else f" and {do} not count"
+        consequence = ", all are kept, and intervals are wider" if widened else f" and {do} not count"
         words.append(f"{disturbed} of {rounds} rounds {were} disturbed{consequence}")
     return Disturbance(
         steal_share=_mean(pieces, "steal"),

@@ -244,7 +244,7 @@ def test_the_sentence_names_the_quota_and_the_rounds_where_they_are_many(turns) 
     assert third.sentence.endswith("1 of 3 rounds was disturbed and does not count") is bool(third.invalid_rounds)
     most = disturbance_of([turns(host(foreign=lambda second: 0.0 if second < 6 else 1.0), 8)])
     assert most.widened
-    assert most.sentence.endswith("5 of 8 rounds were disturbed, too many to leave out, and intervals are wider")
+    assert most.sentence.endswith("5 of 8 rounds were disturbed, all are kept, and intervals are wider")
 
 
 def test_the_rounds_of_comparisons_are_counted_apart(turns) -> None:
