@@ -365,6 +365,11 @@ def of_keras(module: str | None) -> bool:
     return (module or "").partition(".")[0] in KERAS
 
 
+def is_keras(kind: type, *names: str) -> bool:
+    """Whether a class is, or inherits from, one of Keras's that has one of these names."""
+    return any(one.__name__ in names and of_keras(one.__module__) for one in kind.__mro__)
+
+
 def of_framework(module: str | None) -> bool:
     """Whether a module is one of TensorFlow's or Keras's."""
     return (module or "").partition(".")[0] in _FRAMEWORKS

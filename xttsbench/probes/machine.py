@@ -27,8 +27,8 @@ from xttsbench.probes.procfs import (
     cpu_allowance,
     memory_limit_bytes,
     memory_limit_left_bytes,
+    own_reads,
     parse_machine,
-    parse_reads,
 )
 from xttsbench.records.machine import Driver, Gpu, Memory, Pass, Place, Processors, Software, Storage
 
@@ -333,7 +333,5 @@ def _pass(
 
 
 def _stored_bytes() -> int | None:
-    try:
-        return parse_reads(Path("/proc/self/io").read_text(encoding="ascii")).storage_bytes
-    except (OSError, ValueError):
-        return None
+    reads = own_reads()
+    return None if reads is None else reads.storage_bytes

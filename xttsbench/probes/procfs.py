@@ -149,6 +149,14 @@ def parse_reads(text: str) -> Reads:
     return Reads(int(fields["read_bytes"]), called, written)
 
 
+def own_reads() -> Reads | None:
+    """Counters of this process; ``None`` where the kernel has none."""
+    try:
+        return parse_reads(read_text("/proc/self/io"))
+    except (OSError, ValueError):
+        return None
+
+
 def thread_group(name: str) -> str:
     """The name without its numbering, so that threads of one pool share a group and the group is the same every run.
 

@@ -91,6 +91,11 @@ def fetches_answered() -> Iterator[Fetches]:
         yield fetches
 
 
+def keras_package() -> str:
+    """Name of the package that ``tf.keras`` is: Keras 3's, or 2's where ``TF_USE_LEGACY_KERAS=1`` asks for that."""
+    return str(tf.keras.Model.__module__.partition(".")[0])
+
+
 def keras_step(model: keras.Model) -> Callable[[Any], Any]:
     """One training step of a compiled Keras model on a batch of its dataset."""
 

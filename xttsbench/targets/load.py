@@ -16,7 +16,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.files import of_keras
+from xttsbench.files import is_keras
 from xttsbench.targets.spec import TargetSpec, Workload
 
 Kind = Literal["dataset", "dataset+step", "dataset+model", "workload", "script"]
@@ -89,7 +89,7 @@ def classify(result: object, name: str) -> Loaded:
                 f"Target {name!r} returned a pair whose first part is {_described(dataset)}, not a tf.data.Dataset. "
                 f"Return {_RETURNS}."
             )
-        if any(one.__name__ == "Model" and of_keras(one.__module__) for one in type(consumer).__mro__):
+        if is_keras(type(consumer), "Model"):
             if not getattr(consumer, "compiled", getattr(consumer, "_is_compiled", False)):  # Keras 3, 2
                 raise TargetError(f"Target {name!r} returned a model that is not compiled; call model.compile() first.")
             return Loaded("dataset+model", dataset, None, consumer)

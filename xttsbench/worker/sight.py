@@ -59,10 +59,12 @@ def tensorflow() -> Iterator[dict[str, Any]]:
     import tensorflow as tf
 
     took_s = time.perf_counter() - began
+    from xttsbench.step.modes import keras_package  # it imports TensorFlow, whose own time is told
+
     build = tf.sysconfig.get_build_info()
     yield {
         "import_s": took_s,
-        "versions": {"tensorflow": tf.__version__, "keras": version(tf.keras.Model.__module__.partition(".")[0])},
+        "versions": {"tensorflow": tf.__version__, "keras": version(keras_package())},
         "built_with_cuda": bool(tf.test.is_built_with_cuda()),
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),

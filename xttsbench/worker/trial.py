@@ -25,7 +25,7 @@ from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.records.fix import FixSet
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import Devices, TrialSpec
-from xttsbench.step.modes import synchroniser, without_xla
+from xttsbench.step.modes import keras_package, synchroniser, without_xla
 from xttsbench.step.watch import Watch
 from xttsbench.targets.checkout import enter
 from xttsbench.targets.load import Loaded, classify, load_target
@@ -146,7 +146,7 @@ def devices_seen() -> Devices:
         built_with_cuda=bool(build_info.build_info.get("is_cuda_build", False)),
         inter_op_threads=tf.config.threading.get_inter_op_parallelism_threads(),
         intra_op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
-        versions={"tensorflow": tf.__version__, "keras": version(tf.keras.Model.__module__.partition(".")[0])},
+        versions={"tensorflow": tf.__version__, "keras": version(keras_package())},
     )
 
 

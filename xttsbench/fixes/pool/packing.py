@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.types import core
 
-from xttsbench.files import of_keras, owner
+from xttsbench.files import is_keras, owner
 from xttsbench.fixes.pool import work
 from xttsbench.pipeline.source import cells
 
@@ -144,7 +144,7 @@ def _refuse(obj: Any) -> None:
         isinstance(obj, tf.__internal__.tracking.Trackable) and not isinstance(obj, core.PolymorphicFunction)
     ):
         raise CannotCopyError("it belongs to TensorFlow in this process, and a copy would not follow it")
-    if _is_keras_variable(obj):
+    if is_keras(type(obj), "Variable", "KerasVariable", "Layer"):
         raise CannotCopyError("a copy of the variable would not follow it")
     standard = obj is sys.stdout or obj is sys.stderr
     if isinstance(obj, io.IOBase) and not isinstance(obj, io.StringIO | io.BytesIO) and not standard:
@@ -157,13 +157,6 @@ def _refused(obj: Any) -> bool:
     except CannotCopyError:
         return True
     return False
-
-
-def _is_keras_variable(obj: Any) -> bool:
-    return any(
-        of_keras(base.__module__) and base.__name__ in ("Variable", "KerasVariable", "Layer")
-        for base in type(obj).__mro__
-    )
 
 
 def _generator(obj: Any) -> Any:

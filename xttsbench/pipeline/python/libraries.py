@@ -96,9 +96,9 @@ def seeds(function: Any) -> bool:
     owner, name = getattr(function, "__self__", None), str(getattr(function, "__name__", ""))
     if isinstance(owner, _GLOBAL_GENERATORS):
         return name in ("seed", "setstate", "set_state")
-    ours = of_framework(getattr(function, "__module__", None))
+    framework = of_framework(getattr(function, "__module__", None))
     return is_one_of(function, (np.random.seed, np.random.set_state)) or (
-        ours and name in ("set_seed", "set_random_seed")
+        framework and name in ("set_seed", "set_random_seed")
     )
 
 

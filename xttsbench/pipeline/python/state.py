@@ -77,12 +77,12 @@ def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, with
 
     With ``within_epoch`` what Keras has a ``PyDataset`` change between epochs is left out.
     """
-    ours = any(one.__name__ in ("PyDataset", "Sequence") and files.of_keras(one.__module__) for one in kind.__mro__)
+    of_keras = files.is_keras(kind, "PyDataset", "Sequence")
     for one in kind.__mro__:
         file = next((place(method.__code__)[0] for method in vars(one).values() if source.is_users(method)), "")
         for node in ast.walk(tree_of(file)) if file else ():
             if isinstance(node, ast.ClassDef) and node.name == one.__name__:
-                between = _called_by(node, _BETWEEN_EPOCHS) if within_epoch and ours else set()
+                between = _called_by(node, _BETWEEN_EPOCHS) if within_epoch and of_keras else set()
                 found = _foreign(file, name, node, own, "sets", between)
                 if found is not None:
                     return found

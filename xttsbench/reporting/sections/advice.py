@@ -68,9 +68,10 @@ def _after(found: Option, now: Estimate, report: Report) -> str:
 
 def _none_tried(report: Report) -> str:
     """The sentence of a search for fixes that has tried none, with what stood in the way of the first one."""
-    for found in report.fixes:
-        return with_calls(f"as now: no fix was tried; {found.words}: {found.why.rstrip('.')}", report)
-    return "as now: there is no fix to try"
+    if not report.fixes:
+        return "as now: there is no fix to try"
+    first = report.fixes[0]
+    return with_calls(f"as now: no fix was tried; {first.words}: {first.why.rstrip('.')}", report)
 
 
 def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
@@ -79,8 +80,7 @@ def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
     A dataset without a step has none: nothing but its input takes time.
     """
     name, parts = report.verdict.bottleneck, report.verdict.attribution_s
-    bare = report.target.get("kind") == "dataset" and report.accelerator.get("kind") != "emulated"
-    if name == "inconclusive" or parts is None or now.estimate <= 0 or bare:
+    if name == "inconclusive" or parts is None or now.estimate <= 0 or answer.unit(report) == "batch":
         return
     computes = name == "compute"
     lost_s = now.estimate - parts.compute if computes else getattr(parts, name)

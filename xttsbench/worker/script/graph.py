@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -10,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from tensorflow.python.framework import ops
 
-from xttsbench.files import KERAS
+from xttsbench.files import owner
+from xttsbench.pipeline.source import locate
 from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.eager import place_of
 from xttsbench.worker.script.graph_clock import (
@@ -71,9 +71,8 @@ class FitSteps:
         loop.takes(dataset)
         self._recorder.results.datasets += 1
         self._recorder.results.steps_per_call = int(getattr(model, "steps_per_execution", 1) or 1)
-        place = place_of(model.train_step)
-        if not any(f"{os.sep}{package}{os.sep}src{os.sep}" in place for package in KERAS):
-            self._recorder.results.step_function = place
+        if owner(locate(model.train_step).file or "") != "framework":
+            self._recorder.results.step_function = place_of(model.train_step)
         self.restart()
 
     def restart(self) -> None:

@@ -11,11 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from xttsbench.pipeline.places import user_calls
-from xttsbench.probes.procfs import parse_reads
+from xttsbench.probes.procfs import own_reads
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
@@ -54,7 +53,7 @@ class NoStep:
         self._clock = clock
         self._read_bytes = read_bytes or _read_bytes
         self._since_s = self._began_s = clock()
-        self._trains_since_s: float | None = None
+        self._trains = False
         self._known = self._activity()
         self._calls = 0
         self._main = threading.main_thread().ident
@@ -71,15 +70,15 @@ class NoStep:
         now_s, before, self._known = self._clock(), self._known, self._activity()
         calls = recorder.watch.counts[0]
         trains = recorder.tapes >= _TRAINS or (recorder.tapes > 0 and calls >= _TRAINS)
-        if trains and self._trains_since_s is None:
-            self._trains_since_s = now_s
         (imports, traces, read), (imports_before, traces_before, read_before) = self._known, before
         loads = imports != imports_before or traces != traces_before or read - read_before > _LOADS_BYTES
         one_call = recorder.watch.calling and calls == self._calls  # XLA compiles, or all of the training is in it
         self._calls = calls
-        if loads or one_call or self._watched.requesting or self._watched.fitting:
+        prepares = loads or one_call or self._watched.requesting or self._watched.fitting
+        if not self._trains and (trains or prepares):  # once it trains, nothing that it does is a preparation
             self._since_s = now_s
-        silent_s = now_s - (self._trains_since_s if self._trains_since_s is not None else self._since_s)
+        self._trains = trains
+        silent_s = now_s - self._since_s
         if silent_s >= TOLD_AFTER_S and not self.told:
             self.told = True
             recorder.report.channel.phase(f"no step for {silent_s:.0f} s{self._place()}")
@@ -107,7 +106,5 @@ class NoStep:
 
 
 def _read_bytes() -> int:
-    try:
-        return parse_reads(Path("/proc/self/io").read_text(encoding="ascii")).call_bytes or 0
-    except (OSError, ValueError):
-        return 0
+    reads = own_reads()
+    return (reads.call_bytes or 0) if reads is not None else 0

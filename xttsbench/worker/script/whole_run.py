@@ -19,6 +19,7 @@ import tensorflow as tf
 from xttsbench.files import KERAS
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.records.trial import TrialSpec
+from xttsbench.step.modes import keras_package
 from xttsbench.step.op_trace import OpCounter
 from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.channel import DirectChannel, ScriptReport
@@ -159,8 +160,7 @@ class Attached:
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
         self._patches = Patches()
         patch_tensorflow(self.watched, self._patches)
-        own = tf.keras.Model.__module__.partition(".")[0]
-        for package in {own, *(one for one in KERAS if one in sys.modules)}:
+        for package in {keras_package(), *(one for one in KERAS if one in sys.modules)}:
             patch_keras(self.watched, self._patches, package)
         self._patches.put(Requests, "__next__", around_request(self.watched))
         self.watched.begin()

@@ -21,6 +21,7 @@ from xttsbench.planning import Job
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
+from xttsbench.samedata.edit import Edit
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows import diagnose
 from xttsbench.workflows.measure.arms import compare_arms
@@ -109,7 +110,7 @@ def _measured(run: Recorded, request: Request, jobs: Mapping[str, Job], told: Pr
         _read(plan, jobs, session)
         edit = edit_of(plan, session.trials)
         if edit is not None and edit.new is not None and not plan.redact:
-            _show(run, jobs, session)
+            _show(run, edit, jobs, session)
         if plan.timed and edit is not None and edit.outcome != "differs":
             _time(_compared(plan, jobs, request.margin), plan, session)
         return session.trials
@@ -157,10 +158,10 @@ def _read(plan: RunPlan, jobs: Mapping[str, Job], session: Session) -> None:
     session.run_all([spec_of(ORIGINAL, number) for number in (1, 2)], limits, most=1 + room)
 
 
-def _show(run: Recorded, jobs: Mapping[str, Job], session: Session) -> None:
+def _show(run: Recorded, edit: Edit, jobs: Mapping[str, Job], session: Session) -> None:
     """Read the values at the first difference, of the old version and then of the new one."""
-    edit, file = edit_of(run.plan, session.trials), run.directory / "values.npz"
-    for arm, place in ((ORIGINAL, edit.old), (NEW, edit.new)) if edit is not None else ():
+    file = run.directory / "values.npz"
+    for arm, place in ((ORIGINAL, edit.old), (NEW, edit.new)):
         spec = guard_trial(jobs[arm], len(session.trials), Size(None, 1), block=0, arm=arm)
         changed = {"whole": True, "shown": place, "shown_file": str(file.absolute()), "group": "values"}
         session.run(spec.model_copy(update=changed | {"trial_id": f"{spec.trial_id}-values"}), Limits(_SHOW_S, _SHOW_S))
