@@ -8,8 +8,8 @@ all of it keeps it; else it is undecided.
 from __future__ import annotations
 
 import math
+import os
 import re
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -126,7 +126,7 @@ class Scalars:
 
         self._event: Any = Event
         self._writer: Any = RecordWriter
-        self._path = directory / f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.xttsbench"
+        self._path = directory / f"events.out.tfevents.{int(time.time()):010d}.{os.getpid()}.xttsbench"
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))

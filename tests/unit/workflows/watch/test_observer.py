@@ -21,6 +21,7 @@ class Script:
         self.out, self.at = tmp_path, 0
         spec = TrialSpec(trial_id="watch", kind="script", target="train.py")
         about = About("train.py --epochs 1", "xttsbench diagnose train.py -- --epochs 1", summary_s=0.0)
+        monkeypatch.setattr("socket.gethostname", lambda: "our-machine")
         self.observer = Observer(tmp_path, spec, self.rows, about, tensorboard=tmp_path / "scalars")
         self.segment = self.rows.segment("as_is")
         self.observer.started(os.getpid())
@@ -61,7 +62,9 @@ def test_what_is_seen_is_on_disk_while_it_goes_on_and_says_when_it_is_over(scrip
     assert script.read("live.json")["over"]
     assert script.read("summary.json")["ended"] == "returned"
     assert running() == {}
-    assert b"xttsbench/step_time_s" in next((script.out / "scalars").iterdir()).read_bytes()
+    (scalars,) = (script.out / "scalars").iterdir()
+    assert b"xttsbench/step_time_s" in scalars.read_bytes()
+    assert "our-machine" not in scalars.name  # not with --redact, and nobody needs it
 
 
 def test_a_run_that_trains_again_after_its_end_goes_on(script):
