@@ -62,8 +62,9 @@ _SUMMARY = """\
 <!-- Written by `make docs` from xttsbench/records/watch.py: change the records, not this page. -->
 
 What a program finds in the `summary.json` of [a watched run](watch.md). Units are in the names (`_s` is seconds).
-Fields are only added within a `schema_version`, so expect some that are not here. A field that is null was not
-measured; the reason is in `unmeasured`. The file is replaced whole every few seconds while the run goes on.
+Fields are only added within a `schema_version`, so expect some that are not here. Why a field of the summary itself is
+null stands in `unmeasured`. The file is replaced whole every three seconds while the run goes on, every ten where the
+process watches itself.
 """
 
 

@@ -25,7 +25,6 @@ from xttsbench.xtts.data.make import make_data
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "reports" / "reference"
 PAGES = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
-OF_OTHERS = "pipelines-of-others.md"
 PATIENCE_S = 300
 
 STORED = {  # what a page takes as given -> the run that stands for it, unless the page makes it
@@ -195,7 +194,7 @@ def of_pages() -> dict[str, list[str]]:
     """The commands of each page that measures; without those of an earlier page that leave nothing behind."""
     found: dict[str, list[str]] = {}
     for page in PAGES:
-        if page == OF_OTHERS or all(map(quick, commands(page))):
+        if all(map(quick, commands(page))):
             continue
         earlier = {one for known in found.values() for one in known if "--out" not in one and " data " not in one}
         found[page] = [one for one in commands(page) if one not in earlier]

@@ -111,6 +111,13 @@ def test_every_scenario_on_a_page_is_one(tmp_path: Path) -> None:
     assert found >= 5
 
 
+def test_each_test_that_the_page_of_faults_names_is_there() -> None:
+    tests, text = _PAGE.parents[1] / "tests", (_PAGE.parent / "robustness.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:unit|tf|e2e)/[\w/]+\.py)", text))
+    assert len(named) >= 20
+    assert {one for one in named if not (tests / one).is_file()} == set()
+
+
 def test_every_link_leads_somewhere() -> None:
     links = _script("links")
     assert list(links.broken(links.ROOT)) == []

@@ -86,7 +86,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     "configurations": (
         Column("id", "text", "id of the configuration"),
         Column("role", "text", "`baseline`, `candidate`, or `aa`: the baseline against itself"),
-        Column("group", "text", "comparison that it belongs to; empty for a fix or mode of a diagnosis"),
+        Column("group", "text", "comparison, such as `modes of the step`; empty for the target as it is and for a fix"),
         Column("accelerator", "text", "real device, or emulated accelerator with its milliseconds"),
         Column("chosen", "flag", "whether a sweep chose it; missing where nothing was to be chosen"),
         Column("status", "text", "`ok`, or how its trials ended"),

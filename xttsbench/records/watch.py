@@ -20,7 +20,7 @@ from xttsbench.records.report import Attribution, Bottleneck, Finding
 SUMMARY_FILE: Final = "summary.json"
 
 End = Literal["running", "returned", "exited", "raised", "killed", "interrupted"]
-"""End of a watched process: ``exited`` by ``sys.exit`` or ``os._exit``, ``killed`` by a signal."""
+"""End of a watched process: ``exited`` by ``os._exit``, or ``sys.exit`` that is no success; ``killed`` by a signal."""
 
 
 class Stretch(Record):
@@ -45,14 +45,14 @@ class Stretch(Record):
     compiling_steps: int
     slowest_s: float
     rss_bytes: int | None = None
-    """Resident memory of the process and its children at its end; ``None`` where it was not read."""
+    """Resident memory of the process at its end; ``None`` where it was not read."""
 
 
 class StallCause(Record):
     """Steps that stalled for what looks like the same reason."""
 
     what: str
-    """Common cause of the stalls, e.g. ``garbage collection`` or ``saving (train.py:41)``."""
+    """Common cause of the stalls, e.g. ``waiting for input`` or ``saving or writing (train.py:41)``."""
     count: int
     lost_s: float
     """Seconds beyond the median step, all together."""
@@ -103,7 +103,7 @@ class Drift(Record):
 
 
 class Memory(Record):
-    """Resident memory of the process and its children over the run."""
+    """Resident memory of the process over the run."""
 
     first_bytes: int
     last_bytes: int
@@ -116,7 +116,7 @@ class FailOn(Record):
 
     expression: str
     value: Estimate | None
-    """Measured value, as a number of the expression; ``None`` where it was not measured."""
+    """Measured value, in seconds or as a share; ``None`` where it was not measured, and for a severity."""
     limit: float | None
     outcome: Outcome
     why: str
@@ -139,12 +139,12 @@ class WatchSummary(Record):
     updated_utc: str
     """When this was written: of a run that is not over and whose process is gone, what was seen until then."""
     duration_s: float
-    """From its start, imports included."""
+    """From the start of the script, imports included; of the watch, where a process watches itself."""
     over: bool
     """Whether the process has ended, so that the summary is final."""
     ended: End
-    """End of the process; ``exited`` is ``sys.exit`` or ``os._exit``, ``killed`` a signal that did not come through
-    xttsbench.
+    """End of the process; ``exited`` is ``os._exit``, or ``sys.exit`` with another code than 0; ``killed`` is a signal
+    that did not come through xttsbench.
     """
     exit_code: int | None
     """The script's own; ``None`` where a signal ended it, or it watches itself."""
@@ -191,7 +191,7 @@ class WatchSummary(Record):
     period_steps: float | None
     """Period of the newest steps; ``None`` where they have none."""
     findings: tuple[Finding, ...] = ()
-    """Findings of all rules that need no experiment; empty while the process runs."""
+    """Findings of the rules, as far as they need no experiment; empty while the process runs."""
     next_command: str
     """Command that would prove it; empty where the script is not known."""
     fail_on: tuple[FailOn, ...] = ()
@@ -201,7 +201,7 @@ class WatchSummary(Record):
     notes: tuple[str, ...] = ()
     """Failures of xttsbench itself, for which something was not measured or written; the script went on."""
     unmeasured: dict[str, str] = {}
-    """Field -> why it is null."""
+    """Field of the summary itself -> why it is null."""
 
 
 LIVE_FILE: Final = "live.json"
