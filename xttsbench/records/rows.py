@@ -38,7 +38,7 @@ class StepRow(NamedTuple):
     gc_ns: Annotated[int, "Python garbage collection"] = 0
     calls: Annotated[int, "outermost calls of tf.functions"] = 0
     calls_ns: Annotated[int, "inside those calls, tracing and compilation included, part of step_ns"] = 0
-    cpu_ns: Annotated[int, "processor time of the whole process"] = 0
+    cpu_ns: Annotated[int, "processor time of the whole process, and of all that it started"] = 0
     main_cpu_ns: Annotated[int, "processor time of the thread that runs the steps, part of cpu_ns"] = 0
     batch_size: Annotated[int, "first dimension of the batch"] = 0
     batch_elements: Annotated[int, "numbers in the batch, over all its tensors"] = 0
