@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import os
 import re
@@ -18,8 +19,11 @@ import pytest
 
 import xttsbench
 from tests.by_file import load
+from xttsbench.files import available, shipped
+from xttsbench.pytest_plugin.fixture import TargetBenchmark
 from xttsbench.records.report import Report
 from xttsbench.scenario.load import load_scenario
+from xttsbench.xtts.recipe import load_recipe
 
 _PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 _PACKAGE = Path(xttsbench.__file__).parent
@@ -95,6 +99,41 @@ def test_the_figures_of_sweeps_are_those_of_the_benchmark() -> None:
     text = (_PAGE.parent / "sweeps.md").read_text(encoding="utf-8")
     assert f"at most {false:.1%} name a winner".replace("%", " %") in text
     assert f"{plain['one of 8 arms 5% faster found']:.1%} find".replace("%", " %") in " ".join(text.split())
+
+
+def test_the_figure_of_the_readme_is_that_of_the_runs_without_a_neighbour() -> None:
+    results = json.loads((_PAGE.parents[1] / "reports/reference/benchmarks/noise.json").read_text(encoding="utf-8"))
+    alone = results["value"]["none"]
+    runs, most = alone["right"] + alone["undecided"] + alone["wrong"], alone["verdict_after_s_most"]
+    said = f"In [{runs} runs without a neighbour](reports/reference/benchmarks/noise.md) the verdict stood after {most:.0f} s"
+    assert said in " ".join((_PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_the_recipes_on_the_page_of_speech_are_those_that_are_shipped() -> None:
+    text = (_PAGE.parent / "speech.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `(\w+)` \| ([\d.]+) million \|", text, re.MULTILINE)
+    assert [name for name, _ in names] == sorted(available("training"), key=["tiny", "small", "base"].index)
+    for name, millions in names:
+        path = shipped("training", name)
+        said = re.search(r"^model: # ([0-9.]+) million parameters$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert said is not None
+        assert said[1] == millions
+        recipe = load_recipe(path)
+        frames = recipe.batches.frame_edges[-1]
+        seconds = frames * recipe.features.hop_samples / recipe.features.sample_rate_hz
+        assert f"| {frames} frames, {seconds:.1f} s | {recipe.batches.text_edges[-1]} |" in text
+
+
+def test_the_defaults_on_the_page_of_the_fixture_are_its_own() -> None:
+    pytest.importorskip("pytest_benchmark")
+    text = (_PAGE.parent / "pytest.md").read_text(encoding="utf-8")
+    given = inspect.signature(TargetBenchmark.__call__).parameters
+    said = {"steps": (240, 10), "blocks": (3,), "budget_s": (120,)}
+    assert tuple(given[name].default for name in ("steps", "window_s")) == said["steps"]
+    assert (given["blocks"].default, given["budget_s"].default) == (said["blocks"][0], said["budget_s"][0])
+    assert all(f"({', '.join(map(str, values))})" in text for values in said.values())
+    listed = {one for row in re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE) for one in re.findall(r"`(\w+)`", row)}
+    assert listed == {*given} - {"self", "target"}
 
 
 def test_every_scenario_on_a_page_is_one(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ class TargetBenchmark:
             kwargs: keyword arguments of the target; values that JSON can hold.
             accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
             steps: to measure in a process, at most.
-            blocks: fresh processes. Three show a large difference; a gate takes 12.
+            blocks: fresh processes. Three show a large difference; what a gate takes is in ``docs/gates.md``.
             window_s: seconds to measure in a process, at most.
             budget_s: seconds for everything; no block is begun that would not end.
             diagnose: find out first what limits the step, in a minute or half of the budget.

@@ -216,17 +216,17 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
     """Exit code and sentence of a finished sweep.
 
     A winner that is proven is a result, and so is a baseline that no configuration beats. What could not be decided,
-    for noise or for want of time, is undecided. A configuration that dies or feeds other data is out, and costs the
-    others nothing.
+    for noise or for want of time, is undecided; without a baseline nothing is measured that could be compared. A
+    configuration that dies or feeds other data is out, and costs the others nothing.
     """
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; --resume goes on from here."
     own = {arm.id for arm in comparison.arms if arm.role != "candidate"}
     if (trial := unusable([trial for trial in trials if trial.spec.arm in own], comparison)) is not None:
         return INVALID, f"{trial.spec.arm}: {trial.cause}"
-    if not any(arm.step_time_s is not None for arm in report.arms):
+    if report.best is None or not any(arm.step_time_s is not None for arm in report.arms):
         return NOTHING, report.verdict.summary
-    if report.best is None or not report.best.decided:
+    if not report.best.decided:
         return INCONCLUSIVE, f"Undecided: {' '.join(report.comparison)}"
     return DONE, None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.doctor.made import healthy, spoilt
@@ -31,6 +33,15 @@ def test_what_is_broken_comes_first_with_its_remedy() -> None:
     assert lines[3].startswith("  BROKEN cpu-quota: the control group allows 1 of 8")
     assert next(line for line in lines if line.startswith("  →")).startswith("  → Set TF_NUM_INTRAOP_THREADS=1")
     assert [line.split(":")[0].strip() for line in lines if line.startswith("  note")] == ["note gpu-driver"]
+
+
+def test_the_screen_on_the_page_is_that_of_a_machine_that_lacks_a_library() -> None:
+    machine = spoilt(healthy(gpus=2), "processors", machine_cpus=2, affinity_cpus=2)
+    why = "cannot open shared object file: No such file or directory"
+    threads = {"intra_op": 2, "inter_op": 2}
+    machine = spoilt(machine, "sight", missing={"libcudnn.so.9": why}, gpus=(), threads=threads)
+    page = Path(__file__).parents[4] / "docs" / "doctor.md"
+    assert f"```text\n{shown(machine)}```" in page.read_text(encoding="utf-8")
 
 
 def test_every_check_is_in_the_larger_view() -> None:
