@@ -71,7 +71,7 @@ BIGGER = {
 }
 
 
-@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.55), ("small", 7.0), ("base", 51.0)])
+@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.56), ("small", 7.0), ("base", 51.0)])
 def test_parameters_are_as_published(name: str, millions: float) -> None:
     settings = ModelSettings.model_validate(TINY.model_dump() | BIGGER[name])
     assert SpeechModel(settings, 80, VOCABULARY).count_params() / 1e6 == pytest.approx(millions, rel=0.1)
@@ -304,7 +304,7 @@ def test_a_checkpoint_restores_it(small: SpeechModel, tmp_path: Path) -> None:
     np.testing.assert_array_equal(other(tensors(example())).scaled_mel, small(tensors(example())).scaled_mel)
 
 
-@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.55), ("small", 7.0), ("base", 51.0)])
+@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.56), ("small", 7.0), ("base", 51.0)])
 def test_parameters(name: str, millions: float) -> None:
     path = shipped("training", name)
     recipe = load_recipe(path)
