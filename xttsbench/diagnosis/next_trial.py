@@ -37,6 +37,7 @@ class _Wanted(NamedTuple):
     kind: TrialKind
     block: int = 0
     share: float = 0.5
+    also: TrialKind | None = None
 
 
 def next_trial(
@@ -63,11 +64,13 @@ def next_trial(
     for one in _wanted(done, said, asked=only or (), most=processes):
         if (only is not None and one.kind not in only) or _ran(done, one):
             continue
-        if _expected_s(first, one.kind, one.block, job.window_s * one.share) <= left_s:
+        window_s = job.window_s * one.share
+        if _expected_s(first, one.kind, one.block, window_s) + (window_s if one.also else 0.0) <= left_s:
             # What is not replicated runs in the block at hand: a helper is started only for another whole repeat.
             block = max(one.block, done[-1].spec.block)
             spec = job.spec(len(done), one.kind, block=block, share=one.share)
-            return spec.model_copy(update={"skip": _measured_before(done)}) if one.kind == "ladder" else spec
+            skip = _measured_before(done) if one.kind == "ladder" else 0
+            return spec.model_copy(update={"also": one.also, "skip": skip})
     return None
 
 
@@ -97,8 +100,11 @@ def _next_script(job: Job, done: Sequence[TrialRecord], left_s: float, *, once: 
 
 
 def _ran(done: Sequence[TrialRecord], one: _Wanted) -> bool:
-    own = [trial.spec for trial in done if trial.spec.kind == one.kind]
-    return any(spec.block == one.block or one.kind != "ladder" for spec in own)
+    own = [trial for trial in done if one.kind in (trial.spec.kind, trial.spec.also)]
+    if one.kind == "ladder":
+        return any(trial.spec.block == one.block for trial in own)
+    # Where one of two modes ended the process of both, each gets one of its own.
+    return any(trial.status == "ok" or trial.spec.also is None for trial in own)
 
 
 def skipped(done: Sequence[TrialRecord], said: Diagnosis | None = None) -> list[str]:
@@ -128,6 +134,8 @@ def _wanted(
     if compiles:
         informing = _informing(first) if said is not None and said.bottleneck == "compute" else []
         modes = [mode for mode in _modes(first) if mode in asked]
+        if modes == ["xla", "eager"] and not any(trial.spec.also for trial in done):
+            wanted.append(_Wanted("xla", also="eager"))
         wanted += [_Wanted(mode) for mode in dict.fromkeys([*modes, *informing])]
     return wanted
 

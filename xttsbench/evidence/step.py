@@ -135,11 +135,12 @@ def _turns_differ(samples: Iterable[Sample]) -> float:
 
 
 def tried(trials: Sequence[TrialRecord], kind: str, segment_name: str) -> list[TrialRecord]:
-    """The trials of a kind, and the scripts that measured it in their own process once they were over."""
+    """The trials of a kind; those that measured it beside their own, and scripts that did so once they were over."""
     return [
         trial
         for trial in trials
-        if trial.spec.kind == kind or (trial.spec.kind == "script" and trial.segment(segment_name) is not None)
+        if trial.spec.kind == kind
+        or ((trial.spec.kind == "script" or trial.spec.also == kind) and trial.segment(segment_name) is not None)
     ]
 
 

@@ -153,17 +153,19 @@ _SECONDS: Final = 4.0
 
 
 def first_pass(source: LiveBatches, most: int, seconds: float) -> Iterator[Any]:
-    """Batches of the first pass over a dataset: so many at most, within so many seconds, but at least one.
+    """Batches of the first pass over a dataset: so many at most, at least one, while taking them took so many seconds.
 
     Raises:
         ExhaustedError: the dataset yields nothing at all.
     """
-    began = time.perf_counter()
+    taking_s = 0.0
     for number in range(most):
-        if number and time.perf_counter() - began >= seconds:
+        if number and taking_s >= seconds:
             return
         try:
+            began = time.perf_counter()
             batch = source.next()
+            taking_s += time.perf_counter() - began
         except ExhaustedError:
             if number:
                 return

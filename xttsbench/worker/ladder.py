@@ -13,6 +13,7 @@ stretch as in the main trial, or in turns with others, standing still in between
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -195,6 +196,8 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
     return loaded, step
 
 
+_AT_ONCE: Final = 2
+"""New shapes in a row that the step took without tracing or compiling anything, after which it takes all others so."""
 _QUIET: Final = 8
 """Batches in a row without a new shape, after which no more is looked for; twice the shapes seen, if that is more."""
 _MOST: Final = 128
@@ -208,10 +211,8 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
     if spec.fill_caches:
         fill_caches(spec, loaded.dataset, bench.channel)
     if step is not None:
-        bench.channel.phase("shapes")
-        batches = one_of_each_shape(loaded.dataset)
         bench.channel.phase("warm_up")
-        bench.warm_up(step, batches)  # XLA needs seconds for each shape; the parent ends a trial that takes too long
+        warm_up(step, loaded.dataset, bench)
     elif spec.emulated_ms:
         bench.channel.phase("hand-off")
         for batch in loaded.dataset.take(1):
@@ -225,26 +226,44 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
         bench.channel.part("contents", bench.contents.record())
 
 
-def one_of_each_shape(dataset: tf.data.Dataset) -> list[Any]:
-    """A batch of every shape that the beginning of the dataset shows, in order of appearance.
+def warm_up(step: Step, dataset: tf.data.Dataset, bench: Bench) -> None:
+    """Step on batches of new shapes, until the step takes them without tracing or compiling anything.
 
-    It is read until its end, or until shapes stop being new, within 128 batches, half a gibibyte and six seconds. A
-    shape that comes later compiles in the measured segment, where the columns of traces and compilations show it.
+    XLA needs seconds for each shape; the parent ends a trial that takes too long.
+    """
+    at_once = 0
+    for batch in one_of_each_shape(dataset):
+        bench.warm_up(step, [batch])
+        rows = bench.segments["warm_up"]
+        made = sum(rows.values(name, rows.count - 1, rows.count)[rows.count - 1] for name in ("traces", "xla_compiles"))
+        at_once = 0 if made else at_once + 1
+        if at_once == _AT_ONCE:
+            return
+
+
+def one_of_each_shape(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """Batches of every shape that the beginning of the dataset shows, one of each, in order of appearance.
+
+    It is read until its end, or until shapes stop being new, within 128 batches, half a gibibyte of those that are
+    returned, and six seconds. A shape that comes later compiles in the measured segment, where the columns of traces
+    and compilations show it.
 
     Raises:
         ExhaustedError: the dataset yields nothing at all.
     """
-    found: dict[tuple[Any, ...], Any] = {}
-    quiet = 0
+    seen: set[tuple[Any, ...]] = set()
+    quiet = bytes_read = 0
     with closing(LiveBatches(dataset)) as source:
         for batch in first_pass(source, _MOST, _SECONDS):
             tensors = tf.nest.flatten(batch, expand_composites=True)
             shape = tuple(tuple(tensor.shape) for tensor in tensors if hasattr(tensor, "shape"))
-            quiet = quiet + 1 if shape in found else 0
-            found.setdefault(shape, batch)
-            if quiet >= max(_QUIET, 2 * len(found)) or sum(map(size_bytes, found.values())) >= MOST_BYTES:
-                break
-    return list(found.values())
+            quiet = quiet + 1 if shape in seen else 0
+            if not quiet:
+                seen.add(shape)
+                yield batch
+                bytes_read += size_bytes(batch)
+            if quiet >= max(_QUIET, 2 * len(seen)) or bytes_read >= MOST_BYTES:
+                return
 
 
 SETTLING: Final = "settling"

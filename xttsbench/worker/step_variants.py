@@ -12,7 +12,8 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from statistics import stdev
 from typing import Any, Final
 
@@ -41,24 +42,24 @@ _WARM_UP_S: Final = 60.0
 
 
 def run_beside(
-    spec: TrialSpec, bench: Bench, given: tuple[Step, list[Any]], changed: tuple[Step, list[Any]], name: str
+    spec: TrialSpec, bench: Bench, given: tuple[Step, list[Any]], changed: Mapping[str, tuple[Step, list[Any]]]
 ) -> None:
-    """Measure both as the segments ``step_only`` and ``name``; each is stepped once on every batch before.
+    """Measure the step as given as the segment ``step_only``, and each changed one by its name.
 
-    A round has a turn of each, on the same batches and as many, in an order that is turned round from one to the next.
-    Four rounds are enough on a quiet machine; where they differ by much there are up to twelve. How much is looked at,
-    never which side is ahead.
+    Each is stepped once on every batch before. A round has a turn of each, on the same batches and as many, in an order
+    that is turned round from one to the next. Four rounds are enough on a quiet machine; where they differ by much
+    there are up to twelve. How much is looked at, never which side is ahead.
 
     Raises:
-        StepRaisedError: either raised; the rows before it have been sent.
+        StepRaisedError: one of them raised; the rows before it have been sent.
     """
-    sides = {GIVEN: given, name: changed}
+    sides = {GIVEN: given, **changed}
     with bench.without_accelerator():  # it waits the same for both
         slowest_s = max(_warm_pace_s(bench, segment, *side) for segment, side in sides.items())
         turn_s = _WINDOWS * spec.window_s / (len(sides) * _ROUNDS)
         limit = Limit.exactly(min(max(int(turn_s / slowest_s), 1), math.ceil(spec.steps / _ROUNDS)))
         began, first = time.perf_counter(), len(bench.marks)
-        log_ratios: list[float] = []
+        log_ratios: dict[str, list[float]] = {name: [] for name in changed}
         for number in range(first, first + _MOST_ROUNDS):
             took_s = {}
             with bench.round(number):
@@ -68,8 +69,10 @@ def run_beside(
                     turn_began = time.perf_counter()
                     bench.run(segment, CachedBatches(batches, range(len(batches))), step, limit, round=number)
                     took_s[segment] = time.perf_counter() - turn_began
-            log_ratios.append(math.log(took_s[GIVEN] / took_s[name]))
-            if enough(log_ratios, (time.perf_counter() - began) / spec.window_s):
+            for name, ratios in log_ratios.items():
+                ratios.append(math.log(took_s[GIVEN] / took_s[name]))
+            windows = (time.perf_counter() - began) / spec.window_s
+            if all(enough(ratios, windows) for ratios in log_ratios.values()):
                 break
 
 
@@ -95,14 +98,16 @@ _KEEP = 4  # Batches to run the modes on, of one shape: each shape is compiled, 
 
 
 def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
-    """Run the step alone as given and in the mode of its kind, in turns."""
+    """Run the step alone as given and in the mode of its kind, and in another one where that is asked for, in turns."""
     if step is None:
         raise TargetError(f"Target {spec.target!r} has no step, so it has no modes.")
-    mode: Mode = spec.kind if spec.kind in ("eager", "graph", "xla") else "graph"
+    asked: list[Mode] = [kind for kind in (spec.kind, spec.also) if kind in ("eager", "graph", "xla")]
     batches = _of_one_shape(first_batches(loaded))
-    given, changed = functions_run(step, eagerly=False) if mode == "eager" else step, in_mode(step, mode)
-    with fetches_noted(bench) if mode != "eager" else contextlib.nullcontext():
-        run_beside(spec, bench, (given, batches), (changed, batches), mode)
+    # Where one side has all functions run eagerly, the others switch that off again, each for itself.
+    own = partial(functions_run, eagerly=False) if "eager" in asked else lambda step: step
+    changed = {mode: in_mode(step, mode) if mode == "eager" else own(in_mode(step, mode)) for mode in asked}
+    with fetches_noted(bench) if asked != ["eager"] else contextlib.nullcontext():
+        run_beside(spec, bench, (own(step), batches), {mode: (one, batches) for mode, one in changed.items()})
 
 
 def _of_one_shape(batches: list[Any]) -> list[Any]:
@@ -138,7 +143,7 @@ def run_half_batch(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Be
         bench.channel.note(not_applicable(HALF_BATCH, f"the step refuses half a batch: {said(error)}"))
         return
     try:
-        run_beside(spec, bench, (step, batches), (step, halves), HALF_BATCH)
+        run_beside(spec, bench, (step, batches), {HALF_BATCH: (step, halves)})
     except StepRaisedError as error:
         bench.channel.note(not_applicable(HALF_BATCH, f"the target raised in {error}"))
 
@@ -188,11 +193,11 @@ def run_precision(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Ben
             if _NARROW[name] not in after - before:
                 bench.channel.note(not_applicable(name, "the step does not follow Keras's policy"))
                 continue
-            run_beside(spec, bench, (step, batches), (changed, batches), name)
+            run_beside(spec, bench, (step, batches), {name: (changed, batches)})
     if on_gpu:
         on = tf.config.experimental.tensor_float_32_execution_enabled()
         name = "no-tf32" if on else "tf32"
-        run_beside(spec, bench, (_tf32(step, on=on), batches), (_tf32(step, on=not on), batches), name)
+        run_beside(spec, bench, (_tf32(step, on=on), batches), {name: (_tf32(step, on=not on), batches)})
 
 
 @contextlib.contextmanager

@@ -53,8 +53,7 @@ _READ_S: Final = 45.0  # for reading the target, where the time is for its fixes
 _READING: Final[tuple[TrialKind, ...]] = ("ladder", "pipeline", "graph", "xla")
 """Kinds of trials that say which fixes are worth verifying."""
 _STRETCH: Final = 0.1  # Of the budget, for one stretch of the target as it is after its rounds
-_FIXES_STRETCH: Final = 0.02  # The same where the time is for fixes: a stall of some seconds' rhythm shows
-_COMPARED_STRETCH: Final = 0.04
+_SHORT_STRETCH: Final = 0.02  # The same where the time is for fixes, or for what is compared afterwards
 _FIXES_REPORT_S: Final = 10.0
 """The same after fixes were verified: there are some forty trials more, and one of them may be late."""
 
@@ -157,7 +156,7 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         steps=plan.steps,
         window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         seed=plan.seed,
-        stretch_s=_stretch(plan) * plan.budget_s,
+        stretch_s=(_SHORT_STRETCH if optimizing or plan.comparison is not None else _STRETCH) * plan.budget_s,
         profile_dir=str(run.directory / PROFILE) if plan.profile else None,
         script=script,
         arguments=plan.arguments,
@@ -177,19 +176,12 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
         if plan.comparison is not None:
             _compare(plan.comparison, plan, session)
             due_s = min(session.spent_s + _MODES_S, plan.budget_s - REPORT_S)
-            for mode in MODES:
-                found = isolate(replace(isolation, due_s=due_s, only=(mode,)), session, progress)
+            found = isolate(replace(isolation, due_s=due_s, only=MODES), session, progress)
         if not optimizing:
             found = isolate(replace(isolation, due_s=plan.budget_s - REPORT_S, undecided=True), session, progress)
         if plan.verified and found is not None and not interrupted(session.trials):
             verify_fixes(run, job, session, found.evidence, until_s=plan.budget_s - _FIXES_REPORT_S)
         return session.trials
-
-
-def _stretch(plan: RunPlan) -> float:
-    if plan.kind == "optimize":
-        return _FIXES_STRETCH
-    return _STRETCH if plan.comparison is None else _COMPARED_STRETCH
 
 
 @dataclass(frozen=True)

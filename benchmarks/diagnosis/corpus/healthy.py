@@ -118,7 +118,8 @@ def eager_and_long(tuned=False):
         product = weights
         for _ in range(4):
             product = tf.matmul(product, weights)
-        return inner(batch) + tf.reduce_mean(product)
+        # One after the other: side by side, as a graph would run them, they take a tenth less.
+        return inner(batch + tf.reduce_mean(product))
 
     return ready(), step
 

@@ -11,7 +11,7 @@ from xttsbench.samedata.judge import compare_timed
 from xttsbench.targets.load import classify
 from xttsbench.worker import ladder as module
 from xttsbench.worker.failure import ExhaustedError
-from xttsbench.worker.ladder import one_of_each_shape, run_arm
+from xttsbench.worker.ladder import one_of_each_shape, run_arm, warm_up
 
 
 def spec(**changes):
@@ -91,9 +91,26 @@ def test_shapes_are_looked_for_until_they_stop_being_new():
             yield tf.ones([2, min(taken[0], 5)])
 
     dataset = tf.data.Dataset.from_generator(counted, output_signature=tf.TensorSpec([2, None]))
-    found = one_of_each_shape(dataset)
+    found = [*one_of_each_shape(dataset)]
     assert [batch.shape[1] for batch in found] == [1, 2, 3, 4, 5]
     assert 5 + 10 <= taken[0] <= 5 + 10 + 8  # twice the shapes without a new one, and what was read ahead
+
+
+@pytest.mark.parametrize(
+    ("reduce_retracing", "stepped"),
+    [(False, [1, 2, 3, 4, 5, 6]), (True, [1, 2, 3, 4])],
+    ids=["each", "two"],
+)
+def test_shapes_are_stepped_on_until_they_cost_nothing_more(bench, reduce_retracing, stepped):
+    step, seen = tf.function(tf.reduce_sum, reduce_retracing=reduce_retracing), []
+
+    def recording(batch):
+        seen.append(batch.shape[1])
+        return step(batch)
+
+    warm_up(recording, of_lengths(1, 2, 3, 4, 5, 6), bench)
+    assert seen == stepped
+    assert bench.channel.record().segment("warm_up").steps == len(stepped)
 
 
 def test_a_shape_that_comes_late_in_a_short_dataset_is_found():
@@ -103,25 +120,25 @@ def test_a_shape_that_comes_late_in_a_short_dataset_is_found():
 @pytest.mark.parametrize(("name", "value"), [("_MOST", 3), ("MOST_BYTES", 2 * 4 * (1 + 2 + 3) - 1)])
 def test_looking_for_shapes_is_bounded(monkeypatch, name, value):
     monkeypatch.setattr(module, name, value)
-    assert len(one_of_each_shape(of_lengths(1, 2, 3, 4, 5))) == 3
+    assert len([*one_of_each_shape(of_lengths(1, 2, 3, 4, 5))]) == 3
 
 
 def test_a_slow_dataset_is_not_read_for_long(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS", 0.0)
-    assert len(one_of_each_shape(of_lengths(1, 2, 3))) == 1
+    assert len([*one_of_each_shape(of_lengths(1, 2, 3))]) == 1
 
 
 def test_batches_of_several_parts_differ_in_any_of_them():
     dataset = tf.data.Dataset.from_tensor_slices([2, 3, 2]).map(lambda n: {"x": tf.ones([4]), "y": tf.ones([n])})
-    assert len(one_of_each_shape(dataset)) == 2
+    assert len([*one_of_each_shape(dataset)]) == 2
 
 
 def test_sparse_and_ragged_batches_have_shapes_too():
     ragged = tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]])).repeat(3)
     sparse = tf.data.Dataset.from_tensors(tf.sparse.from_dense([[1, 0]])).repeat(3)
-    assert len(one_of_each_shape(ragged)) == len(one_of_each_shape(sparse)) == 1
+    assert len([*one_of_each_shape(ragged)]) == len([*one_of_each_shape(sparse)]) == 1
 
 
 def test_an_empty_dataset_is_told():
     with pytest.raises(ExhaustedError, match="no element"):
-        one_of_each_shape(of_lengths())
+        [*one_of_each_shape(of_lengths())]

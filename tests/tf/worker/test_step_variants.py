@@ -161,12 +161,30 @@ def test_an_eager_turn_leaves_the_next_one_compiled(bench):
     assert ran.count("op by op") == 4 + 1 + steps
 
 
+def test_two_modes_share_the_rounds_and_each_runs_as_its_name_says(bench):
+    ran = []
+
+    @tf.function
+    def compiled(batch):
+        ran.append("traced" if tf.inside_function() else "op by op")
+        return batch + 1
+
+    loaded = classify((tf.data.Dataset.from_tensors(tf.ones([2])).repeat(4), compiled), "t")
+    run_mode(spec("xla", also="eager", steps=8), loaded, compiled, bench)
+    record = bench.channel.record()
+    steps = {name: record.segment(name).steps for name in ("step_only", "xla", "eager")}
+    assert len(set(steps.values())) == 1
+    assert record.segment("step_only").columns["round"] == record.segment("eager").columns["round"]
+    assert ran.count("op by op") == 4 + 1 + steps["eager"], "neither the step as given nor XLA's runs op by op"
+    assert sum(record.segment("warm_up").columns["xla_compiles"]) == 1
+
+
 def test_a_step_of_seconds_has_one_round(bench):
     def step(batch):
         time.sleep(0.3)
 
     batches = [tf.ones([2])]
-    run_beside(spec(window_s=0.2), bench, (step, batches), (step, batches), "graph")
+    run_beside(spec(window_s=0.2), bench, (step, batches), {"graph": (step, batches)})
     record = bench.channel.record()
     assert len(record.rounds) == 1
     assert record.segment("step_only").steps == record.segment("graph").steps == 1
@@ -195,7 +213,7 @@ def test_a_known_ratio_is_found_in_each_round(bench):
         return lambda batch: time.sleep(seconds)
 
     batches = [tf.ones([2])] * 2
-    run_beside(spec(steps=20), bench, (waits(0.03), batches), (waits(0.01), batches), "xla")
+    run_beside(spec(steps=20), bench, (waits(0.03), batches), {"xla": (waits(0.01), batches)})
     record = bench.channel.record()
     for number in range(4):
         given, other = (
@@ -212,7 +230,7 @@ def test_a_known_ratio_is_found_in_each_round(bench):
 def test_what_is_measured_later_in_the_process_has_rounds_of_its_own(bench):
     batches = [tf.ones([2])]
     for name in ("mixed_bfloat16", "tf32"):
-        run_beside(spec(steps=8), bench, (tf.identity, batches), (tf.identity, batches), name)
+        run_beside(spec(steps=8), bench, (tf.identity, batches), {name: (tf.identity, batches)})
     rounds = [mark.round for mark in bench.channel.record().rounds]
     assert 8 <= len(rounds) <= 24
     assert rounds == [*range(len(rounds))]

@@ -162,13 +162,22 @@ def test_what_was_wanted_and_did_not_run_is_named(build) -> None:
     assert skipped([]) == []
 
 
-def test_of_some_rungs_alone_the_others_are_left_out(build) -> None:
+@pytest.mark.parametrize(
+    ("only", "status", "wanted"),
+    [
+        (MODES, "ok", [("xla", "eager")]),
+        (("eager",), "ok", [("eager", None)]),
+        # Where one of the two ends the process of both, each gets one of its own.
+        (MODES, "raised", [("xla", "eager"), ("xla", None), ("eager", None)]),
+    ],
+)
+def test_modes_that_are_asked_for_share_a_process(build, only, status, wanted) -> None:
     done = [build.ladder(step=0.03)]
     found = []
-    while (spec := next_trial(JOB, done, ALWAYS, only=MODES)) is not None:
-        found.append(spec.kind)
-        done.append(build.trial(spec.kind, number=len(done)))
-    assert found == ["xla", "eager"]
+    while (spec := next_trial(JOB, done, ALWAYS, only=only)) is not None:
+        found.append((spec.kind, spec.also))
+        done.append(build.trial(spec.kind, number=len(done)).model_copy(update={"spec": spec, "status": status}))
+    assert found == wanted
 
 
 def test_a_script_is_run_once_and_again_only_where_that_is_allowed(build) -> None:

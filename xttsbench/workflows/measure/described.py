@@ -17,6 +17,8 @@ def described(spec: TrialSpec) -> str:
         what = "the patched source" if spec.patched and not fixes else fixes or (spec.arm or "the original")
         why = "to see whether the data stay the same" if spec.kind == "elements" else "to see what it gives"
         return f"{what}, {why}"
+    if spec.also:
+        return f"{_WHAT[spec.kind]}, and {_WHAT[spec.also].removeprefix('the step ')}"
     again = "; once more in a fresh process" if spec.block and spec.kind == "ladder" else ""
     return f"{_WHAT[spec.kind]}{again}"
 

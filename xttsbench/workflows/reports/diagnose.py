@@ -23,6 +23,7 @@ from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.contradiction import contradiction, gains
 from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import verdict
+from xttsbench.evidence.step import tried
 from xttsbench.findings import find, worth
 from xttsbench.fixes.model import beside
 from xttsbench.fixes.model import unmeasured as missing_predictions
@@ -111,9 +112,9 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experi
     times = {name: diagnosis.figures[of].estimate() for name, of in pooled.items() if of in diagnosis.figures}
     times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
 
-    def kind(name: str, time_s: Estimate) -> Experiment:
-        kinds = ("ladder", "input", "script") if name in pooled else (KIND_OF.get(name, name), "script")
-        own = [found for trial in trials if trial.spec.kind in kinds and (found := trial.segment(name)) is not None]
+    def experiment(name: str, time_s: Estimate) -> Experiment:
+        kind = KIND_OF.get(name, "ladder")
+        own = [found for trial in tried(trials, kind, name) if (found := trial.segment(name)) is not None]
         return Experiment(
             name=name,
             what=_WHAT.get(name, f"the step on cached batches, {name}"),
@@ -122,7 +123,7 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experi
             processes=len(own),
         )
 
-    return tuple(kind(name, time_s) for name, time_s in times.items())
+    return tuple(experiment(name, time_s) for name, time_s in times.items())
 
 
 _WHAT: Final = {
