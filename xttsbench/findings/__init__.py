@@ -16,6 +16,7 @@ from xttsbench.findings import (
     host,
     launch,
     memory,
+    own_batches,
     parallel,
     prefetch,
     processors,
@@ -28,7 +29,7 @@ from xttsbench.findings.rule import Rule
 from xttsbench.records.report import Finding
 
 MODULES: Final[Mapping[str, tuple[ModuleType, ...]]] = {
-    "In the pipeline": (python_function, parallel, prefetch, shuffle, cache, elements),
+    "In the pipeline": (own_batches, python_function, parallel, prefetch, shuffle, cache, elements),
     "In the step": (launch, compilation, compute, host),
     "In time": (variation,),
     "On the machine": (processors, gpu, memory),

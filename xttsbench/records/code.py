@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from xttsbench.records.base import Record
+from xttsbench.records.pipeline import CallSite
 
 Ending = Literal["returned", "exited", "raised", "stopped", "killed"]
 Phase = Literal["forward", "loss", "backward", "optimizer", "other"]
@@ -79,6 +80,17 @@ class SourceFact(Record):
     detail: str = ""
 
 
+class OwnBatches(Record):
+    """Batches that a script makes without a dataset, in the thread that trains."""
+
+    place: CallSite  # Where its loop asks for one
+    text: str  # The code there: ``for x, y in Clips(files)``
+    names: str  # That have the batch then: ``x, y``
+    maker: CallSite | None = None  # The first function that ran meanwhile; ``None`` where none of Python's did
+    maker_name: str | None = None
+    signature: str | None = None  # ``output_signature`` for them, as code; ``None`` where a part is no array
+
+
 class ScriptData(Record):
     """Identity of the dataset that feeds a script's training loop, by which another run of the script finds it."""
 
@@ -129,6 +141,7 @@ class ScriptRun(Record):
     steps_seen: int = 0
     lost_steps: int = 0  # Steps inside a graph that were overwritten before they could be read: they are in no figure
     data: ScriptData | None = None  # The dataset that feeds its training loop; ``None`` where none was seen
+    own_batches: OwnBatches | None = None  # Of that loop, where it takes no dataset
     trains: bool = False  # Gradients were taken in that loop
     in_one_call: bool = False
     """Many steps of that loop lie within one call of a tf.function, where nothing can be held up."""

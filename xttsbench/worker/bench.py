@@ -246,7 +246,7 @@ class Bench:
             signature = tuple([part._shape_tuple() for part in parts])  # most batches, in half the time
         except AttributeError:
             signature = tuple(
-                tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else ()
+                tensor._shape_tuple() if hasattr(tensor, "_shape_tuple") else tuple(getattr(tensor, "shape", ()))
                 for tensor in tf.nest.flatten(batch, expand_composites=True)
             )
         if (known := self.shapes.get(signature)) is None:

@@ -1,4 +1,4 @@
-"""Trains without a data set: a class yields NumPy batches. ARGS: ``eager``, ``compiled`` or ``idle``."""
+"""Trains without a data set, in a loop whose text names no batch. ARGS: ``eager``, ``compiled`` or ``idle``."""
 
 import sys
 import time
@@ -29,6 +29,12 @@ def step(features, labels):
 
 if HOW == "idle":
     time.sleep(600)
-train = tf.function(step) if HOW == "compiled" else step
-for x, y in Loader():
-    train(x, y)
+train, loader = tf.function(step) if HOW == "compiled" else step, Loader()
+
+
+def once():
+    train(*next(loader))
+
+
+while True:
+    once()

@@ -13,10 +13,9 @@ import builtins
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from importlib.machinery import SourceFileLoader
 from typing import Any, Final, NamedTuple, Protocol
 
-from xttsbench.files import owner
+from xttsbench.targets.source.rewritten import Rewrite, rewriting
 
 _NAME: Final = "__xttsbench_step__"
 _MARKS: Final = (b"GradientTape", b"apply_gradients", b"minimize")
@@ -78,47 +77,27 @@ class Guard:
         return {} if self.deciding is None else self.deciding.values(number)
 
 
-def code_of(data: bytes, path: str) -> Any:
-    """The code of a file of the user's, with its steps behind conditions where :func:`guarding` has a guard for them.
-
-    Raises:
-        SyntaxError, ValueError: it is no Python.
-    """
-    guarded = hasattr(builtins, _NAME) and any(mark in data for mark in _MARKS)
-    return compile(_guarded(data, path) if guarded else data, path, "exec", dont_inherit=True)
-
-
 @contextlib.contextmanager
 def guarding(guard: Guard) -> Iterator[None]:
     """Have ``guard`` decide over the steps of the user's files that are loaded inside the context.
 
     It has to stay open as long as their code runs.
     """
-    loader: Any = SourceFileLoader
-    get_code = loader.get_code
-
-    def new_get_code(self: Any, fullname: str) -> Any:
-        path = self.get_filename(fullname)
-        data = self.get_data(path) if owner(path) == "user" else b""
-        return code_of(data, path) if any(mark in data for mark in _MARKS) else get_code(self, fullname)
-
     setattr(builtins, _NAME, guard)
-    loader.get_code = new_get_code
     try:
-        yield
+        with rewriting(Rewrite(_MARKS, _guard)):
+            yield
     finally:
-        loader.get_code = get_code
         delattr(builtins, _NAME)
 
 
-def _guarded(data: bytes, path: str) -> ast.Module:
-    tree, first = ast.parse(data, path), len(GUARDED)
+def _guard(tree: ast.Module, path: str) -> None:
+    first = len(GUARDED)
     guarding = _Guarding(path, frozenset(_tapes(tree)))
     guarding.visit(tree)
     outside = _read_in(tree) - guarding.read
     said = frozenset(one.id for one in outside)
     GUARDED[first:] = [one._replace(said=said.intersection(one.names)) for one in GUARDED[first:]]
-    return ast.fix_missing_locations(tree)
 
 
 def _read_in(node: ast.AST) -> set[ast.Name]:

@@ -348,7 +348,8 @@ class EagerLoops:
             dataset = _dataset_of(iterator)
             made = dataset_place(original(dataset))
             key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
-            loop = self._recorder.results.loops.get(key, "next()")
+            loop = self._recorder.results.loops.get(key, getattr(iterator, "how", "next()"))
+            loop.own = getattr(iterator, "found", None)
             loop.epochs, loop.taken = loop.epochs + 1, 0
             loop.takes(dataset)
             self._recorder.results.datasets = len({id(one.dataset) for one in self._recorder.results.loops.all()})

@@ -16,7 +16,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.pipeline.places import place_of
-from xttsbench.records.code import ScriptData
+from xttsbench.records.code import OwnBatches, ScriptData
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 
 _MARK: Final = "_xttsbench_data"
@@ -113,6 +113,7 @@ class Loop:
         epochs: how often its data were begun.
         taken: batches of this epoch that a trial has looked at.
         dataset: what it iterated last.
+        own: what is known of batches that come from no dataset.
         inner: keys of the loops that are known to run within it, its validation for one.
         segments: where its rows are, by their names; a loop that is not recorded has none.
     """
@@ -128,6 +129,7 @@ class Loop:
     taken: int = 0
     warming: bool = True
     dataset: Any = None
+    own: OwnBatches | None = None
     inner: set[Hashable] = field(default_factory=set)
     segments: dict[str, SegmentRows] = field(default_factory=dict)
     _data: ScriptData | None = None

@@ -25,8 +25,9 @@ _TRAINS: Final = 10
 _LOADS_BYTES: Final = 1 << 20  # read between two looks; what looking reads itself is far less
 _GRACE_S: Final = 5.0
 _REMEDY: Final = (
-    "Only batches of a tf.data.Dataset, and those of fit, are seen: put one around what yields the batches, or name a "
-    "function that returns the dataset and the step (FILE.py:FUNCTION)"
+    "What is seen are batches of a tf.data.Dataset, those of fit, and those that a loop takes whose own text trains on "
+    "them: put a dataset around what yields the batches, or name a function that returns the dataset and the step "
+    "(FILE.py:FUNCTION)"
 )
 
 

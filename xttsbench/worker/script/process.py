@@ -28,7 +28,9 @@ from xttsbench.files import KERAS, loaded_files
 from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.checkout import enter
-from xttsbench.targets.source.left_out import Guard, code_of, guarding
+from xttsbench.targets.source.left_out import Guard, guarding
+from xttsbench.targets.source.rewritten import code_of
+from xttsbench.targets.source.training_loops import Loops, hearing
 from xttsbench.worker.channel import (
     AUTOGRAPH,
     LockedChannel,
@@ -64,12 +66,13 @@ class Process:
         self._overlays: Overlays | None = None
         self._environment = dict(os.environ)
         self._guard = Guard()
+        self._loops = Loops()
 
     def start(self) -> None:
         """Run the script to its end, measure what is left to measure, and leave. Does not return."""
         self._cover()
         hooks = self._begin()
-        with guarding(self._guard) if self.report.spec.emulated_ms else contextlib.nullcontext():
+        with hearing(self._loops), guarding(self._guard) if self.report.spec.emulated_ms else contextlib.nullcontext():
             ended, code, error = self._run_script()
         hooks.uninstall()
         flush()
@@ -204,6 +207,7 @@ class Process:
 
     def _tensorflow_loaded(self) -> None:
         def watch() -> None:
+            from xttsbench.worker.script.own_batches import OwnBatchesHeard
             from xttsbench.worker.script.patches import Patches, patch_tensorflow
 
             watched, self._patches = self._new_watched(), Patches()
@@ -212,6 +216,8 @@ class Process:
                 patch_writers(self._effects, self._patches)
             watched.begin()
             self.watched, self._guard.deciding = watched, watched.recorder.replaced
+            if self.report.spec.script is None:  # a fix is one of a dataset's
+                self._loops.hearing = OwnBatchesHeard(watched, self._loops)
             for package in self._keras:
                 self._watch_keras(package)
 

@@ -36,6 +36,7 @@ class Watched:
     ) -> None:
         self.active = False
         self.requesting = False
+        self.requests = 0  # for batches, from Python
         self.fitting = False
         self.fit_dataset: Any = None
         self.datasets = Datasets()
@@ -76,6 +77,7 @@ class Watched:
 
     def before_next(self, iterator: Any) -> None:
         """A request for a batch from Python."""
+        self.requests += 1
         self.recorder.check_stop()
         if not self.fitting:
             self.eager.before_next(iterator)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from xttsbench.targets.source.left_out import GUARDED, Guard, code_of, guarding
+from xttsbench.targets.source.left_out import GUARDED, Guard, guarding
+from xttsbench.targets.source.rewritten import code_of
 
 PRELUDE = """
 class GradientTape:

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.findings.made import only, silent
+from xttsbench.findings.own_batches import no_dataset
+from xttsbench.records.code import OwnBatches, ScriptRun
+from xttsbench.records.pipeline import CallSite
+
+LOOP, MAKER = CallSite(file="/work/train.py", line=40), CallSite(file="/work/loader.py", line=12)
+SIGNATURE = "(tf.TensorSpec((None, 3), tf.float32), tf.TensorSpec((None,), tf.int64))"
+
+
+def own(text: str = "for x, y in Clips(files)", **fields: object) -> ScriptRun:
+    """A script that makes its batches itself."""
+    known = {"maker": MAKER, "maker_name": "Clips.__next__", "signature": SIGNATURE}
+    return ScriptRun(own_batches=OwnBatches(place=LOOP, text=text, names="x, y", **(known | fields)))
+
+
+def test_what_makes_the_batches_is_named_and_the_dataset_written_out(evidence) -> None:
+    made = evidence("input", script=own(), parts={"input": 0.06, "compute": 0.04})
+    found = only(no_dataset, made)
+    assert (found.limiting, found.severity) == (True, "critical")
+    assert (found.location.file, found.location.line) == ("/work/loader.py", 12)
+    assert found.title.startswith("Clips.__next__() (loader.py:12) makes each batch")
+    assert found.evidence["wait_share"] == pytest.approx(0.6)
+    assert found.predicted_speedup.estimate == pytest.approx(1 / 0.6), "the batch of 60 ms sets the pace"
+    dataset = f"from_generator(lambda: Clips(files), output_signature={SIGNATURE}).prefetch(2)`"
+    assert dataset in found.remedy
+    assert "`for x, y in batches:` in place of line 40" in found.remedy
+
+
+def test_statements_become_a_generator(evidence) -> None:
+    script = own("x, y = ready.get()", maker=None, maker_name=None)
+    found = only(no_dataset, evidence("input", script=script, parts={"input": 0.02, "compute": 0.08}))
+    assert found.severity == "warning"
+    assert found.title.startswith("`x, y = ready.get()` (train.py:40) makes each batch")
+    assert "move `x, y = ready.get()`" in found.remedy
+    assert "`x, y = next(batches)` in it" in found.remedy
+
+
+def test_a_step_that_does_not_wait_is_no_reason_to_change_anything(evidence) -> None:
+    found = only(no_dataset, evidence("compute", script=own(), parts={"input": 0.001, "compute": 0.099}))
+    assert (found.limiting, found.severity, found.predicted_speedup) == (False, "info", None)
+
+
+def test_a_script_with_a_dataset_is_none_of_it(evidence) -> None:
+    assert silent(no_dataset, evidence("input", script=ScriptRun()))
+    assert silent(no_dataset, evidence("input"))

@@ -1,0 +1,253 @@
+"""Loops of a script that train on batches of its own making: where a batch is asked for, and where it has come.
+
+``for batch in loader`` over a class, a list or a generator, ``batch = next(batches)``, ``batch = queue.get()`` and
+``x, y = data[i]`` tell nobody that they wait. In the code that Python runs each such place of a loop that trains tells
+when it begins and ends. Which loop trains is seen in its text: it opens a gradient tape, updates variables, or calls a
+function that does.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, Protocol
+
+from xttsbench.targets.source.rewritten import Rewrite, rewriting
+
+_NAME: Final = "__xttsbench_loop__"
+_MARKS: Final = (b"GradientTape", b"apply_gradients", b"minimize", b"train")
+_UPDATES: Final = frozenset({"apply_gradients", "minimize", "train_on_batch", "GradientTape"})
+_TRAINS: Final = re.compile(r"_?(train|training|fit|update)_?(one_?|on_?)?(step|batch|iteration)|_?(step|batch)_?train")
+"""Names of functions of other files that are taken to train."""
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_LOOPS: Final = (ast.For, ast.While)
+
+
+class Place(NamedTuple):
+    """Where a loop gets its batches: the file, the line, the text there, and the names that have the batch then.
+
+    Of statements within a ``for`` loop ``over`` is the number of its place: where the loop is over batches, what the
+    statements do is no longer asking for one.
+    """
+
+    file: str
+    line: int
+    text: str
+    names: str
+    over: int | None = None
+
+
+class Hearing(Protocol):
+    """Hears of the batches of loops, by the numbers of their places."""
+
+    def over(self, iterable: Any, number: int) -> Any:
+        """The iterable to go over in place of one."""
+
+    def asks(self, number: int) -> None:
+        """A batch is asked for."""
+
+    def came(self, number: int) -> None:
+        """The statements that ask for it have ended, or raised."""
+
+    def got(self, batch: Any, number: int) -> None:
+        """It is there."""
+
+
+class Loops:
+    """The code's way to whoever hears; nobody at first."""
+
+    def __init__(self) -> None:
+        self.hearing: Hearing | None = None
+        self.places: list[Place] = []
+
+    def place(self, place: Place) -> int:
+        """Number of a place, for the code to name it."""
+        self.places.append(place)
+        return len(self.places) - 1
+
+    def over(self, iterable: Any, number: int) -> Any:
+        """See :class:`Hearing`."""
+        return iterable if self.hearing is None else self.hearing.over(iterable, number)
+
+    def asks(self, number: int) -> None:
+        """See :class:`Hearing`."""
+        if self.hearing is not None:
+            self.hearing.asks(number)
+
+    def came(self, number: int) -> None:
+        """See :class:`Hearing`."""
+        if self.hearing is not None:
+            self.hearing.came(number)
+
+    def got(self, batch: Any, number: int) -> None:
+        """See :class:`Hearing`."""
+        if self.hearing is not None:
+            self.hearing.got(batch, number)
+
+
+@contextlib.contextmanager
+def hearing(loops: Loops) -> Iterator[None]:
+    """Have the loops of the user's files that are loaded inside the context tell of their batches.
+
+    It has to stay open as long as their code runs.
+    """
+    setattr(builtins, _NAME, loops)
+    try:
+        with rewriting(Rewrite(_MARKS, lambda tree, path: _Telling(loops, path, _training(tree)).visit(tree))):
+            yield
+    finally:
+        delattr(builtins, _NAME)
+
+
+def _training(tree: ast.Module) -> frozenset[str]:
+    """Names of the file's own functions that train, and what they are called otherwise: ``train = tf.function(step)``.
+
+    A method counts by its name alone, whatever object has it.
+    """
+    bodies: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            bodies.setdefault(node.name, []).extend(node.body)
+        elif isinstance(node, ast.Assign) and node.value is not None:
+            for target in node.targets:
+                if (name := _last(target)) and not _is_loop_state(node.value):
+                    bodies.setdefault(name, []).append(node.value)
+    known: frozenset[str] = frozenset()
+    while True:
+        found = frozenset(name for name, body in bodies.items() if any(_mentions(one, known) for one in body))
+        if found == known:
+            return known
+        known = found
+
+
+def _is_loop_state(value: ast.AST) -> bool:
+    """Whether what is assigned is the result of a call that trains, and no function: ``loss = train(batch)``."""
+    return isinstance(value, ast.Call) and _last(value.func) not in ("function", "partial", "jit", "wraps")
+
+
+def _mentions(node: ast.AST, known: frozenset[str]) -> bool:
+    return any(_last(one) in _UPDATES | known for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute))
+
+
+def _last(node: ast.AST) -> str:
+    """The last part of a dotted name; empty for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+class _Telling(ast.NodeTransformer):
+    """Puts the calls in; of loops in one another the innermost that trains on something it asks for."""
+
+    def __init__(self, loops: Loops, file: str, training: frozenset[str]) -> None:
+        self._loops = loops
+        self._file = file
+        self._training = training
+        self._told: set[ast.AST] = set()
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """A loop over batches, or over numbers with a batch asked for in it."""
+        return self._loop(node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        """A loop in which a batch is asked for."""
+        return self._loop(node)
+
+    def _loop(self, node: ast.For | ast.While) -> ast.AST:
+        self.generic_visit(node)
+        if not any(map(self._trains, node.body)) or any(one in self._told for one in ast.walk(node)):
+            return node
+        over = None
+        if isinstance(node, ast.For) and not _of_numbers(node.iter):
+            target = ast.unparse(node.target)
+            target = target[1:-1] if isinstance(node.target, ast.Tuple) else target
+            text = f"for {target} in {ast.unparse(node.iter)}"
+            over = self._loops.place(Place(self._file, node.lineno, text, target))
+            node.iter = _call("over", node.iter, over, node.iter)
+        if self._tell_of_statements(node.body, over) or over is not None:
+            self._told.add(node)
+        return node
+
+    def _trains(self, node: ast.AST) -> bool:
+        """Whether a statement trains when it runs: what it defines does so only when it is called."""
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, ast.Call):
+                name = _last(one.func)
+                if name in _UPDATES or name in self._training or _TRAINS.match(name):
+                    return True
+            if not isinstance(one, _SCOPES):
+                waiting += ast.iter_child_nodes(one)
+        return False
+
+    def _tell_of_statements(self, block: list[ast.stmt], over: int | None) -> bool:
+        """Have the statements of a block tell that ask for what its training statement reads; whether there are any.
+
+        They may stand beside the training statement, within ``if``, ``with`` or ``try``, or before all of that.
+        """
+        trains = next((number for number, one in enumerate(block) if self._trains(one)), None)
+        if trains is None:
+            return False
+        inner = [getattr(block[trains], name, None) for name in ("body", "orelse")]
+        if any(isinstance(one, list) and self._tell_of_statements(one, over) for one in inner):
+            return True
+        wanted = _names(block[trains], ast.Load)
+        read, asking = wanted, []
+        for number in range(trains - 1, -1, -1):
+            one = block[number]
+            made = _names(one, ast.Store) & read
+            if made and isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None and _asks(one.value):
+                asking.append(number)
+            if made:
+                read = read | _names(one, ast.Load)
+        if not asking:
+            return False
+        first, last = asking[-1], asking[0]
+        own = block[first : last + 1]
+        if any(map(_waits, own)):
+            return False
+        names = sorted(wanted & _names(ast.Module(own, []), ast.Store))
+        text = ast.unparse(own[0]).splitlines()[0]
+        number = self._loops.place(Place(self._file, own[0].lineno, text, ", ".join(names), over))
+        batch = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
+        asks, came = (ast.Expr(_call(name, None, number, own[0])) for name in ("asks", "came"))
+        got = ast.Expr(_call("got", batch, number, own[-1]))
+        tried = ast.Try(body=own, handlers=[], orelse=[], finalbody=[ast.copy_location(came, own[-1])])
+        told = [ast.copy_location(asks, own[0]), ast.copy_location(tried, own[0]), ast.copy_location(got, own[-1])]
+        block[first : last + 1] = told
+        return True
+
+
+def _call(name: str, value: ast.expr | None, number: int, at: ast.AST) -> ast.Call:
+    """``__xttsbench_loop__.name(value, number)``, at the place of a node."""
+    method = ast.Attribute(ast.Name(_NAME, ast.Load()), name, ast.Load())
+    made = ast.Call(method, [*([] if value is None else [value]), ast.Constant(number)], [])
+    for one in ast.walk(made):
+        if not hasattr(one, "lineno"):
+            ast.copy_location(one, at)
+    return made
+
+
+def _of_numbers(node: ast.AST) -> bool:
+    """Whether what is iterated is a range, in whatever it is wrapped."""
+    while isinstance(node, ast.Call):
+        if _last(node.func) in ("range", "trange", "arange", "count"):
+            return True
+        if not node.args:
+            return False
+        node = node.args[0]
+    return False
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+
+
+def _asks(value: ast.AST) -> bool:
+    return any(isinstance(one, ast.Call | ast.Subscript) for one in ast.walk(value))
+
+
+def _waits(node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Yield | ast.YieldFrom | ast.Await) for one in ast.walk(node))

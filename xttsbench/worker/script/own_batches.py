@@ -1,0 +1,207 @@
+"""Batches that a script makes itself, in its training's own thread, told like those of a dataset.
+
+Where a loop that trains asks for one is in its code (:mod:`xttsbench.targets.source.training_loops`). The first two
+times it is only looked at what happens there: where a dataset is asked, its own requests are what is told; where no
+array comes, it is no batch.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from xttsbench.files import owner
+from xttsbench.records.code import OwnBatches
+from xttsbench.records.pipeline import CallSite
+
+if TYPE_CHECKING:
+    from xttsbench.targets.source.training_loops import Loops, Place
+    from xttsbench.worker.script.watched import Watched
+
+_LOOKS: Final = 2
+
+
+class Source:
+    """One place that gives batches; it stands for their iterator.
+
+    Attributes:
+        found: what is known of it, once it was looked at.
+        tells: whether its batches are told; ``None`` as long as it is looked at.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.how = f"{place.text} (no tf.data.Dataset)"
+        self.tells: bool | None = None
+        self.found: OwnBatches | None = None
+        self.looks = self.requests = 0
+        self.began_ns = self.ended_ns = 0
+        self._maker: CallSite | None = None
+
+    def called(self, frame: FrameType, event: str, _: Any) -> None:
+        """The first function of the user's that runs meanwhile is what makes the batch."""
+        code = frame.f_code
+        if event == "call" and self._maker is None and owner(code.co_filename) in ("user", "workload", "library"):
+            self._maker = CallSite(file=code.co_filename, line=code.co_firstlineno)
+            self._name = code.co_qualname
+            sys.setprofile(None)
+
+    def looked(self, batch: Any, requests: int) -> None:
+        """A batch came while it was looked at, and that many requests were made of datasets."""
+        self.looks += 1
+        if requests or not _arrays(batch):
+            self.tells = False
+        elif self.looks >= _LOOKS:
+            self.tells = True
+            maker = self._maker
+            self.found = OwnBatches(
+                place=CallSite(file=self.place.file, line=self.place.line),
+                text=self.place.text,
+                names=self.place.names,
+                maker=maker,
+                maker_name=self._name if maker is not None else None,
+                signature=signature_of(batch),
+            )
+
+    _name = ""
+
+
+class OwnBatchesHeard:
+    """Hears of a script's own batches, and tells :class:`Watched` of them."""
+
+    def __init__(self, watched: Watched, loops: Loops) -> None:
+        self._watched = watched
+        self._loops = loops
+        self._sources: dict[int, Source] = {}
+        self._main = threading.main_thread().ident
+
+    def over(self, iterable: Any, number: int) -> Any:
+        """The iterable itself where it is TensorFlow's, or runs elsewhere; else one that tells of each batch."""
+        if not self._hears() or type(iterable).__module__.startswith("tensorflow"):
+            return iterable
+        return _Telling(self, number, iter(iterable))
+
+    def asks(self, number: int) -> None:
+        """Statements that ask for a batch begin."""
+        over = self._loops.places[number].over
+        if not self._hears() or (over is not None and self._source(over).tells is not False):
+            return
+        self._begin(self._source(number))
+
+    def came(self, number: int) -> None:
+        """They have ended."""
+        if (source := self._sources.get(number)) is not None and source.began_ns:
+            self._end(source)
+
+    def got(self, batch: Any, number: int) -> None:
+        """The batch is there."""
+        if (source := self._sources.get(number)) is not None and source.began_ns:
+            self._told(source, batch[0] if len(batch) == 1 else batch)
+
+    def next(self, number: int, iterator: Any) -> Any:
+        """The next batch of an iterator."""
+        source = self._source(number)
+        if source.tells is False or not self._hears():
+            return next(iterator)
+        self._begin(source)
+        try:
+            batch = next(iterator)
+        except BaseException:
+            self._end(source)
+            source.began_ns = 0
+            raise
+        self._end(source)
+        self._told(source, batch)
+        return batch
+
+    def _hears(self) -> bool:
+        watched = self._watched
+        if watched.requesting or watched.fitting or not watched.active or threading.get_ident() != self._main:
+            return False
+        return bool(context.executing_eagerly())
+
+    def _source(self, number: int) -> Source:
+        if number not in self._sources:
+            self._sources[number] = Source(self._loops.places[number])
+        return self._sources[number]
+
+    def _begin(self, source: Source) -> None:
+        source.began_ns = 0
+        if source.tells is False:
+            return
+        if source.tells:
+            self._watched.before_next(source)
+            self._watched.requesting = True
+        else:
+            source.requests = self._watched.requests
+            if sys.getprofile() is None:
+                sys.setprofile(source.called)
+        source.began_ns = time.perf_counter_ns()
+
+    def _end(self, source: Source) -> None:
+        source.ended_ns = time.perf_counter_ns()
+        if source.tells:
+            self._watched.requesting = False
+        elif sys.getprofile() == source.called:
+            sys.setprofile(None)
+
+    def _told(self, source: Source, batch: Any) -> None:
+        began_ns, source.began_ns = source.began_ns, 0
+        if source.tells:
+            self._watched.after_next(began_ns, source.ended_ns, batch)
+        else:
+            source.looked(batch, self._watched.requests - source.requests)
+
+
+class _Telling:
+    """An iterator whose batches are told."""
+
+    def __init__(self, heard: OwnBatchesHeard, number: int, iterator: Any) -> None:
+        self._heard, self._number, self._iterator = heard, number, iterator
+
+    def __iter__(self) -> _Telling:
+        return self
+
+    def __next__(self) -> Any:
+        return self._heard.next(self._number, self._iterator)
+
+
+def _arrays(batch: Any) -> bool:
+    return any(len(getattr(leaf, "shape", ()) or ()) > 0 for leaf in _leaves(batch))
+
+
+def _leaves(batch: Any) -> list[Any]:
+    try:
+        return list(tf.nest.flatten(batch))
+    except (TypeError, ValueError):  # a dictionary whose keys cannot be sorted
+        return [batch]
+
+
+def signature_of(batch: Any) -> str | None:
+    """The ``output_signature`` for batches like this one, as code; ``None`` where a part of it is no array.
+
+    The first dimension is left open, since a last batch may be smaller.
+    """
+
+    def spec(leaf: Any) -> str:
+        shape, dtype = getattr(leaf, "shape", None), tf.as_dtype(leaf.dtype).name
+        sizes = [None, *shape[1:]] if len(shape) else []
+        return f"tf.TensorSpec(({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''}), tf.{dtype})"
+
+    def written(part: Any) -> str:
+        if isinstance(part, dict):
+            return "{" + ", ".join(f"{name!r}: {written(value)}" for name, value in part.items()) + "}"
+        if isinstance(part, tuple | list):
+            return "(" + ", ".join(map(written, part)) + ("," if len(part) == 1 else "") + ")"
+        return spec(part)
+
+    try:
+        return written(batch)
+    except (AttributeError, TypeError, ValueError):
+        return None
