@@ -38,17 +38,23 @@ _MOST_ROUNDS: Final = 12
 _WINDOWS: Final = 2.0  # Windows of the trial that four turns of both sides may take
 _LONGEST: Final = 6.0  # The same of all turns
 _SETTLED: Final = 0.04  # Standard error of the mean log ratio from which on more rounds are not worth their time
+_DECISIVE: Final = 0.02  # The same beside one graph: what that saves is told to be launch overhead from 10 % on
 _WARM_UP_S: Final = 60.0
 
 
 def run_beside(
-    spec: TrialSpec, bench: Bench, given: tuple[Step, list[Any]], changed: Mapping[str, tuple[Step, list[Any]]]
+    spec: TrialSpec,
+    bench: Bench,
+    given: tuple[Step, list[Any]],
+    changed: Mapping[str, tuple[Step, list[Any]]],
+    settled: float = _SETTLED,
 ) -> None:
     """Measure the step as given as the segment ``step_only``, and each changed one by its name.
 
     Each is stepped once on every batch before. A round has a turn of each, on the same batches and as many, in an order
     that is turned round from one to the next. Four rounds are enough on a quiet machine; where they differ by much
-    there are up to twelve. How much is looked at, never which side is ahead.
+    there are up to twelve, until the mean of their ratios is ``settled``. How much is looked at, never which side is
+    ahead.
 
     Raises:
         StepRaisedError: one of them raised; the rows before it have been sent.
@@ -72,17 +78,17 @@ def run_beside(
             for name, ratios in log_ratios.items():
                 ratios.append(math.log(took_s[GIVEN] / took_s[name]))
             windows = (time.perf_counter() - began) / spec.window_s
-            if all(enough(ratios, windows) for ratios in log_ratios.values()):
+            if all(enough(ratios, windows, settled) for ratios in log_ratios.values()):
                 break
 
 
-def enough(log_ratios: list[float], windows: float) -> bool:
+def enough(log_ratios: list[float], windows: float, settled: float = _SETTLED) -> bool:
     """Whether rounds with these log ratios, which took so many windows of the trial, are enough."""
     count = len(log_ratios)
     if count < _ROUNDS and windows <= _WINDOWS:
         return False
     # One round of a step of many seconds has to do.
-    return count == 1 or windows > _LONGEST or stdev(log_ratios) / math.sqrt(count) <= _SETTLED
+    return count == 1 or windows > _LONGEST or stdev(log_ratios) / math.sqrt(count) <= settled
 
 
 def _warm_pace_s(bench: Bench, segment: str, step: Step, batches: list[Any]) -> float:
@@ -106,8 +112,9 @@ def run_mode(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -
     # Where one side has all functions run eagerly, the others switch that off again, each for itself.
     own = partial(functions_run, eagerly=False) if "eager" in asked else lambda step: step
     changed = {mode: in_mode(step, mode) if mode == "eager" else own(in_mode(step, mode)) for mode in asked}
+    settled = _DECISIVE if asked == ["graph"] else _SETTLED
     with fetches_noted(bench) if asked != ["eager"] else contextlib.nullcontext():
-        run_beside(spec, bench, (own(step), batches), {mode: (one, batches) for mode, one in changed.items()})
+        run_beside(spec, bench, (own(step), batches), {mode: (one, batches) for mode, one in changed.items()}, settled)
 
 
 def _of_one_shape(batches: list[Any]) -> list[Any]:

@@ -190,6 +190,12 @@ def test_a_step_of_seconds_has_one_round(bench):
     assert record.segment("step_only").steps == record.segment("graph").steps == 1
 
 
+def test_beside_one_graph_the_ratio_has_to_be_twice_as_sure():
+    ratios = [0.05, 0.11, 0.03, 0.13]  # standard error 0.024
+    assert enough(ratios, 2.0)
+    assert not enough(ratios, 2.0, 0.02)
+
+
 @pytest.mark.parametrize(
     ("log_ratios", "windows", "is_enough"),
     [
