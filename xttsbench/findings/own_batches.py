@@ -13,7 +13,7 @@ from xttsbench.records.code import OwnBatches
 @rule(
     "no-dataset",
     evidence="the seconds of a step that it waits for its batch, their share, and the line of the loop",
-    threshold="any script whose training loop takes batches from no dataset; limiting where the step waits for input",
+    threshold="a script whose training loop has no dataset; a bottleneck where the step waits for input",
     remedy="Put a tf.data.Dataset around what makes the batches, with a prefetch: it makes them while a step runs.",
     false_alarms="The loader has threads or processes of its own that are ahead: then the step waits for little",
 )
@@ -47,7 +47,7 @@ def _maker(own: OwnBatches) -> str:
 
 
 def _remedy(own: OwnBatches) -> str:
-    """What to write in place of the loop's own line, as code."""
+    """Code to write in place of the loop's own line."""
     over = own.text.startswith("for ")
     made = f"lambda: {own.text.partition(' in ')[2]}" if over else "made"
     dataset = f"tf.data.Dataset.from_generator({made}, output_signature={own.signature or '...'}).prefetch(2)"

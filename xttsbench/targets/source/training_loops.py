@@ -27,7 +27,7 @@ _LOOPS: Final = (ast.For, ast.While)
 
 
 class Place(NamedTuple):
-    """Where a loop gets its batches: the file, the line, the text there, and the names that have the batch then.
+    """Place where a loop gets its batches: file, line, the text there, and the names that have the batch then.
 
     Of statements within a ``for`` loop ``over`` is the number of its place: where the loop is over batches, what the
     statements do is no longer asking for one.
@@ -53,7 +53,7 @@ class Hearing(Protocol):
         """The statements that ask for it have ended, or raised."""
 
     def got(self, batch: Any, number: int) -> None:
-        """It is there."""
+        """A batch has come."""
 
 
 class Loops:
@@ -124,7 +124,7 @@ def _training(tree: ast.Module) -> frozenset[str]:
 
 
 def _is_loop_state(value: ast.AST) -> bool:
-    """Whether what is assigned is the result of a call that trains, and no function: ``loss = train(batch)``."""
+    """Tell whether what is assigned is the result of a call that trains, and no function: ``loss = train(batch)``."""
     return isinstance(value, ast.Call) and _last(value.func) not in ("function", "partial", "jit", "wraps")
 
 
@@ -190,9 +190,10 @@ class _Telling(ast.NodeTransformer):
         trains = next((number for number, one in enumerate(block) if self._trains(one)), None)
         if trains is None:
             return False
-        inner = [getattr(block[trains], name, None) for name in ("body", "orelse")]
-        if any(isinstance(one, list) and self._tell_of_statements(one, over) for one in inner):
-            return True
+        if not _opens_tape(block[trains]):  # what is in there makes the loss
+            inner = [getattr(block[trains], name, None) for name in ("body", "orelse")]
+            if any(isinstance(one, list) and self._tell_of_statements(one, over) for one in inner):
+                return True
         wanted = _names(block[trains], ast.Load)
         read, asking = wanted, []
         for number in range(trains - 1, -1, -1):
@@ -220,6 +221,10 @@ class _Telling(ast.NodeTransformer):
         return True
 
 
+def _opens_tape(node: ast.stmt) -> bool:
+    return isinstance(node, ast.With) and any("GradientTape" in ast.unparse(one) for one in node.items)
+
+
 def _call(name: str, value: ast.expr | None, number: int, at: ast.AST) -> ast.Call:
     """``__xttsbench_loop__.name(value, number)``, at the place of a node."""
     method = ast.Attribute(ast.Name(_NAME, ast.Load()), name, ast.Load())
@@ -231,7 +236,7 @@ def _call(name: str, value: ast.expr | None, number: int, at: ast.AST) -> ast.Ca
 
 
 def _of_numbers(node: ast.AST) -> bool:
-    """Whether what is iterated is a range, in whatever it is wrapped."""
+    """Tell whether what is iterated is a range, in whatever it is wrapped."""
     while isinstance(node, ast.Call):
         if _last(node.func) in ("range", "trange", "arange", "count"):
             return True

@@ -65,7 +65,11 @@ class NoStep:
         if self.over:
             return
         recorder = self._watched.recorder
-        if self._watched.graph or (recorder.has_results and any(one.steps for one in recorder.results.loops.all())):
+        if (
+            self._watched.graph
+            or self._watched.expects_steps
+            or (recorder.has_results and any(one.steps for one in recorder.results.loops.all()))
+        ):
             self.over = True
             return
         now_s, before, self._known = self._clock(), self._known, self._activity()

@@ -1,8 +1,8 @@
 """Batches that a script makes itself, in its training's own thread, told like those of a dataset.
 
-Where a loop that trains asks for one is in its code (:mod:`xttsbench.targets.source.training_loops`). The first two
-times it is only looked at what happens there: where a dataset is asked, its own requests are what is told; where no
-array comes, it is no batch.
+Where a loop that trains asks for one is in its code (:mod:`xttsbench.targets.source.training_loops`). The first time it
+is only looked at what happens there: where a dataset is asked, its own requests are what is told; where no array comes,
+it is no batch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -23,8 +23,6 @@ from xttsbench.records.pipeline import CallSite
 if TYPE_CHECKING:
     from xttsbench.targets.source.training_loops import Loops, Place
     from xttsbench.worker.script.watched import Watched
-
-_LOOKS: Final = 2
 
 
 class Source:
@@ -40,7 +38,7 @@ class Source:
         self.how = f"{place.text} (no tf.data.Dataset)"
         self.tells: bool | None = None
         self.found: OwnBatches | None = None
-        self.looks = self.requests = 0
+        self.requests = 0
         self.began_ns = self.ended_ns = 0
         self._maker: CallSite | None = None
 
@@ -54,11 +52,8 @@ class Source:
 
     def looked(self, batch: Any, requests: int) -> None:
         """A batch came while it was looked at, and that many requests were made of datasets."""
-        self.looks += 1
-        if requests or not _arrays(batch):
-            self.tells = False
-        elif self.looks >= _LOOKS:
-            self.tells = True
+        self.tells = not requests and _arrays(batch)
+        if self.tells:
             maker = self._maker
             self.found = OwnBatches(
                 place=CallSite(file=self.place.file, line=self.place.line),
@@ -95,7 +90,7 @@ class OwnBatchesHeard:
         self._begin(self._source(number))
 
     def came(self, number: int) -> None:
-        """They have ended."""
+        """Statements that ask for a batch have ended, or raised."""
         if (source := self._sources.get(number)) is not None and source.began_ns:
             self._end(source)
 
@@ -157,6 +152,7 @@ class OwnBatchesHeard:
             self._watched.after_next(began_ns, source.ended_ns, batch)
         else:
             source.looked(batch, self._watched.requests - source.requests)
+            self._watched.expects_steps = self._watched.expects_steps or bool(source.tells)
 
 
 class _Telling:
@@ -190,8 +186,8 @@ def signature_of(batch: Any) -> str | None:
     """
 
     def spec(leaf: Any) -> str:
-        shape, dtype = getattr(leaf, "shape", None), tf.as_dtype(leaf.dtype).name
-        sizes = [None, *shape[1:]] if len(shape) else []
+        shape, dtype = tuple(leaf.shape), tf.as_dtype(leaf.dtype).name
+        sizes = [None, *shape[1:]] if shape else []
         return f"tf.TensorSpec(({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''}), tf.{dtype})"
 
     def written(part: Any) -> str:

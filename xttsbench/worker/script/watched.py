@@ -37,6 +37,7 @@ class Watched:
         self.active = False
         self.requesting = False
         self.requests = 0  # for batches, from Python
+        self.expects_steps = False  # Batches of the script's own are known, and the first step that is told may be long
         self.fitting = False
         self.fit_dataset: Any = None
         self.datasets = Datasets()

@@ -113,8 +113,9 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experi
     times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
 
     def experiment(name: str, time_s: Estimate) -> Experiment:
-        kind = KIND_OF.get(name, "ladder")
-        own = [found for trial in tried(trials, kind, name) if (found := trial.segment(name)) is not None]
+        as_given = [trial for trial in trials if trial.spec.kind in ("ladder", "input", "script")]
+        ran = as_given if name in pooled else tried(trials, KIND_OF.get(name, "script"), name)
+        own = [found for trial in ran if (found := trial.segment(name)) is not None]
         return Experiment(
             name=name,
             what=_WHAT.get(name, f"the step on cached batches, {name}"),

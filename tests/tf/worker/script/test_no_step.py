@@ -28,7 +28,9 @@ class Script:
             report=SimpleNamespace(channel=channel),
             stop=self._stop,
         )
-        self.watched = SimpleNamespace(recorder=self.recorder, graph=[], requesting=False, fitting=False)
+        self.watched = SimpleNamespace(
+            recorder=self.recorder, graph=[], requesting=False, fitting=False, expects_steps=False
+        )
         watched: Any = self.watched
         self.no_step = NoStep(watched, patience_s, lambda: self.now_s, lambda: self.read)
 
@@ -98,6 +100,14 @@ def test_one_that_gets_ready_is_waited_for(each: Callable[[Script], None]) -> No
 def test_nothing_is_said_once_there_was_a_step(seen: str) -> None:
     script = Script()
     (script.loops if seen == "loops" else script.watched.graph).append(SimpleNamespace(steps=1))
+    script.goes_on(300)
+    assert (script.stopped_s, script.no_step.over) == (None, True)
+
+
+def test_nothing_is_said_where_batches_of_the_script_s_own_are_known() -> None:
+    script = Script()
+    script.watched.expects_steps = True
+    script.recorder.tapes = 100
     script.goes_on(300)
     assert (script.stopped_s, script.no_step.over) == (None, True)
 

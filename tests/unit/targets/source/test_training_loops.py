@@ -84,6 +84,8 @@ SAME = [("for x in [1, 2]", 1), ("for x in [1, 2]", 2)]
          ["asks 15", "came", ("a = next(it)", (7,))]),
         ("it = iter([5])\nwhile True:\n    try:\n        x = next(it)\n        step(x)\n    except StopIteration:\n"
          "        break", ["asks 16", "came", ("x = next(it)", (5,)), "asks 16", "came"]),
+        ("it = iter([5])\nfor n in range(1):\n    x = next(it)\n    with tf.GradientTape():\n        y = abs(x)\n"
+         "        step(y)", ["asks 15", "came", ("x = next(it)", (5,))]),
         # Nothing is told of what trains nothing, hands nothing over, or only defines what would.
         ("for x in [1, 2]:\n    seen.append(x)", []),
         ("for x in [1, 2]:\n    def later():\n        step(x)", []),
