@@ -55,7 +55,7 @@ def train_step(features, labels):
 
 
 if HOW in ("class", "generator", "dataset"):
-    for epoch in range(2):
+    for _ in range(2):
         for x, y in {"class": Clips, "generator": generated, "dataset": from_dataset}[HOW]():
             loss = train_step(x, y)
 elif HOW == "queue":
@@ -66,7 +66,7 @@ elif HOW == "queue":
             ready.put(make(number))
 
     threading.Thread(target=fill, daemon=True).start()
-    for step in range(STEPS):
+    for _ in range(STEPS):
         x, y = ready.get()
         loss = train_step(x, y)
 else:
