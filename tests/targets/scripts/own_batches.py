@@ -1,4 +1,4 @@
-"""Trains on batches that the script makes itself. ARGS: ``class``, ``generator``, ``queue``, ``index`` or ``dataset``.
+"""Trains on batches that the script makes itself. ARGS: ``class``, ``generator``, ``queue``, ``index``, ``dataset`` or ``raises``.
 
 Each batch takes 20 ms to make, a step far less. ``dataset`` goes over a dataset in a generator of the script's.
 """
@@ -28,6 +28,8 @@ class Clips:
 
     def __next__(self):
         self.number += 1
+        if HOW == "raises" and self.number == 3:
+            raise ValueError("clip 3 cannot be read")
         return make(self.number)
 
 
@@ -54,9 +56,9 @@ def train_step(features, labels):
     return loss
 
 
-if HOW in ("class", "generator", "dataset"):
+if HOW in ("class", "generator", "dataset", "raises"):
     for _ in range(2):
-        for x, y in {"class": Clips, "generator": generated, "dataset": from_dataset}[HOW]():
+        for x, y in {"generator": generated, "dataset": from_dataset}.get(HOW, Clips)():
             loss = train_step(x, y)
 elif HOW == "queue":
     ready = queue.Queue(1)

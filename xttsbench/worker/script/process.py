@@ -24,7 +24,7 @@ from importlib.machinery import SourceFileLoader
 from types import TracebackType
 from typing import Any, Final
 
-from xttsbench.files import KERAS, loaded_files
+from xttsbench.files import KERAS, loaded_files, owner
 from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.checkout import enter
@@ -342,13 +342,17 @@ def _caused_by_stop(error: BaseException | None) -> bool:
 
 
 def _own_part(error: BaseException, script: str) -> TracebackType | None:
-    """The traceback from the script's own frame on: ours are not the script's."""
-    part = error.__traceback__
-    while part is not None:
-        if os.path.abspath(part.tb_frame.f_code.co_filename) == os.path.abspath(script):
-            return part
-        part = part.tb_next
-    return None
+    """The traceback from the script's own frame on, without those of ours in between."""
+    first = error.__traceback__
+    while first is not None and os.path.abspath(first.tb_frame.f_code.co_filename) != os.path.abspath(script):
+        first = first.tb_next
+    part = first
+    while part is not None and part.tb_next is not None:
+        if owner(part.tb_next.tb_frame.f_code.co_filename) == "ours":
+            part.tb_next = part.tb_next.tb_next
+        else:
+            part = part.tb_next
+    return first
 
 
 def print_error(error: BaseException, script: str) -> None:

@@ -40,6 +40,13 @@ def test_a_dataset_in_a_generator_of_the_script_s_is_told_by_its_own_requests(wa
     assert script["data"] is not None
 
 
+def test_what_a_loader_raises_reaches_the_script_as_it_is(watched):
+    ran = watched("own_batches.py", "raises", afterwards=False)
+    (cause,) = [message["cause"] for message in ran.messages if message.get("status") == "raised"]
+    assert cause.startswith("ValueError: clip 3 cannot be read")
+    assert ran.code == 1
+
+
 @pytest.mark.parametrize(
     ("batch", "signature"),
     [
