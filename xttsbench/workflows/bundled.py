@@ -36,7 +36,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "cache": False,
     "bucketing": True,
 }
-"""Without a winner: the loader that reads one mapped file, and a compiled step."""
+"""Without a winner: the loader that reads one file of all features, and a compiled step."""
 _BATCH: Final = ("batch_size", "tokens_per_batch")
 _AS_ASKED: Final = ("seed", "strategy", "logical_cpus", "device_memory_mb", "input_workers", "overlap", "listen")
 _OFF: Final[dict[str, dict[str, Any]]] = {

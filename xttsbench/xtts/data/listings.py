@@ -24,7 +24,7 @@ _COLUMNS: Final = {
     "normalised": ("normalized_text", "normalised_text", "normalized", "normalised", "text_norm"),
     "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
 }  # names of columns, in lower case; of several that are there the first is taken
-SOUND_SUFFIXES: Final = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
+SOUND_SUFFIXES: Final = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff", ".m4a")
 _TRAIN: Final = (METADATA, "metadata_train.csv")
 _FOLDERS: Final = ("wavs", "clips")
 """Folders of sound in data sets that do not name it in each line: LJSpeech and Common Voice."""

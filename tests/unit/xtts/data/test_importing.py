@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import soundfile
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.xtts.data import importing
@@ -150,6 +152,18 @@ def test_where_sound_is_looked_for(tmp_path, imported, good) -> None:
     imported(files | {"sub/f.flac": b"fLaC"}, metadata=Path("lists/m.csv"))
     made = ["cv.wav", "lists-beside.wav", "sub-f.wav", "sub-z.wav", "v.1.wav", "w.wav", "x.wav", "y.wav"]
     assert names(tmp_path / "out" / "wavs") == made
+
+
+@pytest.mark.parametrize("suffix", ["aif", "aiff", "flac", "mp3", "ogg"])
+@pytest.mark.parametrize("named", ["a", "a.{suffix}"])
+def test_a_sound_of_another_kind_is_found_with_and_without_its_ending(tmp_path, imported, suffix, named) -> None:
+    sound = io.BytesIO()
+    soundfile.write(sound, tone(440, RATE, 0.5), RATE, format={"aif": "AIFF"}.get(suffix, suffix.upper()))
+    listed = named.format(suffix=suffix)
+    imported({"metadata.csv": f"{listed}|text|ben", f"wavs/a.{suffix}": sound.getvalue()})
+    assert names(tmp_path / "out" / "wavs") == ["a.wav"]
+    speaker = "ben" if listed != "a" else "speaker"  # a third field is Coqui's speaker where the first is a file
+    assert (tmp_path / "out" / "speakers.csv").read_text() == f"a|{speaker}\n"
 
 
 def test_a_listing_elsewhere_does_not_widen_where_sound_is_looked_for(tmp_path, laid_out, good) -> None:
