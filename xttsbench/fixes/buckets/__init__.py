@@ -23,8 +23,8 @@ BUCKETS: Final = Spec(
     name="buckets",
     words="batches of elements of similar length",
     does=(
-        "`padded_batch(n)` becomes buckets by length, each wider than the one before by the square root of two: the "
-        "same samples in other batches, with less padding; only with `--allow batches`"
+        "`padded_batch(n)` becomes buckets by length, which end at the powers of the square root of two: the same "
+        "samples in other batches, with less padding; only with `--allow batches`"
     ),
     mends=("padding-waste",),
     candidates=candidates,

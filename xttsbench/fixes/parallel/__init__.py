@@ -147,7 +147,8 @@ PARALLEL_INTERLEAVE: Final = Spec(
     name="parallel-interleave",
     form="name[:n]",
     words="sources read in parallel",
-    does="files are read at once. A `flat_map` keeps its exact order: the next files are read ahead",
+    does="files, or other sources that a function opens, are read at once. A `flat_map` keeps its exact order: the "
+    "next ones are read ahead",
     unit="calls",
     mends=("sequential-read",),
     candidates=interleaves_made_parallel,

@@ -81,7 +81,8 @@ PROCESSES: Final = Spec(
     name="processes",
     form="name:n",
     words="Python functions in processes of their own",
-    does="Python functions that hold the interpreter lock run in n processes",
+    does="Python functions that hold the interpreter lock, and opened generators' bodies that compute for long, run in "
+    "n processes",
     unit="of them",
     mends=("python-function",),
     candidates=candidates,

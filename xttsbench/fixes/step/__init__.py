@@ -80,7 +80,8 @@ STEP_TRACED_ONCE: Final = Spec(
 STEP_BUCKETS: Final = Spec(
     name="step:buckets",
     words="batches padded to a few lengths",
-    does="batches are padded to a few lengths, so that a step is not traced or compiled for each",
+    does="batches are padded to a few lengths, four between a length and its double, so that a step is not traced or "
+    "compiled for each; accepted where it trains the same, so for a step that masks its padding",
     mends=("retracing", "xla-recompilation", "dynamic-shape"),
     rewrite=_FIXED,
     by_hand="which lengths to pad to is a choice about the data: pad to a few fixed lengths before the step",
