@@ -73,11 +73,11 @@ _FINDINGS = """\
 
 <!-- Written by `make docs` from the rules in xttsbench/findings: change them, not this page. -->
 
-Every rule looks at what was measured and says what it saw, where, with which numbers, and what to do. A finding is
-called a *bottleneck* only where the step was measured to lose time to it: a fault of the input pipeline while the
-step waits for data and a fix of that fault helps (in a trial that ran it or, where none did, in the model of the
-pipeline), a fault of the step while the step's own time goes there. Everything else is reported and left alone.
-`xttsbench explain RULE` prints one of them.
+A rule looks at what was measured, and at the source, and says what it saw, where, with which numbers, and what to do.
+A finding is called a *bottleneck* only where the step was measured to lose time to that side of it: where it is the
+verdict, or takes 10 % of the step and a verdict could be given. What a fix of the pipeline mends is one where that fix
+helps, too: in a trial that ran it or, where none did, in the model of the pipeline. The thresholds below say what else
+a rule asks for. `xttsbench explain RULE` prints one of them.
 """
 _FINDINGS_END = "What a data set has wrong with it is found by `xttsbench data verify`.\n"
 

@@ -35,13 +35,13 @@ _NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model"
     "cacheable",
     evidence="share of the pace, elements and bytes to keep, whether they fit into memory, seconds of an epoch, and "
     "whether the data set is repeated",
-    threshold="a cache was measured or estimated to help; without either, 50 % of the pace in ops that draw nothing "
-    "at random",
+    threshold="the step waits for data or for cores, and a cache was measured or estimated to help; without either, "
+    "50 % of the pace in ops that draw nothing at random",
     remedy="Keep it with .cache() after this op, before anything random.",
     false_alarms="one pass over the data gains nothing; a Python function may return something else each time",
 )
 def cacheable(evidence: Evidence) -> Findings:
-    """An expensive beginning of the pipeline that yields the same in every epoch and would fit in memory or on disk."""
+    """An expensive beginning of the pipeline that yields the same in every epoch and could be kept."""
     pipeline = evidence.graph
     if not (evidence.limits("input") or evidence.limits("contention")):
         return

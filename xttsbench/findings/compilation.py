@@ -33,7 +33,7 @@ _AGAIN: Final = {
 @rule(
     "retracing",
     evidence="traces in the steady state by reason, seconds of a trace, seconds lost, and the shape that cost most",
-    threshold="one trace in the steady state that is not a function's first; a bottleneck where compilation is",
+    threshold="a trace in the steady state, and one that is not a function's first; a bottleneck where compilation is",
     remedy="Fix shapes, pass Python numbers as tensors, and make tf.functions once, outside of the loop.",
     false_alarms="a few traces while the last shapes are first seen",
 )
@@ -79,7 +79,7 @@ def retracing(evidence: Evidence) -> Findings:
     false_alarms="a few compilations while the last shapes are first seen",
 )
 def xla_recompilation(evidence: Evidence) -> Findings:
-    """XLA compiles again in the steady state, most often for each new shape, while the trace count stays low."""
+    """XLA compiles again in the steady state, as it does for a new shape, also where nothing is traced."""
     steps = evidence.steps
     if steps is None or int(steps.xla_compiles.sum()) == 0 or not evidence.has_step:
         return
@@ -106,8 +106,9 @@ def xla_recompilation(evidence: Evidence) -> Findings:
 
 @rule(
     "partial-batch",
-    evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps",
-    threshold="one trace or compilation at a smaller batch, or an error there; a bottleneck from 10 % of the steps",
+    evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps' time",
+    threshold="one trace or compilation at a smaller batch, or an error there; a bottleneck from 10 % of the time of "
+    "the steady steps",
     remedy="batch(n, drop_remainder=True), or pad the last batch to the full size and mask its rows.",
     false_alarms="it costs once for each process, so that it matters in short runs",
 )

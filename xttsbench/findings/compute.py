@@ -78,12 +78,12 @@ _DONE_BY: Final = {
 @rule(
     "precision",
     evidence="which precision, whether it helps, and the speed of the step alone",
-    threshold="5 % beyond the interval in either direction; never a bottleneck",
+    threshold="5 % faster at the low end of the interval, or slower at its high end; never a bottleneck",
     remedy="Set the policy before the model is built, and compare the losses before it is kept.",
     false_alarms="speed says nothing of what it does to the losses",
 )
 def precision(evidence: Evidence) -> Findings:
-    """Mixed precision or TensorFloat-32 makes the step faster or slower, measured where it follows Keras's policy."""
+    """Mixed precision (of a step that follows Keras's policy) or TensorFloat-32 makes it faster or slower."""
     for name in PRECISIONS:
         tried = evidence.modes.get(name)
         if tried is None or tried.speedup is None:
@@ -112,8 +112,8 @@ _ASKED: Final = "asked for"
 @rule(
     "cpu-placement",
     evidence="their share of the time of all ops, the heaviest of them, how many, and why",
-    threshold="2 % of the time of the step's ops, or asked for by tf.device; a bottleneck from 10 % where the step "
-    "computes",
+    threshold="2 % of the time of the step's ops or, where no times are known, asked for by tf.device; a bottleneck "
+    "from 10 % where the step computes",
     remedy="Use an op with a kernel for the GPU, or move the work into the input pipeline.",
     false_alarms="ops on shapes and small integers belong on the CPU",
 )

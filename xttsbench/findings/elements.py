@@ -37,9 +37,10 @@ _KEEPS_ALL: Final = 0.99
 @rule(
     "late-filter",
     evidence="share of the elements that it keeps, and the share of the pace that goes to what is thrown away",
-    threshold="5 % of the pace thrown away; a bottleneck where filtering first was measured or estimated to help",
+    threshold="5 % of the pace thrown away, or a share that is not known; a bottleneck where filtering first was "
+    "measured or estimated to help",
     remedy="Filter first: .filter(...) before the map, on what that map is given.",
-    false_alarms="a filter that throws nothing away (99 % kept) is not reported",
+    false_alarms="none known: a filter that keeps more than 99 % is not reported",
 )
 def late_filter(evidence: Evidence) -> Findings:
     """A filter after work that it does not look at, so that the work is done for what it throws away."""
@@ -125,7 +126,8 @@ _BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
 @rule(
     "per-element-overhead",
     evidence="elements in a batch, ops for each, seconds and bytes of an element, shares of cost and pace",
-    threshold="32 elements in a batch at under 100 us and 16 KiB each, in ops with half of the pace",
+    threshold="the step waits for data or for cores; 32 elements in a batch at under 100 us (300 us, of them under 100 "
+    "on a processor) and up to 16 KiB each, in ops with half of the pace",
     remedy="Batch first: .batch(n).map(f), with f written for a whole batch.",
     false_alarms="ops that really need that long for an element gain nothing from a batch",
 )
@@ -247,7 +249,7 @@ _SURE: Final = 0.01
     false_alarms="zeros that mean something at the end of an element count as padding; one shape may be what XLA needs",
 )
 def padding_waste(evidence: Evidence) -> Findings:
-    """Most of a batch is padding, measured on the batches themselves."""
+    """A good part of a batch is padding, measured on the batches themselves."""
     batches = evidence.batches
     if batches is None or batches.padding_share is None or batches.padding_share < _WASTE:
         return
@@ -293,7 +295,8 @@ def _padding_s(evidence: Evidence, padding_share: float) -> float | None:
 @rule(
     "dynamic-shape",
     evidence="number of shapes, traces by shape, compilations in the steady state, and an example",
-    threshold="three shapes, and tracing or compilation by shape that recurs; a bottleneck where compilation is",
+    threshold="three shapes, a trace by shape or a compilation by XLA, and time lost to it in the steady state; a "
+    "bottleneck where compilation is",
     remedy="Pad to a few fixed edges (buckets), so that each shape is compiled once, before training.",
     false_alarms="shapes that are all seen early cost only a slow start",
 )
@@ -344,11 +347,11 @@ def _differ_in_count_only(shapes: Sequence[str]) -> bool | None:
     "nan-batch",
     evidence="the components that hold them, and how many batches were examined",
     threshold="one such number in the batches that were kept; never a bottleneck",
-    remedy="Find the element that does: tf.debugging.check_numerics in the last map names it.",
+    remedy="Find the element: tf.debugging.check_numerics in the last map raises at the first.",
     false_alarms="infinity as a mask, as in attention",
 )
 def nan_batch(evidence: Evidence) -> Findings:
-    """Batches that hold NaN or infinity: their timing says little, and training on them nothing."""
+    """Batches that hold NaN or infinity, of which a model learns nothing."""
     if evidence.batches is not None and evidence.batches.nonfinite:
         names = ", ".join(evidence.batches.nonfinite)
         yield nan_batch.finding(

@@ -63,7 +63,7 @@ def gpu_shared(evidence: Evidence) -> Findings:
     threshold="10 % of the samples; a bottleneck for heat or a fault, in half of them, with clocks below 90 %, where "
     "the step computes",
     remedy="nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back.",
-    false_alarms="a GPU at full load reaches its power limit; that is for information",
+    false_alarms="a GPU at full load reaches its power limit; that is for information, unless clocks are below 90 %",
 )
 def gpu_throttled(evidence: Evidence) -> Findings:
     """The GPU's clocks were held back by heat, power or a fault while the steps ran."""
@@ -145,8 +145,8 @@ _UNEVEN: Final = 0.10  # By which the busiest GPU's kernels take longer than the
 @rule(
     "exposed-copies",
     evidence="seconds of copying a step, of those the ones in which nothing else ran, bytes to the device and back",
-    threshold="copies while nothing else runs take 10 % of the profiled steps on a GPU; the verdict says whether that "
-    "is the bottleneck",
+    threshold="copies while nothing else runs take 10 % of the profiled steps on a GPU; never a bottleneck: "
+    "device-copies is the rule for that",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device, so that a batch is copied while the step "
     "before it runs; copy smaller types (uint8, float16) and fewer, larger tensors; fetch results every tenth step.",
     false_alarms="profiled steps wait for the device at their end, so that no step overlaps the next one's copy there",
@@ -176,7 +176,8 @@ def exposed_copies(evidence: Evidence) -> Findings:
     "gpu-imbalance",
     evidence="seconds of kernels a step on the slowest GPU and on average, the share of steps in which it is the "
     "slowest, GPUs without a kernel",
-    threshold="the busiest GPU is 10 % above the mean of those that compute, or a visible one computes nothing",
+    threshold="the busiest GPU is 10 % above the mean of those that compute, or a visible one computes nothing; never "
+    "a bottleneck",
     remedy="Give every replica the same work: batches of equal size and padding (drop_remainder, buckets by length), "
     "no layer on one device alone; look at a slow one's clocks and at who else uses it.",
     false_alarms="a GPU that was never to be used is visible; hide it with CUDA_VISIBLE_DEVICES",
@@ -217,7 +218,7 @@ def gpu_imbalance(evidence: Evidence) -> Findings:
 @rule(
     "gpu-collectives",
     evidence="seconds a step in collectives, of those the ones in which nothing was computed",
-    threshold="collectives without a kernel beside them take 10 % of the profiled steps",
+    threshold="collectives without a kernel beside them take 10 % of the profiled steps; never a bottleneck",
     remedy="Do more per synchronisation: larger batches per GPU, or gradients accumulated over several steps; send "
     "less (float16 gradients); look at how the GPUs are connected (nvidia-smi topo -m).",
     false_alarms="a collective waits for the slowest replica: where gpu-imbalance is found too, mend that first",

@@ -13,12 +13,12 @@ from xttsbench.findings.rule import Findings, rule
 @rule(
     "host-sync",
     evidence="fetches a step, their seconds, and their share of the step",
-    threshold="a fetch in every second step; a bottleneck where host work is, and fetching takes 10 %",
+    threshold="one fetch for two steps; a bottleneck where host work is, and fetching takes 10 % of the step",
     remedy="Keep metrics on the device and fetch them every hundred steps.",
     false_alarms="on a CPU a fetch costs next to nothing",
 )
 def host_sync(evidence: Evidence) -> Findings:
-    """Values of the device are fetched to Python in every step."""
+    """Values of the device are fetched to Python step after step."""
     steps = evidence.steps
     if steps is None or len(steps) == 0 or steps.syncs.mean() < 0.5 or not evidence.has_step:
         return
@@ -94,12 +94,12 @@ def host_stall(evidence: Evidence) -> Findings:
 @rule(
     "python-function-in-step",
     evidence="share of the step, and how many such functions",
-    threshold="every one is reported; a bottleneck from 10 % where the step computes",
+    threshold="any is reported; a bottleneck from 10 % where the step computes",
     remedy="Write it in TensorFlow ops, or move it into the input pipeline.",
     false_alarms="one that runs once in many steps",
 )
 def python_function_in_step(evidence: Evidence) -> Findings:
-    """Python inside the compiled step: it runs on the processor and holds the interpreter lock."""
+    """Python inside the compiled step: it runs on the processor and needs the interpreter lock."""
     anatomy = evidence.anatomy
     if anatomy is None or not anatomy.python_functions_in_step:
         return

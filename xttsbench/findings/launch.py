@@ -52,8 +52,8 @@ _SMALL_OPS: Final = 2.0
 @rule(
     "launch-bound",
     evidence="seconds to hand over a batch, time of half a batch relative to a whole one, mean time of an op",
-    threshold="launching is the verdict, or takes 10 %; or half a batch takes 85 % of the time with ops of under "
-    "two launches each",
+    threshold="launching is the verdict, or takes 10 % of the step, which makes it a bottleneck; or half a batch takes "
+    "85 % of the time with ops of up to two launches each, a bottleneck where the step computes",
     remedy="Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution.",
     false_alarms="on a processor, starting ops may be all that there is to gain, and XLA the better remedy",
 )

@@ -40,8 +40,8 @@ class _Growth:
     threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline hold; "
     "critical where it is full within an hour; never a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
-    "many steps), functions, optimizers or datasets made inside the loop, a cache in memory that a later "
-    "repeat() never lets end.",
+    "many steps), functions, optimizers or datasets made inside the loop, a cache in memory of a data set that "
+    "never ends.",
     false_alarms="a buffer or cache whose size was not read still fills",
 )
 def memory_leak(evidence: Evidence) -> Findings:

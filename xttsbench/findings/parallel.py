@@ -9,7 +9,7 @@ import numpy as np
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import function_of, input_of, upstream
 from xttsbench.findings.rule import Findings, Gain, blamed, cost_share, gain, is_main, most_costly, pace_share, rule
-from xttsbench.fixes.calls import stays_at_one_call
+from xttsbench.fixes.calls import sequential_maps, stays_at_one_call
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op
@@ -28,7 +28,7 @@ def sequential_map(evidence: Evidence) -> Findings:
     helps = gain(evidence, "parallel-map", part=True)
     if helps is None:
         return
-    maps = [op for op in evidence.graph.ops if op.op == "MapDataset"]
+    maps = sequential_maps(evidence.graph)
     if not helps.processes:
         maps = [op for op in maps if not _takes_turns(evidence.graph, op)]
     op = most_costly(evidence, maps)
@@ -63,7 +63,8 @@ READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDatase
 @rule(
     "sequential-read",
     evidence="number of sources, cycle length, kind of reader, shares of cost and pace",
-    threshold="reading in parallel was measured or estimated to help, or was not tried and the op has 30 % of the pace",
+    threshold="the step waits for data, and reading in parallel was measured or estimated to help or, of files, was "
+    "not tried while the op has 30 % of the pace",
     remedy="Read several at once: .interleave(..., num_parallel_calls=tf.data.AUTOTUNE), or num_parallel_reads.",
     false_alarms="on one spinning disk several readers can be slower; the elements come in another order",
 )
@@ -135,9 +136,10 @@ _BUSY: Final = 0.8
 @rule(
     "thread-pool",
     evidence="threads in the pool, cores, and the number of threads that was tried",
-    threshold="a larger pool was measured or estimated to help; or 4 threads for each core, and nothing in it waits",
+    threshold="a larger pool was measured or estimated to help; or a private one of 4 threads for each core, in which "
+    "nothing waits",
     remedy="Set options.threading.private_threadpool_size, with num_parallel_calls to match.",
-    false_alarms="a pool that is too large costs memory and little else, so that it is never a bottleneck",
+    false_alarms="a pool that is too large is for information, and never a bottleneck",
 )
 def thread_pool(evidence: Evidence) -> Findings:
     """A pool with fewer threads than the parallel calls need, or with far more than there are cores."""
@@ -209,8 +211,8 @@ _UNEVEN: Final = 0.5  # Waits that vary this much beside their mean are those of
 @rule(
     "order-sensitive",
     evidence="share of the pace, parallel calls, spread of the waits, and whether the order is random anyway",
-    threshold="any order was measured or estimated to help; or it was not tried, waits vary by half of their mean, "
-    "and the op has 30 % of the pace",
+    threshold="the step waits for data, and any order was measured or estimated to help or, for information, was not "
+    "tried while waits vary by half of their mean and the op has 30 % of the pace",
     remedy="Set options.deterministic = False, or deterministic=False in this call: the same elements in another "
     "order.",
     false_alarms="waits vary for other reasons too; what any order gives has to be measured",
@@ -258,7 +260,8 @@ def _wait_spread(evidence: Evidence) -> float:
 @rule(
     "compressed-records",
     evidence="kind of compression, shares of cost and pace of the op that reads",
-    threshold="the step waits for data, and the op that reads compressed files has 30 % of the pace",
+    threshold="the step waits for data, and the op that reads compressed files has 30 % of the pace; never a "
+    "bottleneck by itself",
     remedy="Write the records once without compression, or keep them behind the reader with .cache(); where the files "
     "have to stay as they are, read several at once.",
     false_alarms="from a disk or network slower than the decompression, compressed files are the quicker ones",

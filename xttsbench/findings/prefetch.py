@@ -75,7 +75,7 @@ def _overlapped(evidence: Evidence) -> Gain | None:
 @rule(
     "redundant-prefetch",
     evidence="number of prefetches, elements and bytes that they hold",
-    threshold="a prefetch right before another; never a bottleneck",
+    threshold="a prefetch right before another, where one ends the pipeline; never a bottleneck",
     remedy="Keep the last prefetch and remove the others.",
     false_alarms="none known: one before an op may smooth what that takes, and is not named",
 )
@@ -114,8 +114,8 @@ _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
 @rule(
     "oversized-prefetch",
     evidence="size of the buffer and of an element, bytes held, share of the memory (the GPU's after a copy to it)",
-    threshold="10 % of the memory; a warning from 25 %, critical from 80 %",
-    remedy="A prefetch hides one batch's time, not more: .prefetch(2), or .prefetch(tf.data.AUTOTUNE).",
+    threshold="10 % of the memory; a warning from 25 %, critical from 80 %; never a bottleneck",
+    remedy="Where batches come evenly, two of them hide as much: .prefetch(2), or .prefetch(tf.data.AUTOTUNE).",
     false_alarms="an input that comes in bursts may need a large buffer",
 )
 def oversized_prefetch(evidence: Evidence) -> Findings:
@@ -136,8 +136,8 @@ def oversized_prefetch(evidence: Evidence) -> Findings:
         remedy = (
             "AUTOTUNE took that much: give it a number (.prefetch(2)), or options.autotune.ram_budget."
             if autotuned
-            else f"A prefetch hides one batch's time, not more: .prefetch(2), or .prefetch(tf.data.AUTOTUNE)."
-            f"{' Its buffer counts batches here, since it stands after batch().' if batched else ''}"
+            else oversized_prefetch.remedy
+            + (" Its buffer counts batches here, since it stands after batch()." if batched else "")
         )
         yield oversized_prefetch.finding(
             f"{op.name} holds {count} {unit}, {size(held)} of {size(memory)} of {'GPU ' if on_device else ''}memory",
@@ -163,12 +163,13 @@ def _gpu_memory_bytes(evidence: Evidence) -> int | None:
 @rule(
     "device-prefetch-not-last",
     evidence="the ops that come after, and the line of the first",
-    threshold="any op but a prefetch after the copy; a warning where the step waits for data or copies",
+    threshold="any op but prefetches and options after the copy; a warning where the step waits for data or copies; "
+    "never a bottleneck",
     remedy="Move .apply(tf.data.experimental.prefetch_to_device(...)) to the very end of the pipeline.",
     false_alarms="none known",
 )
 def device_prefetch_not_last(evidence: Evidence) -> Findings:
-    """Ops after the copy to the device: they run on the processor, so that the copy is undone or late."""
+    """Ops after the copy to the device, which TensorFlow wants last: they run on the processor."""
     pipeline = evidence.graph
     for op in pipeline.ops:
         if not op.op.startswith(_TO_DEVICE):

@@ -103,7 +103,7 @@ def _stopped_share(evidence: Evidence) -> float | None:
     "lost a step",
     threshold="CPU contention is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Take work from the input: compute features once and cache them, decode less, use fewer parallel calls; "
-    "or add cores. More workers or a deeper prefetch cannot help.",
+    "or add cores. More workers or a deeper prefetch do not help.",
     false_alarms="neighbours that take the cores look alike; rounds that they disturbed are left out",
 )
 def core_contention(evidence: Evidence) -> Findings:

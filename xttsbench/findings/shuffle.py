@@ -27,10 +27,9 @@ _VERY_SLOW_FILL_S: Final = 30.0
 @rule(
     "shuffle-fill",
     evidence="elements in the buffer, seconds until it is full, its share of an epoch and of the memory",
-    threshold="2 s, or 10 % of an epoch or of the memory; a warning from 30 s or 25 %",
+    threshold="2 s, or 10 % of an epoch or of the memory; a warning from 30 s or 25 %; never a bottleneck",
     remedy="A smaller buffer, or shuffle names and numbers in place of data.",
-    false_alarms="before repeat() the buffer is filled anew in each epoch, after it only once; the run's own first "
-    "wait overrules the estimate",
+    false_alarms="none known: where the run's own first wait was far shorter than the estimate, that is dropped",
 )
 def shuffle_fill(evidence: Evidence) -> Findings:
     """A shuffle buffer that must be full before the first element comes: what that takes in time and memory."""
@@ -71,7 +70,7 @@ def shuffle_fill(evidence: Evidence) -> Findings:
                 "buffered_bytes": held_bytes,
                 "share_of_memory": share,
             },
-            f"{remedy} It is paid at the start of each epoch.",
+            f"{remedy} It is paid at the start{'' if _is_filled_once(evidence, op) else ' of each epoch'}.",
             at=op,
             severity="warning" if bad else "info",
         )
@@ -87,12 +86,21 @@ def _fill_s(evidence: Evidence, op: PipelineOp, elements: int) -> float | None:
 
 def _share_of_epoch(evidence: Evidence, op: PipelineOp, elements: int | None, fill_s: float | None) -> float | None:
     """The fill beside the time that an epoch takes now; ``None`` where its length is not known."""
-    after = [own for own in evidence.graph.ops if op.name in own.inputs]
-    if after and all(own.op.startswith("Repeat") for own in after):
-        return None  # TensorFlow goes on filling from the next epoch
-    if fill_s is None or not elements or elements < 0 or not op.elements_per_batch or not evidence.wall_s:
+    if _is_filled_once(evidence, op) or fill_s is None or not evidence.wall_s:
+        return None
+    if not elements or elements < 0 or not op.elements_per_batch:
         return None
     return fill_s / (elements / op.elements_per_batch * evidence.wall_s)
+
+
+def _is_filled_once(evidence: Evidence, op: PipelineOp) -> bool:
+    """Whether a buffer is not filled anew in each epoch: it reads a data set that repeats, or is what is repeated.
+
+    TensorFlow makes one op of a shuffle and the repeat behind it, which goes on filling from the next epoch.
+    """
+    after = [own for own in evidence.graph.ops if op.name in own.inputs]
+    is_repeated = bool(after) and all(own.op.startswith("Repeat") for own in after)
+    return is_repeated or any(own.op.startswith("Repeat") for own in upstream(evidence.graph, op))
 
 
 def _first_wait_s(evidence: Evidence) -> float | None:
@@ -111,7 +119,7 @@ _NO_FAULT: Final = ("Shuffle", "Unbatch", "GroupByWindow")
 @rule(
     "shuffle-after-batch",
     evidence="batches in the buffer, the bytes that they hold, and the op that makes them",
-    threshold="a shuffle that reads batches, and neither another shuffle nor buckets before it; never a bottleneck",
+    threshold="a shuffle that reads batches, with no other shuffle, unbatch or buckets before it; never a bottleneck",
     remedy="Shuffle before .batch(...): the elements mix, and the buffer counts elements, not batches.",
     false_alarms="batches that belong together, such as consecutive pieces of one recording",
 )

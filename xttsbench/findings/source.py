@@ -55,7 +55,8 @@ def dead_option(evidence: Evidence) -> Findings:
     evidence=f"{_LINE}, and the threads in effect",
     threshold=_EVERY_LINE,
     remedy="Set it before TensorFlow is imported, or in the shell that starts the training.",
-    false_alarms="a variable that only child processes read",
+    false_alarms="a variable that only child processes read; one that is set in time is named for information, where "
+    "it was not measured with",
 )
 def late_runtime_config(evidence: Evidence) -> Findings:
     """Environment variables and thread settings that come when TensorFlow has read them already."""

@@ -191,7 +191,8 @@ def _usual(values: IntArray) -> int:
 @rule(
     "oscillation",
     evidence="period in steps and seconds, share of the variance, p-value, spread, side, and what has the same period",
-    threshold="p < 1 %, a tenth of the variance, a spread of 5 % of the mean; a bottleneck where that side is",
+    threshold="p of 1 % at most, a tenth of the variance, a spread of 5 % of the mean; a bottleneck where the input or "
+    "host work has the period and is one",
     remedy="Look for what changes every so many steps: the length of batches, accumulation, clocks.",
     false_alarms="batches of different length in turn are length-variance",
 )
@@ -254,7 +255,8 @@ _STALLS_LEAD: Final = 0.4  # of all waiting, from which on the few steps are wha
 @rule(
     "stragglers",
     evidence="how many, their excess and share of the time, how much of it is waiting, and what most of them share",
-    threshold="5 % of the time beyond the median; a bottleneck where it is waiting, and two fifths of all of it",
+    threshold="what they take beyond the median is 5 % of the time; a bottleneck where the step waits for data, most "
+    "of their own time is waiting, and that excess is two fifths of all waiting",
     remedy="Look at the elements of those batches, or at what the step does there.",
     false_alarms="neighbours make stragglers too; rounds that they disturbed are left out",
 )
@@ -325,7 +327,8 @@ _DRIFT_STEPS: Final = 40
     "drift",
     evidence="relative change from the first step to the last, slope, p-value, the side that drifts, and processes "
     "that agree",
-    threshold="40 steps, 5 % of change at p < 1 %; a warning where it is slower in most processes; never a bottleneck",
+    threshold="40 steps, 5 % of change at p < 1 %; a warning where they become slower and half of the other processes "
+    "agree; never a bottleneck",
     remedy="Look for what grows with every step: histories, caches, traces; or for clocks that fall with heat.",
     false_alarms="a machine that warms up; where other processes do not agree the finding says so",
 )

@@ -82,6 +82,14 @@ def test_and_nowhere_else(evidence, build, rule, fix, name, pipeline) -> None:
         assert not [found for found in rule(told(fixes=fixes)) if found.limiting], "not tried, failed, another one"
 
 
+def test_a_map_that_tensorflow_makes_parallel_is_not_named(evidence, build) -> None:
+    first, given, heaviest, last = MAPS.ops
+    stateless = heaviest.model_copy(update={"stateful": False})
+    pipeline = MAPS.model_copy(update={"ops": (first, given, stateless, last)})
+    found = only(sequential_map, evidence("input", pipeline=pipeline, fixes=fixed(build, "parallel-map")))
+    assert (found.location.op, found.evidence["sequential_maps"]) == ("Map/_2", 1)
+
+
 def test_the_map_that_costs_most_is_named(evidence, build) -> None:
     found = only(sequential_map, evidence("input", pipeline=MAPS, fixes=fixed(build, "parallel-map")))
     assert (found.location.op, found.location.line) == ("Map/_3", 2)

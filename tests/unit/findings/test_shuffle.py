@@ -69,6 +69,17 @@ def test_a_fill_that_takes_much_of_every_epoch(evidence) -> None:
     assert silent(shuffle_fill, evidence("input", pipeline=repeated)), "it is filled across epochs"
 
 
+def test_what_is_filled_once_is_said_to_be(evidence) -> None:
+    once, anew = "It is paid at the start.", "It is paid at the start of each epoch."
+    each_epoch = shuffled(3000)
+    repeated = Pipeline(ops=(*each_epoch.ops, op("Repeat/_4", "RepeatDataset", "Shuffle/_3")))
+    first, *rest = each_epoch.ops
+    rest[0] = rest[0].model_copy(update={"inputs": ("Repeat/_4",)})
+    repeats = Pipeline(ops=(first, op("Repeat/_4", "RepeatDataset", "Range/_1"), *rest))
+    for pipeline, said in ((each_epoch, anew), (repeated, once), (repeats, once)):
+        assert only(shuffle_fill, evidence("input", pipeline=pipeline)).remedy.endswith(said)
+
+
 def chain(*kinds: str) -> Pipeline:
     """Each op reads the one before it; every shuffle holds 16 elements of 1000 bytes."""
     ops = [
