@@ -218,7 +218,7 @@ class TakenOver(Record):
     config: dict[str, Any]
     """Arguments that were taken."""
     differences: tuple[str, ...] = ()
-    """Differences between this machine and the one of the sweep, a sentence each."""
+    """Differences between what is here and where the sweep was made, a sentence each."""
     overridden: dict[str, str] = {}
     """Key -> what it became, by the command line or since training keeps the order."""
 
@@ -240,6 +240,7 @@ class Training(Record):
     intervals: tuple[WatchedInterval, ...] = ()
     evaluations: tuple[TimedEvaluation, ...] = ()
     checkpoints: tuple[CheckpointEntry, ...] = ()
+    """All that were written, also those that newer ones have replaced."""
     ended: Ended | None = None
     """``None`` where the last session did not end by itself."""
     spoken: Spoken | None = None

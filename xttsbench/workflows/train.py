@@ -105,7 +105,7 @@ class SessionProgress:
         self._explain, self._clock = explain, clock
         self._starvation = Starvation()
         self._begun: tuple[Begun, float] | None = None
-        self._intervals = 0
+        self._last_step: int | None = None
         self._writes = True
 
     def phase(self, name: str) -> None:
@@ -144,15 +144,16 @@ class SessionProgress:
             self._progress.say(f"Warning: {line.warned}.")
 
     def _interval(self, interval: Interval, watched: Watched) -> None:
-        self._intervals += 1
+        before, last = self._last_step, interval.first_step + interval.steps - 1
+        self._last_step = last
         if self._begun is None:
             return
         begun, since_s = self._begun
-        now_s, last = self._clock(), interval.first_step + interval.steps - 1
+        now_s = self._clock()
         left_s = (now_s - since_s) / max(last - begun.step, 1) * max(begun.steps - last, 0)
         self._progress.interval(interval, watched, begun.steps, left_s)
         share = wait_fraction(watched)
-        if share is None or self._intervals == 1:  # in the first one the pipeline fills
+        if share is None or before is None or interval.first_step <= before:  # it fills at first, and after going back
             return
         self._starvation, sentence = self._starvation.after(self._explain(share), share, now_s)
         if sentence is not None:

@@ -286,8 +286,8 @@ def training_facts(report: Report) -> Iterator[doc.Fact]:
     if training.ended is not None:
         reason = training.ended.reason.replace("_", " ")
         count = len(training.checkpoints)
-        kept = f"; {count:,} checkpoint{'' if count == 1 else 's'} kept" if count else ""
-        yield doc.Fact("ended", f"{reason} after step {training.ended.step:,}{kept}", 1)
+        written = f"; {count:,} checkpoint{'' if count == 1 else 's'} written" if count else ""
+        yield doc.Fact("ended", f"{reason} after step {training.ended.step:,}{written}", 1)
 
 
 def _compared(report: Report) -> Iterator[doc.Block]:

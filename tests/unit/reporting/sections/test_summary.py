@@ -12,6 +12,7 @@ from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
+from xttsbench.records.training import CheckpointEntry, Ended, Training
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.console import MOST_LINES
 from xttsbench.reporting.document import View
@@ -336,6 +337,14 @@ def test_what_the_machine_did_comes_first_where_it_kept_the_verdict() -> None:
     assert "next xttsbench diagnose my_project/data.py:make_dataset --accelerator emulated:15 --budget 600" in said
     assert said.count("11 of 16 rounds") == 1
     assert answer.disturbed(undecided()) == answer.disturbed(optimized()) == ""
+
+
+def test_checkpoints_that_are_gone_again_are_counted_as_written() -> None:
+    sums = dict.fromkeys(("weights_sha256", "optimizer_sha256", "samples_sha256"), "")
+    one = CheckpointEntry(step=1, epoch=0, batch=0, files=(), state_sha256="", **sums)
+    training = Training(recipe="tiny", checkpoints=(one, one), ended=Ended(reason="steps", step=2, **sums))
+    text = flat(screen(changed(starving_run().report, training=training)))
+    assert "ended steps after step 2; 2 checkpoints written" in text
 
 
 def test_a_dataset_alone_has_batches_and_no_step() -> None:
