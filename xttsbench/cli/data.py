@@ -108,7 +108,7 @@ def import_(
     Listings are id|text|normalised text (LJSpeech), audio_file|text|speaker_name (Coqui, with or without that header),
     or tables with commas or tabs and a header that names the columns.
 
-    Sound is WAV, AIFF, FLAC, Ogg or MP3, of any rate and number of channels; WAV of 8 to 32 bits or floating point.
+    Sound is WAV (8 to 32 bits or floating point), AIFF, FLAC, Ogg or MP3, of 1 to 768 kHz and any number of channels.
 
     Example:  xttsbench data import corpus --metadata metadata_train.csv --eval-metadata metadata_eval.csv --out clips
     """
@@ -197,7 +197,7 @@ def verify(
     """Check a data set and its feature cache, and list what is wrong with which clip, and what to do about it.
 
     Exit code 0 where nothing is wrong (or all of it was mended), 1 where problems remain or cannot be mended, 2 for
-    wrong usage, 5 where no clip can be used.
+    wrong usage, 5 where no clip can be used or the directory is no data set.
 
     Example:  xttsbench data verify --data speech --fix
     """

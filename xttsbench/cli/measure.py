@@ -230,7 +230,7 @@ def watch(
 
     kill -USR1 shows it while it runs, and so does xttsbench report DIR from another terminal.
 
-    Exit code 0: done; 1 a --fail-on failed; 3 it stayed open; 5 the script failed.
+    Exit code 0: done; 1: a --fail-on is so; 3: that stayed open; 4: no step was seen; 5: the script failed.
 
     Example:  xttsbench watch train.py --fail-on "input>20%" -- --epochs 3
     """

@@ -54,7 +54,9 @@ Budget = Annotated[
 Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.")]
 Out = Annotated[Path | None, typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the order, the trials and the draws.")]
-Redact = Annotated[bool, typer.Option("--redact", help="Leave argument values, paths and names out of all files.")]
+Redact = Annotated[
+    bool, typer.Option("--redact", help="Leave argument values, absolute paths and names out of what is written.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
 Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
@@ -79,7 +81,7 @@ Verbose = Annotated[
         "-v",
         "--verbose",
         count=True,
-        help="Also findings, fixes, experiments and pipeline; -vv: all.",
+        help="Also what stands behind the answer; -vv: all of it.",
         show_default=False,
     ),
 ]

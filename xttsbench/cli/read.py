@@ -241,14 +241,15 @@ def export(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Where (default: trace.json or TABLE.csv in RUN); - for standard output, not Parquet."
+            metavar="FILE",
+            help="Where (default: trace.json or TABLE.FORMAT in RUN); - for standard output, not Parquet.",
         ),
     ] = None,
     redact: Redact = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write a run for other programs: every step on a time line, or a table of steps, configurations or findings.
+    """Write a run for other programs: every step on a time line, or a table of it.
 
     Example:  xttsbench export reports/20261121T080000Z-diagnose-make --format csv
     """

@@ -78,7 +78,11 @@ def train(
         int | None, typer.Option(min=1, help="CPU devices to divide the processor into, for --strategy.")
     ] = None,
     fit_memory: Annotated[
-        bool, typer.Option("--fit-memory", help="Choose the largest tokens_per_batch that fits into memory.")
+        bool,
+        typer.Option(
+            "--fit-memory",
+            help="Choose the largest tokens_per_batch that fits into memory, and leaves eight updates an epoch.",
+        ),
     ] = False,
     no_listening: Annotated[
         bool, typer.Option("--no-listening", help="Leave out letting the model speak at the end.")

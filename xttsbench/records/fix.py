@@ -213,7 +213,7 @@ class FixResult(Record):
     """One fix, or several together, from proposal to verdict."""
 
     name: str
-    """As :mod:`xttsbench.records.pipeline` names fixes; several joined by `` + ``."""
+    """As ``xttsbench list fixes`` names it; several joined by `` + ``."""
     fixes: tuple[str, ...]
     what: str
     """For a person: what it does, in a few words."""
@@ -271,7 +271,7 @@ class Optimized(Record):
     assume_pure: tuple[str, ...] = ()
     """Functions that the user said are pure."""
     proven: bool
-    """True only where the interval clears 1 and the data are the same."""
+    """Whether fixes were accepted: faster beyond doubt, and no change of the data but one that was asked for."""
     blocks: int = 0
     accelerator: str = "real device"
     cache_directory: str | None = None

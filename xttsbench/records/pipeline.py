@@ -209,12 +209,8 @@ def size(size_bytes: float) -> str:
 class Prediction(Record):
     """The throughput that the model predicts under one condition, beside what was measured where it was.
 
-    ``name`` is ``as it is``, ``input costs nothing``, or the fixes joined by `` + ``. A fix is ``parallel-map``,
-    ``parallel-interleave`` or ``prefetch``, each with its number (``parallel-map:16``) or without
-    (AUTOTUNE); ``calls:<n>`` (of maps that are parallel already), ``buffer:<n>`` (of the last prefetch),
-    ``thread-pool:<n>``, ``processes:<n>`` (Python functions in a pool of processes); ``cache@<op>`` in memory or
-    ``cache-file@<op>`` on disk; ``filter-first``, ``batch-first`` or ``any-order``. Those of the
-    step are ``step:graph``, ``step:xla`` and ``step:buckets``.
+    ``name`` is ``as it is``, ``input costs nothing``, or the fixes joined by `` + ``, as ``xttsbench list fixes`` names
+    them, with their number or op: ``parallel-map:16``, ``cache@Map/_2``.
     """
 
     name: str

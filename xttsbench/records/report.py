@@ -82,7 +82,7 @@ class Best(Record):
     tied_with: tuple[str, ...] = ()
     """Ids of configurations that are as fast within the margin."""
     smallest_visible_effect: float | None = None
-    """As a share: what the measurement would have seen."""
+    """As a share: what so many rounds would have decided in four cases of five."""
     fingerprint: Fingerprint
     xttsbench_version: str
     rounds: int = 0
@@ -92,7 +92,7 @@ class Best(Record):
 
 
 class Attribution(Record):
-    """Mean seconds of a step by what they go to. Without the residual they add up to the step time within 3 %."""
+    """Mean seconds of a step by what they go to; together they are the mean step."""
 
     input: float
     """Waiting for the next batch."""
@@ -185,7 +185,7 @@ class Oscillation(Record):
     effective_steps: float | None = None
     """Effective sample size of the steps, autocorrelation considered."""
     std_over_mean: float | None = None
-    """The rule of thumb: above 0.5 oscillates, below 0.2 is stable."""
+    """Standard deviation of the step time over its mean."""
 
 
 class Variant(Record):
@@ -204,7 +204,7 @@ class Variant(Record):
     throughput_per_s: Estimate | None = None
     effect: Estimate | None = None
     """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where configurations of a
-    scenario are compared). It is the quotient of the figures beside it."""
+    scenario are compared)."""
     decision: Word | Literal["ended"] | None = None
     """Result against the baseline by the evidence; ``ended`` where it was given up."""
     group: str = ""
@@ -291,7 +291,7 @@ class WarmUp(Record):
     """Whether one was found."""
     steps_measured: int = 0
     certified: bool = False
-    """At least 240 measured steps."""
+    """Whether a steady state was found, of 240 steps at least."""
     reason: str | None = None
     """Why there is no steady state, or why it is not certified."""
     trace_s: float | None = None
@@ -318,7 +318,7 @@ class Report(Reasoned):
     """Machine, versions, devices, quotas and their fingerprint."""
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
-    """Ordered by what the remedy is worth."""
+    """Limiting ones first, then by what the remedy is worth."""
     oscillation: Oscillation = Oscillation()
     arms: tuple[Variant, ...] = ()
     """Configurations, fixes and modes of the step that were measured beside the baseline."""
