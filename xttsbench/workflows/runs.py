@@ -132,9 +132,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     measured = report.verdict.step_time_s is not None
     if first is None or not measured:
         cause = (first.cause if first else None) or report.unmeasured.get("verdict.step_time_s", "no step ended")
-        told = first is not None and first.spec.kind == "script" and first.status == "empty"
-        remedy = "" if told else " Check that the dataset yields batches and the step returns."
-        return NOTHING, f"Nothing was measured: {cause.rstrip('. ')}.{remedy}"
+        return NOTHING, f"Nothing was measured: {cause.rstrip('. ')}.{_what_would_help(first)}"
     bad = next((finding for finding in report.findings if finding.rule == "nan-batch"), None)
     if bad is not None:
         return (
@@ -144,6 +142,20 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     if report.verdict.bottleneck == "inconclusive":
         return INCONCLUSIVE, report.verdict.summary
     return DONE, None
+
+
+def _what_would_help(first: TrialRecord | None) -> str:
+    """What to do where nothing was measured, as a sentence; empty where the cause has said it."""
+    if first is not None and first.spec.kind == "script" and first.status == "empty":
+        return ""
+    walls = first.segment("warm_up") if first is not None else None
+    if walls is None or not walls.steps:
+        return " Check that the dataset yields batches and the step returns."
+    slowest_s = max(walls.columns["wall_ns"]) / 1e9
+    return (
+        f" The {walls.steps} step{'s' * (walls.steps > 1)} that ended are warm-up, and took up to {slowest_s:.1f} s "
+        "each: give it more seconds (--budget), or smaller batches."
+    )
 
 
 def judge_fixes(report: Report) -> tuple[int, str | None]:

@@ -127,6 +127,12 @@ def empty(build) -> Run:
     return Run(plan(), ENVIRONMENT, (build.trial("ladder", status="empty", cause="the dataset yields no batch"),))
 
 
+def slow(build) -> Run:
+    cause = "still in phase 'as_is' after its time limit of 150 s"
+    warm_up = build.segment("warm_up", wait_s=[1.0, 1.0], step_s=[27.0, 39.0])
+    return Run(plan(), ENVIRONMENT, (build.trial("ladder", warm_up, status="time_limit", cause=cause),))
+
+
 def nothing(build) -> Run:
     return Run(plan(), ENVIRONMENT, ())
 
@@ -155,6 +161,7 @@ RUNS: tuple[Callable[[Any], Run], ...] = (
     few,
     raised,
     empty,
+    slow,
     nothing,
     interrupted,
     killed,

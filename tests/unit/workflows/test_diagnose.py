@@ -106,6 +106,12 @@ def test_optimize_reads_the_pipeline_also_where_one_process_names_no_bottleneck(
         ("few", 3, "No bottleneck can be named: only 1 step(s) were measured after the warm-up."),
         ("killed", 3, "No bottleneck can be named: the trial ended early (killed by SIGKILL)."),
         ("empty", 4, "Nothing was measured: the dataset yields no batch. Check that"),
+        (
+            "slow",
+            4,
+            "Nothing was measured: still in phase 'as_is' after its time limit of 150 s. The 2 steps that ended are "
+            "warm-up, and took up to 40.0 s each: give it more seconds (--budget), or smaller batches.",
+        ),
         ("nothing", 4, "Nothing was measured: no step ended. Check that"),
         ("raised", 5, "ValueError: bad batch (data.py:3)"),
         ("not_a_number", 5, "The batches hold NaN or infinity (mel): the timings stand, but"),
