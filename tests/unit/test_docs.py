@@ -137,6 +137,18 @@ def test_the_defaults_on_the_page_of_the_fixture_are_its_own() -> None:
     assert listed == {*given} - {"self", "target"}
 
 
+def test_the_sentence_below_the_table_of_limits_is_what_the_code_says() -> None:
+    text = " ".join((_PAGE.parent / "gates.md").read_text(encoding="utf-8").split())
+    assert "between two runs no number of processes passes a limit of 5 %, and 10 % takes five of each side" in text
+    cell = _script("limits")._cell
+
+    def least(processes: int, spread: float) -> float:
+        return float(cell(processes, spread, two=True).partition("%")[0])
+
+    assert least(1_000, 1e-6) > 5
+    assert least(4, 0.03) > 10 >= least(5, 0.03)
+
+
 def test_every_scenario_on_a_page_is_one(tmp_path: Path) -> None:
     found = 0
     for page in ("comparing", "scenarios"):

@@ -63,7 +63,7 @@ def test_the_working_directory_is_the_default(place: Path, monkeypatch: pytest.M
     [
         ("", r"Target '' names no callable; write it as 'module:callable' or 'path/to/file\.py:callable'"),
         ("data", r"Target 'data' names no callable"),
-        ("data.py", r"'data\.py' is a script.*data\.py:make$"),
+        ("data.py", r"'data\.py' is a script, which diagnose, optimize, prove and watch run .*data\.py:make$"),
         ("data.py:", r"'' is not a Python name"),
         ("data:2x", r"'2x' is not a Python name"),
         ("data:a..b", r"'a\.\.b' is not a Python name"),
