@@ -86,8 +86,8 @@ def parse_target(text: str, *, working_directory: Path | None = None, scripts: b
             return TargetSpec(text, "script", str(path), "", str(path.parent))
         if text.endswith(".py"):
             raise TargetError(
-                f"Target {text!r} is a script, which diagnose, optimize, prove and watch run as it is. Name a callable in "
-                f"it that returns the dataset and the step: {text}:make"
+                f"Target {text!r} is a script, which diagnose, optimize, prove and watch run as it is. Name a callable "
+                f"in it that returns the dataset and the step: {text}:make"
             )
         raise TargetError(f"Target {text!r} names no callable; write it as {_FORMS}.")
     if not all(part.isidentifier() for part in attribute.split(".")):
