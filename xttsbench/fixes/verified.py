@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.evidence import CLEARLY, DECIDES, LEAST_SCALE, Evidence, e_value
+from xttsbench.analysis.evidence import DECIDES, LEAST_SCALE, Evidence, e_value
 from xttsbench.comparison.effects import Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import collect
@@ -106,14 +106,6 @@ class Verified:
         more = found.evidence.more_rounds
         return math.inf if more is None else more * (found.effect.round_s or 0.0)
 
-    def stays(self, arm: str, more: int) -> bool:
-        """Whether an accepted configuration is still accepted where so many more are measured beside it."""
-        found = self.measured[arm].evidence if self.accepted(arm) else None
-        if found is None:
-            return False
-        level = DECIDES if found.processes >= LEAST_BLOCKS else CLEARLY
-        return found.value >= level * (len(self.measured) + more)
-
     @property
     def decided(self) -> set[str]:
         """Configurations of which more rounds in the same processes are needless; a second process may still be wanted.
@@ -194,6 +186,11 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
     """Everything that the trials of a verification say. The same trials give the same answer."""
     read, unreadable = originals_of(trials)
     semantics = semantics_of(trials, read, unreadable)
+    patched = next((number for number, trial in enumerate(trials) if trial.spec.arm == PATCHED), None)
+    every = trials
+    if patched is not None:
+        data, best = semantics.get(PATCHED), verified(trials[:patched], accelerator).chosen
+        trials = list(_as_the_fix(every, best if data is not None and data.equivalent else None))
     timed = [trial.spec for trial in trials if trial.spec.group in ROUNDS and trial.spec.kind == "arm"]
     found = Verified(
         semantics=semantics,
@@ -206,9 +203,28 @@ def verified(trials: Sequence[TrialRecord], accelerator: Accelerator) -> Verifie
     if plan is None:
         return found
     weighed = weigh(collect(plan, trials, groups=ROUNDS)[0], MARGIN)
-    found = replace(found, measured=_measured(weighed), round_scale=weighed.round_scale)
+    measured = _measured(weighed)
+    if patched is not None and (own := planned(every, accelerator)) is not None:
+        beside = _measured(weigh(collect(own, every, groups=ROUNDS)[0], MARGIN))
+        measured |= {PATCHED: beside[PATCHED]} if PATCHED in beside else {}
+    found = replace(found, measured=measured, round_scale=weighed.round_scale)
     again = weighed.group.again
     return replace(found, behind=_behind(weighed, found), noise_processes=len(again.steps) if again else 0)
+
+
+def _as_the_fix(trials: Sequence[TrialRecord], fix: str | None) -> Iterator[TrialRecord]:
+    """Trials with those of the patched source as further processes of the fix whose patch it is.
+
+    The change is the same, and no candidate of its own. Where the fix was measured beside it, or there is none, its
+    times are left out.
+    """
+    own = {trial.spec.block for trial in trials if trial.spec.kind == "arm" and trial.spec.arm == fix}
+    for trial in trials:
+        if trial.spec.arm != PATCHED or trial.spec.kind != "arm":
+            yield trial
+        elif fix is not None and trial.spec.block not in own:
+            spec = trial.spec.model_copy(update={"arm": fix, "fix": fix, "patched": {}})
+            yield trial.model_copy(update={"spec": spec})
 
 
 def _filled_later(arm: str, parts: Collection[str]) -> bool:

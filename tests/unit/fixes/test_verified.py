@@ -312,6 +312,24 @@ def test_what_was_put_together_has_a_row_of_its_own_and_the_patched_source_has_n
     assert found.measured[PATCHED].evidence.ratio.estimate == pytest.approx(4.0, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("beside", "other", "processes"),
+    [({}, False, 3), ({"cache@a": 0.005}, False, 3), ({}, True, 2)],
+    ids=["alone", "beside the fix", "other data"],
+)
+def test_a_process_of_the_patched_source_counts_for_the_fix(
+    guard, originals, measure, beside, other, processes
+) -> None:
+    alone = measure(ALONE, {ORIGINAL: SLOW_S, "cache@a": 0.005})
+    last = measure(TOGETHER, {ORIGINAL: SLOW_S, PATCHED: 0.004, **beside}, first=7, blocks=1)
+    read = guard(PATCHED, elements(range(1, 13)) if other else None)
+    found = verified([*originals, guard("cache@a"), *alone, read, *last], DEVICE)
+    assert found.measured["cache@a"].evidence.processes == processes
+    assert (found.ratio("cache@a") > 4.1) is (not beside and not other), "the patched source is faster here"
+    assert found.measured[PATCHED].evidence.processes == 1
+    assert (found.chosen, found.best_first) == ("cache@a", ["cache@a"])
+
+
 def test_what_is_expected_of_what_was_put_together_is_told(shown) -> None:
     both = "parallel-map + prefetch"
     found = shown({both: 0.005}, TOGETHER)
@@ -412,7 +430,7 @@ def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, mea
         assert (row.outcome, found.chosen, found.behind["slower"]) == ("accepted", "prefetch", "prefetch")
         assert (row.semantics.rows, row.semantics.rows_of) == (12, 6_000)
         assert (row.semantics.timed_batches, row.semantics.timed_of) == (16, 18)
-        said = "Checked 12 rows of the dataset's 6,000, over 2 epochs, and 16 of 18 timed batches."
+        said = "Checked 12 rows of the 6,000 of an epoch, over 2 epochs, and 16 of 18 timed batches."
         assert row.semantics.sentence.endswith(said)
     else:
         assert (row.outcome, found.chosen, found.behind) == ("rejected", "slower", {})

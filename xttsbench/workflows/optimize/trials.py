@@ -154,12 +154,9 @@ def _patched(work: Verification, best: str) -> Patch | None:
     patch = patch.model_copy(update={"ran": True})
     if not work.same_data(PATCHED) or work.over:
         return patch
-    arms = [arm_of(work.job, PATCHED, patched=files)]
-    if not work.found.stays(best, 1):
-        arms.insert(0, work.arm(best))  # accepted among fewer, it might not be beside one more, its patch
-    _compare(work, TOGETHER, _fitting(work, arms, best), planned_s=work.left_s, patched_as=best)
+    _compare(work, TOGETHER, [arm_of(work.job, PATCHED, patched=files)], planned_s=work.left_s, patched_as=best)
     if not work.found.accepted(best) and not work.over:
-        # What one process made clear may not be so beside one candidate more, its patch: another process decides.
+        # What one process made clear may not be so with that of its patch, which counts as well: another one decides.
         _compare(work, TOGETHER, [work.arm(best)], planned_s=work.left_s)
     last = work.found.chosen
     if last is None or last == best:
@@ -193,10 +190,10 @@ def _steps(trials: Sequence[TrialRecord], arm: str) -> Steps | None:
     return max(runs, key=len, default=None)
 
 
-def _fitting(work: Verification, arms: Sequence[PlannedVariant], patched_as: str = "") -> Sequence[PlannedVariant]:
+def _fitting(work: Verification, arms: Sequence[PlannedVariant]) -> Sequence[PlannedVariant]:
     """The configurations of the last group, without the last ones while too few blocks fit into the time."""
     for count in range(len(arms), 1, -1):
-        if work.fits([ORIGINAL, *timed_as(arms[:count], patched_as)], work.left_s):  # it may be measured twice
+        if work.fits([ORIGINAL, *timed_as(arms[:count])], work.left_s):  # it may be measured twice
             return arms[:count]
     return arms[:1]
 

@@ -199,7 +199,7 @@ def test_a_fix_that_is_behind_another_or_no_faster_is_measured_no_further(verify
 
 
 def test_the_best_one_that_nothing_competes_with_is_not_measured_again(verifying) -> None:
-    session, _ = verifying("prefetch", walls={"prefetch": 0.005}, patches=True)
+    session, _ = verifying("prefetch", walls={"prefetch": 0.005, PATCHED: 0.005}, patches=True)
     assert set(session.of(TOGETHER)) == {ORIGINAL, PATCHED}
     assert verified(session.trials, Accelerator()).chosen == "prefetch"
     assert "prefetch" not in verifying("prefetch", walls={"prefetch": 0.005})[0].of(TOGETHER)
