@@ -17,7 +17,7 @@ from xttsbench.evidence.pipeline import (
     upstream,
 )
 from xttsbench.findings.rule import Findings, Gain, accepted, gain, is_main, pace_share, rule
-from xttsbench.fixes.cache import shuffled_bytes
+from xttsbench.fixes.cache import cache_places, shuffled_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.records.report import Finding
@@ -27,8 +27,6 @@ _EXPENSIVE: Final = 0.50
 """Share of the pace that the ops before a cache must have to be worth one where nothing says what it gives."""
 _SHORT_EPOCH_S: Final = 600.0  # A data set that takes no longer to go through is hardly trained on once
 _LONGEST_EPOCH_S: Final = 24 * 3600.0  # A data set that takes longer to go through is hardly seen twice
-_NO_PLACE: Final = ("Prefetch", "Repeat", "Cache", "Options", "Shuffle", "Model", "CopyToDevice")
-"""Ops after which a cache holds what one after their input would hold as well, or should not be."""
 
 
 @rule(
@@ -68,11 +66,9 @@ def cacheable(evidence: Evidence) -> Findings:
     remedy = f"Keep it {where} after this op, {_before(orderings)}. The first epoch takes as long as now."
     if python and (helps is None or helps.changes is None):
         remedy += " Provided that its Python functions give the same for the same element every time."
-    of_work = "" if share is None else f": {share:.0%} of the pipeline's work"
     kept = "" if held is None else f", {size(held)} if they were kept"
     yield cacheable.finding(
-        f"{op.name} makes its {'' if elements is None else f'{elements:,} '}elements anew each time through"
-        f"{of_work}{kept}",
+        f"{op.name} makes its {'' if elements is None else f'{elements:,} '}elements anew each time through{kept}",
         {
             "pace_share": share,
             "elements": elements,
@@ -100,7 +96,9 @@ def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gai
 
     Among places with a measured or estimated gain where there are any; else the share of the pace before it decides.
     """
-    places = [op for op in pipeline.ops if _repeats(evidence, pipeline, op)]
+    # What is advised here is what the search for fixes looks at.
+    known = {one.op.name for one in cache_places(pipeline, evidence.environment)}
+    places = [op for op in pipeline.ops if op.name in known and _repeats(evidence, pipeline, op)]
     places = [op for op in places if is_main(evidence, *_kept(pipeline, op))]
     gains = [(op, found) for op in places if (found := gain(evidence, f"cache@{op.name}")) is not None]
     worth = {op.name: found.speedup.estimate for op, found in gains}
@@ -120,13 +118,13 @@ def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gai
 
 
 def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
-    """Whether an op yields the same known, finite elements in every epoch, and nothing keeps them yet."""
-    if op.op.startswith(_NO_PLACE) or not _elements(pipeline, op) or bytes_of(evidence, op) is None:
+    """Whether an op yields known elements without side effects, and nothing keeps them yet."""
+    if not _elements(pipeline, op) or bytes_of(evidence, op) is None:
         return False
     if any(own.op.startswith(("Cache", "Snapshot")) for own in (*downstream(pipeline, op), op)):
         return False
     before = every_op(_before_cache(pipeline, op))
-    if any(own.random or (own.side_effects and not own.python_functions) for own in before):
+    if any(own.side_effects and not own.python_functions for own in before):
         return False
     epoch_s = _epoch_s(evidence, pipeline, op)
     return epoch_s is None or epoch_s <= _LONGEST_EPOCH_S

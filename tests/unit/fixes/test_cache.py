@@ -49,13 +49,13 @@ def test_what_has_no_room_in_memory_may_have_it_on_disk_or_says_how_much_is_miss
     large = pipeline(RANGE, DECODE | {"element_bytes": 5e6})
     (nowhere,) = cache_places(large, ENVIRONMENT)
     assert nowhere.fits is None
-    assert "5 GB" in nowhere.why_not
-    assert "8 GB" in nowhere.why_not
+    assert "4.66 GiB" in nowhere.why_not
+    assert "7.45 GiB" in nowhere.why_not
     (on_disk,) = cache_places(large, ENVIRONMENT | {"storage": {"free_bytes": 50e9}})
     assert (on_disk.name, on_disk.fits) == ("cache-file@1", "disk")
     (full,) = cache_places(large, ENVIRONMENT | {"storage": {"free_bytes": 6e9}})
     assert full.fits is None
-    assert "6 GB" in full.why_not
+    assert "5.59 GiB" in full.why_not
 
 
 def test_nothing_is_predicted_of_a_cache_on_disk_whose_rate_nobody_measured():
@@ -161,3 +161,14 @@ def test_what_is_before_a_full_cache_takes_nothing_and_the_rest_does() -> None:
 def test_without_a_cache_nothing_changes() -> None:
     given = Pipeline(ops=OPS[:2])
     assert behind_cache(given) == given
+
+
+def test_windows_over_one_tensor_are_the_same_in_each_pass() -> None:
+    tensor = {"op": "TensorDataset", "inputs": (), "cost_s": 0.0, "cardinality": 1, "elements_per_batch": 8.0}
+    repeat = {"op": "RepeatDataset", "cost_s": 0.0, "cardinality": -1, "elements_per_batch": 8.0}
+    zipped = {"op": "ZipDataset", "inputs": ("0", "2"), "cost_s": 0.0, "cardinality": 1000, "elements_per_batch": 8.0}
+    given = pipeline(RANGE, tensor, repeat, zipped, DECODE, BATCH)
+    assert names(given) == ["cache@5", "cache@4"]
+    shuffled = {**tensor, "op": "ShuffleDatasetV3", "inputs": ("1",), "random": True}
+    random = pipeline(RANGE, tensor, shuffled, repeat, zipped | {"inputs": ("0", "3")}, DECODE, BATCH)
+    assert names(random) == []

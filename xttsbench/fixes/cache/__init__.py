@@ -142,10 +142,15 @@ def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
     """
     same: dict[str, bool] = {}
     moved: dict[str, bool] = {}
+    again: set[str] = set()  # repeats of what is always the same, such as windows over one tensor
     for op in pipeline.ops:
-        inputs = [same.get(name, False) for name in inputs_of(op, pipeline)]
+        names = inputs_of(op, pipeline)
         endless = op.op.startswith(_REPEATS) or op.cardinality == -1
-        same[op.name] = not _is_random(op) and not endless and all(inputs)
+        # What is zipped with something shorter ends with that.
+        ends = endless or len(names) > 1
+        always = not _is_random(op) and all(same.get(name, False) or (ends and name in again) for name in names)
+        same[op.name] = always and not endless
+        again |= {op.name} if always and endless else set()
         chain = chain_before(op, pipeline)
         if chain.orderings:
             between = [one for one in pipeline.ops if one.name in chain.between]
