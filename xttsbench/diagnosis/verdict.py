@@ -11,6 +11,7 @@ from xttsbench.diagnosis import Diagnosis
 from xttsbench.evidence import Evidence
 from xttsbench.evidence.pipeline import explains_wait, no_op_explains, slowest_op
 from xttsbench.evidence.step import heaviest_line
+from xttsbench.records.base import Estimate
 from xttsbench.records.report import SPOKEN, Attribution, Oscillation, Verdict
 from xttsbench.records.trial import TrialRecord
 
@@ -41,8 +42,8 @@ _SENTENCES: Final = {
     "it{detail}.",
     "compile": "The step spends {share} of its time tracing or compiling again after the first step{detail}.",
     "host": "Host work between steps takes {share} of the time{detail}.",
-    "transfer": "Copying batches to the device takes {share} of the step.",
-    "contention": "Input and step compete for the same processors: running at once costs {share} of the step.",
+    "transfer": "Copying batches to the device takes {share} of the step{detail}.",
+    "contention": "Input and step compete for the same processors: running at once costs {share} of the step{detail}.",
 }
 
 
@@ -65,10 +66,17 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
         step_time_s=figures["wall_s"].estimate(),
         step_time_median_s=figures["median"].estimate(),
         step_time_p95_s=figures["p95"].estimate(),
-        input_wait_fraction=diagnosis.input_wait_fraction,
-        accelerator_utilization=diagnosis.accelerator_utilization,
+        input_wait_fraction=_at_most_all(diagnosis.input_wait_fraction),
+        accelerator_utilization=_at_most_all(diagnosis.accelerator_utilization),
         attribution_s=Attribution(**dict(evidence.parts)),
     )
+
+
+def _at_most_all(share: Estimate | None) -> Estimate | None:
+    """A share with an interval that ends at 1 where that of a ratio goes on."""
+    if share is None:
+        return None
+    return Estimate(estimate=min(share.estimate, 1.0), low=min(share.low, 1.0), high=min(share.high, 1.0))
 
 
 def summary(diagnosis: Diagnosis) -> str:
@@ -117,7 +125,14 @@ def _input(evidence: Evidence) -> str:
     if not evidence.has_step and not evidence.emulated:
         rate = f"{1 / evidence.wall_s:.3g} batches/s" if evidence.wall_s else "no rate"
         return f"A dataset alone has only its input side to judge: {rate}{where}."
-    return f"The step waits {evidence.share('input'):.0%} of its time for data{where}."
+    return f"The step waits {evidence.share('input'):.0%} of its time for data{_beside_compute(evidence)}{where}."
+
+
+def _beside_compute(evidence: Evidence) -> str:
+    """Clause on why a loss is the bottleneck where computing takes more of the step; empty where it does not."""
+    computes = evidence.share("compute")
+    smaller = computes > evidence.share(evidence.bottleneck)
+    return f", the most that can be avoided beside the {computes:.0%} that it computes" if smaller else ""
 
 
 def _detail(evidence: Evidence, name: str) -> str:
@@ -131,6 +146,9 @@ def _detail(evidence: Evidence, name: str) -> str:
     if name == "compute" and (slower := evidence.slower_beside_input) is not None:
         return f", but beside its input it is slower by {slower.estimate:.0%} of its time than alone, cause not known"
     if name == "compile" and evidence.steps:
-        return f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps)"
+        return f" ({int(evidence.steps.compiling.sum())} of {len(evidence.steps)} steps){_beside_compute(evidence)}"
+    if name == "compute":
+        return ""
     line = heaviest_line(evidence, ("python", "io", "sync"))
-    return f", most of it at {line.file}:{line.line}" if name == "host" and line else ""
+    where = f", most of it at {line.file}:{line.line}" if name == "host" and line else ""
+    return f"{_beside_compute(evidence)}{where}"

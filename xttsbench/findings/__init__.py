@@ -56,13 +56,23 @@ def rules() -> Mapping[str, Rule]:
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """The findings of all rules: limiting ones first, then by predicted speed-up, then by severity.
 
-    What only says where the time goes stands below the findings that say what to mend there.
+    Before all of them stands what is worse than slow, such as memory that runs out. What only says where the time goes
+    stands below the findings that say what to mend there.
     """
     return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=worth))
 
 
-def worth(finding: Finding) -> tuple[bool, int, float, int]:
+_WORSE: Final = ("memory-leak", "nan-batch", "cache-misuse")
+
+
+def worse_than_slow(finding: Finding) -> bool:
+    """Whether a finding is of what ends a run, or makes it worthless, however fast it is."""
+    return finding.rule in _WORSE and finding.severity == "critical"
+
+
+def worth(finding: Finding) -> tuple[bool, bool, int, float, int]:
     """Sort key of a finding, of what its fix gave where that was verified."""
     speedup = finding.verified_speedup or finding.predicted_speedup
     worth = speedup.estimate if speedup else 0.0
-    return not finding.limiting, _GENERAL.get(finding.rule, 0), -worth, _SEVERITY[finding.severity]
+    general = _GENERAL.get(finding.rule, 0)
+    return not worse_than_slow(finding), not finding.limiting, general, -worth, _SEVERITY[finding.severity]

@@ -153,10 +153,10 @@ def per_element_overhead(evidence: Evidence) -> Findings:
         f"place of {elements:.0f}."
         if python
         else f"Batch first: .batch({number}).map({function}), with {function} written for a whole batch (most "
-        "TensorFlow ops take a leading dimension as they are)."
+        "TensorFlow ops take a leading dimension as they are, what reads or decodes a file does not)."
     )
     yield per_element_overhead.finding(
-        f"{elements:.0f} elements a batch at {1e6 * total_s / elements:.0f} us each: most of that is calls, not work",
+        f"{elements:.0f} elements a batch at {1e6 * total_s / elements:.0f} us each: calls may be most of that",
         {
             "elements_per_batch": elements,
             "ops_per_element": len(tiny),
@@ -215,13 +215,14 @@ def input_bound(evidence: Evidence) -> Findings:
     unexplained = not explains_wait(evidence)
     if unexplained:
         what = no_op_explains(evidence)
-    alone = evidence.input_alone_s
+    alone, has_step = evidence.input_alone_s, evidence.has_step or evidence.emulated
+    waits = f"{evidence.share('input'):.0%} of the step is waiting for data" if has_step else "no step is beside it"
     yield input_bound.finding(
-        # A dataset alone has nothing else to wait for, so that nothing says what would be left.
-        f"{evidence.share('input'):.0%} of the step is waiting for data; {what or 'its graph was not read'}",
+        f"{waits}; {what or 'its graph was not read'}",
         {
             "wait_s_per_step": evidence.parts.get("input"),
-            "batch_s_without_a_step": alone.estimate if alone is not None else None,
+            # of a few batches with the beginning of an epoch among them the mean says nothing
+            "batch_s_without_a_step": alone.estimate if alone is not None and alone.low > 0 else None,
             "op_cost_s_per_batch": op.cost_s if op is not None else None,
             "op_cpu_s_per_batch": op.cpu_s if op is not None else None,
             "cost_share": cost_share(evidence, op),
@@ -232,7 +233,8 @@ def input_bound(evidence: Evidence) -> Findings:
         severity="warning",
         limiting=True,
         at=op,
-        predicted_speedup=evidence.max_speedups.get("input") if evidence.has_step or evidence.emulated else None,
+        # A dataset alone has nothing else to wait for, so that nothing says what would be left.
+        predicted_speedup=evidence.max_speedups.get("input") if has_step else None,
     )
 
 

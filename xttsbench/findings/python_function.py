@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from xttsbench.evidence import Evidence, allowed_cpus
-from xttsbench.evidence.pipeline import downstream
+from xttsbench.evidence.pipeline import downstream, function_of
 from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, is_main, pace_share, rule
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.fix import FixSet
@@ -55,6 +55,9 @@ def python_function(evidence: Evidence) -> Findings:
         does = "computes" if function.gil == "unknown" and computes else function.gil
         after = (op, *downstream(evidence.graph, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
+        remedy = _checked_remedy(evidence, function, op)
+        if fixed is not None and fixed.name not in evidence.fixes and "cache" in FixSet.parse(fixed.name):
+            remedy = f"Keep what it yields by .cache() behind it, if every epoch may have the same. Else: {remedy}"
         yield python_function.finding(
             f"{function.name}() runs as {function.kind} in {function.location.op or 'the pipeline'}"
             f"{_at_once(function, op)}: {_WORDS[does]}{_each(function)}",
@@ -68,7 +71,7 @@ def python_function(evidence: Evidence) -> Findings:
                 "pace_share": pace_share(evidence, op) if op is not None else None,
                 "helps": fixed.name if limiting and fixed is not None else None,
             },
-            _checked_remedy(evidence, function, op) if limiting else alone,
+            remedy if limiting else alone,
             severity="warning" if limiting else "info",
             limiting=limiting,
             at=function.location,
@@ -146,6 +149,7 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
     """By class, in the terms of the user's own call."""
     name = function.name.rpartition(".")[2]
     name = name if name.isidentifier() else "f"
+    mapped = function_of(op) if op is not None and op.function else name  # what the map is given calls this one
     parallel = op is not None and op.parallelism not in (None, 1)
     batched = (
         f" Or call it once a batch: {function.calls_per_batch:.0f} calls make one now."
@@ -192,7 +196,7 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
         call = (
             f"Read several at once, .interleave(..., cycle_length={calls}"
             if reads
-            else f"Call it in parallel, .map({name}"
+            else f"Call it in parallel, .map({mapped}"
         )
         return (
             f"It waits (files, network, sleep) and leaves the processor idle. {call}, num_parallel_calls={calls}), and "
@@ -207,7 +211,7 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
             )
         return (
             "It computes outside the interpreter lock, so parallel calls scale up to the cores: "
-            f".map({name}, num_parallel_calls=tf.data.AUTOTUNE)."
+            f".map({mapped}, num_parallel_calls=tf.data.AUTOTUNE)."
         )
     return (
         f"Measure {name}() alone: whether it holds the interpreter lock decides between TensorFlow ops (or processes) "

@@ -74,24 +74,22 @@ def _with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> l
         if enough and abs(likeness) >= _ALIKE and _is_periodic(values, period_steps):
             found.append(_Correlate(name, remedy, abs(likeness)))
     found.sort(key=lambda one: -one.likeness)
-    return [*found, *_epochs(steps, period_steps), *_lines(evidence, period_steps), *_buffers(evidence, period_steps)]
+    epochs = _epochs(evidence, steps, period_steps)
+    sizes = [] if epochs else _buffers(evidence, period_steps)  # those of the whole data set have it too
+    return [*found, *epochs, *_lines(evidence, period_steps), *sizes]
 
 
-def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None) -> list[_Correlate]:
-    """Correlates that most of the outlying steps share and few of the others, the most telling first."""
+def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None, begun: str) -> list[_Correlate]:
+    """Correlates that most outlying steps share, and few others, the best first; ``begun`` mends epochs' starts."""
     mask = np.isin(np.arange(len(steps)), slow)
     begins = np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0
-    excess = steps.wall_s - np.median(steps.wall_s)
+    excess, other_size = steps.wall_s - np.median(steps.wall_s), steps.batch_size != _usual(steps.batch_size)
     signs: list[tuple[str, str, npt.NDArray[np.bool_]]] = [
-        ("they begin an epoch", "Prefetch over the boundary: repeat() before prefetch(), no new iterator.", begins),
+        (_BEGUN, begun, begins),
         ("Python collects garbage in them", _TIMES["gc_s"][1], steps.gc_s >= _AMOUNT * np.maximum(excess, 1e-9)),
         ("something is traced or compiled in them", _TIMES["compile_s"][1], steps.compiling),
         ("values are fetched from the device in them", _TIMES["sync_s"][1], steps.sync_s >= 0.5 * steps.wall_s),
-        (
-            "their batches hold another number of samples",
-            _COUNTS["batch_size"][1],
-            steps.batch_size != _usual(steps.batch_size),
-        ),
+        ("their batches hold another number of samples", _COUNTS["batch_size"][1], other_size),
     ]
     for shape in np.unique(steps.shape_id[mask]):
         if batches is not None and 0 <= shape < len(batches.shapes):
@@ -144,12 +142,21 @@ def _is_periodic(values: FloatArray, period_steps: float) -> bool:
     return float(_folded(values, period_steps).var()) / variance >= max(3 * bins / len(values), 0.2)
 
 
-def _epochs(steps: Steps, period_steps: float) -> list[_Correlate]:
+_BEGUN: Final = "they begin an epoch"
+
+
+def _over_the_boundary(evidence: Evidence) -> str:
+    """Remedy of an iterator that is made anew for each epoch, beyond what the pipeline has already."""
+    if any(op.op.startswith("Repeat") and (op.cardinality or 0) > 0 for op in evidence.graph.ops):
+        return "Leave out the count of repeat(), so that one iterator goes over all epochs, and count an epoch's steps."
+    return "Keep the iterator over epochs: dataset.repeat() before prefetch, and count the steps of an epoch."
+
+
+def _epochs(evidence: Evidence, steps: Steps, period_steps: float) -> list[_Correlate]:
     starts = np.flatnonzero(np.diff(steps.epoch) > 0)
     if len(starts) < 3 or abs(float(np.median(np.diff(starts))) / period_steps - 1) > _NEAR:
         return []
-    remedy = "Keep the iterator over epochs: dataset.repeat() before prefetch, and count the steps of an epoch."
-    return [_Correlate("the epoch: a pass over the data set has as many steps", remedy, 1.0)]
+    return [_Correlate("the epoch: a pass over the data set has as many steps", _over_the_boundary(evidence), 1.0)]
 
 
 def _lines(evidence: Evidence, period_steps: float) -> list[_Correlate]:
@@ -270,11 +277,17 @@ def stragglers(evidence: Evidence) -> Findings:
         return
     slow = steps[np.isin(np.arange(len(steps)), found.indices)]
     in_wait = float(slow.wait_s.sum() / slow.wall_s.sum())
-    common = _in_slow_steps(steps, found.indices, evidence.batches)
+    between = "Look at what the loop does between two epochs: validation, checkpoints, callbacks."
+    begun = _over_the_boundary(evidence) if in_wait > 0.5 else between
+    common = _in_slow_steps(steps, found.indices, evidence.batches, begun)
     place = _same_place_in_epoch(steps, found.indices)
     said = f"; {common[0].name}" if common else ""
+    said = said.replace("they begin", "it begins").replace(" in them", " in it") if count == 1 else said
     remedy = "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there."
-    if place:
+    if common or place[:1] == [0]:
+        first = common[0] if common else _Correlate(_BEGUN, begun, 0.0)
+        remedy = begun if first.name == _BEGUN else f"{first.remedy} {remedy}"
+    elif place and not any(op.random for op in evidence.graph.ops):  # else it has other elements each time
         remedy = f"Batch {place[0]} of an epoch is slow again and again: look at its elements. {remedy}"
     yield stragglers.finding(
         f"{count} of {len(steps)} steps took {found.share_of_time:.0%} of the time beyond the median{said}",
@@ -289,7 +302,7 @@ def stragglers(evidence: Evidence) -> Findings:
             "in_common": "; ".join(one.name for one in common) or None,
             "same_batch_of_epochs": ", ".join(str(number) for number in place[:8]) or None,
         },
-        f"{common[0].remedy} {remedy}" if common else remedy,
+        remedy,
         severity="warning",
         # Beside a much larger wait in all steps these few are not what to mend first.
         limiting=in_wait > 0.5

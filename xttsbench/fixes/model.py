@@ -31,6 +31,7 @@ from xttsbench.throughput.threads import inputs_of
 
 AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"
+_ANEW: Final = " and the beginning of each epoch"  # where that takes more of a step than all rates
 _FAR: Final = 2.0  # a model that is this many times off what was measured is not believed
 _HALVINGS: Final = 30
 _MOST: Final = 3  # fixes in one combination
@@ -173,10 +174,10 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
     found = pipeline_pace(changed, model.step, model.evidence)
     if found.period_s <= 0:
         return row.model_copy(update={"why_not": row.why_not or "nothing that was priced would be left"})
-    left = _left_of_restart(model.pipeline, changed, row.fixes)
-    lost_s = lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
-    period_s = found.period_s + _restart_s(model.evidence) * left + lost_s
-    told = {"batches_per_s": 1 / period_s, "speedup": model.period_s / period_s, "limited_by": found.limited_by}
+    anew_s = _restart_s(model.evidence) * _left_of_restart(model.pipeline, changed, row.fixes)
+    period_s = found.period_s + anew_s + lost_to_bursts_s(model.bursts, changed, allowed_cpus(model.evidence))
+    by = found.limited_by + (_ANEW if 2 * anew_s > period_s else "")
+    told = {"batches_per_s": 1 / period_s, "speedup": model.period_s / period_s, "limited_by": by}
     return row.model_copy(update=told)
 
 
@@ -320,10 +321,13 @@ def predictions(
     said = modelled(evidence, wall_s=wall.estimate if wall is not None else None, alone_s=alone_s)
     if said is None:
         return ()
-    told = {"batches_per_s": 1 / said.as_read_s, "speedup": 1.0, "limited_by": said.model.limited_by}
+    by = said.model.limited_by + (_ANEW if 2 * _restart_s(evidence) > said.model.period_s else "")
+    told = {"batches_per_s": 1 / said.as_read_s, "speedup": 1.0, "limited_by": by}
     rows = [as_it_is.model_copy(update={**told, "why_not": said.off})]
     if said.off is None and ceiling.batches_per_s is not None:
-        ceiling = ceiling.model_copy(update={"speedup": ceiling.batches_per_s * said.model.period_s})
+        most = evidence.max_speedups.get("input")  # of the measured step, as the verdict has it
+        free = most.estimate if most is not None else ceiling.batches_per_s * said.model.period_s
+        ceiling = ceiling.model_copy(update={"speedup": free})
     for row in (*said.rows, *said.combined, ceiling):
         speedup = evidence.within_losses(row.speedup) if said.off is None else None
         rows.append(row.model_copy(update={"speedup": speedup, "why_not": row.why_not or said.off}))
@@ -369,12 +373,7 @@ def _ceiling(evidence: Evidence, step: Consumer, alone: Estimate | None) -> Pred
 
 
 def predict_speedup(evidence: Evidence, fixes: FixSet) -> float | None:
-    """The speed-up of fixes of the input together; ``None`` where the model cannot say, or is not believed.
-
-    Args:
-        evidence: as a diagnosis makes it.
-        fixes: in the order in which they are applied.
-    """
+    """The speed-up of fixes of the input, applied in turn; ``None`` where the model cannot say, or is not believed."""
     found = _known(evidence, fixes)
     return predict(*found).speedup if found is not None else None
 

@@ -187,15 +187,21 @@ def _with(finding: Finding, fix: FixResult | None) -> Finding:
     if fix is None:
         return finding
     same = fix.semantics.equivalent if fix.semantics else None
-    rejected = fix.outcome == "rejected" and finding.rule != _INPUT
-    but = f" Tried here, and not accepted: {fix.words}: {fix.why.rstrip('.')}." if rejected else ""
+    remedy, words, why = finding.remedy, fix.words, fix.why.rstrip(".")
+    other = mending(finding.rule, (fix,), mainly=True) is None  # of another kind than what is advised
+    if other and fix.outcome == "accepted":
+        remedy = f"{words[:1].upper()}{words[1:]} mends it, and was accepted. Else: {remedy}"
+    elif fix.outcome == "rejected" and finding.rule != _INPUT:
+        remedy += f" Tried here, and not accepted: {words}: {why}."
+    elif other and fix.outcome == "not verified" and fix.verified_speedup is not None:
+        remedy += f" Tried here: {words}: {why}."
     measured, expected = fix.verified_speedup if same else None, finding.predicted_speedup
     if measured is not None and fix.predicted_speedup is not None and finding.rule != _INPUT:
         expected = Estimate.exactly(fix.predicted_speedup)  # of the same fix as what was measured
     of = {key: fix.name for key in _OF_A_FIX if key in finding.evidence and measured is not None}
     return finding.model_copy(
         update={
-            "remedy": f"{finding.remedy}{but}",
+            "remedy": remedy,
             "evidence": {**finding.evidence, **of},
             "predicted_speedup": expected,
             "verified_speedup": measured,

@@ -71,7 +71,9 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
 
 def _step_option(evidence: Evidence, name: str, speedup: float | None, place: Location, why_not: str | None) -> Option:
     if why_not is None and speedup is not None and speedup < WORTH:
+        alone = step_ratio(evidence, name)
         why_not = f"estimated {speedup:.2f} times as fast: less than 5 %"
+        why_not = f"the step alone is {alone:.3g} times as fast with it" if alone and alone < 1.0 else why_not
     ceiling = evidence.max_speedups.get("dispatch")
     where = (place,) if place.file else ()
     return Option(

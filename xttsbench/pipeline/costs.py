@@ -243,10 +243,11 @@ def _filled(
     if sequential_s is not None:
         share = op_costs.explained(pipeline.ops, chosen, sequential_s)
         notes.append(
-            f"run sequentially a batch takes {sequential_s * 1e3:.3g} ms, of which the costs explain {share:.0%}"
+            f"a batch takes {sequential_s * 1e3:.3g} ms where nothing runs at once, and the times of the ops, all of "
+            f"their calls together, come to {share:.0%} of that"
         )
     if len(priced) < len(pipeline.ops):
-        notes.append(f"{len(pipeline.ops) - len(priced)} ops have no cost")
+        notes.append(f"{len(pipeline.ops) - len(priced)} of the ops have no cost")
     text = "; ".join(note for note in notes if note)
     if not any(cost.cost_s for cost in priced) and not text.startswith("no costs"):
         text = f"no costs: {text}"

@@ -318,9 +318,11 @@ def _counted(function: PythonFunction, pipeline: Pipeline) -> PythonFunction:
     a buffer 25 % are missing.
     """
     calls, ops = function.calls_per_batch, [op for op in pipeline.ops if function.token in op.python_functions]
-    if calls is None or len(ops) != 1 or not _maps(ops[0]):
+    if calls is None or len(ops) != 1 or not (_maps(ops[0]) or not calls):
         return function
     elements = ops[0].elements_per_batch
+    if not calls:  # a full buffer had all that was taken
+        return function.model_copy(update={"calls_per_batch": elements})
     if not elements or abs(calls / elements - 1) > _ABOUT:
         return function
     return function.model_copy(update={"calls_per_batch": elements})

@@ -199,11 +199,17 @@ def place(op: PipelineOp | None) -> Location:
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes for a title: ``3.2 GB``."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.3g} {unit}"
-    return f"{size_bytes:.0f} bytes"
+    """A number of bytes with a binary prefix: ``512 B``, ``1.50 GiB``."""
+    power = 0
+    while abs(size_bytes) / 1024**power >= 999.5 and power < len(_BYTE_UNITS) - 1:
+        power += 1
+    if power == 0:
+        return f"{size_bytes:,.0f} B"
+    number = size_bytes / 1024**power
+    return f"{f'{number:#.3g}'.rstrip('.') if abs(number) < 999.5 else f'{number:,.0f}'} {_BYTE_UNITS[power]}"
+
+
+_BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class Prediction(Record):

@@ -43,7 +43,7 @@ from xttsbench.reporting.sections import (
     target_figures,
     unmeasured,
 )
-from xttsbench.reporting.sections.answer import after, gain, next_command, unit
+from xttsbench.reporting.sections.answer import after, gain, next_command, unit, when
 from xttsbench.reporting.sections.naming import spoken, with_calls
 from xttsbench.reporting.sections.report import (
     details,
@@ -126,7 +126,7 @@ def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
         if facts := (*advice.advice(report), *training_facts(report)):
             yield doc.Facts(facts, ("what", "which"))
     if command := next_command(report, ""):
-        yield doc.Code((command,), "shell", "Next:")
+        yield doc.Code((command,), "shell", f"{when(report).capitalize()}:")
 
 
 def machine(report: Report) -> Tiles:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from xttsbench.records import pipeline
 from xttsbench.records.base import Estimate
 
 _TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _PER: Final = re.compile(r"(?P<what>.+)_(?P<unit>s|bytes)_per_(?P<base>(?!s$).+)")
+size: Final = pipeline.size
 _LONG_S: Final = 120.0  # From here on a duration is told in minutes, from 60 times that in hours
 
 
@@ -102,16 +103,6 @@ def rate_interval(estimate: Estimate) -> str:
 def rate_bounds(estimate: Estimate, *, unit: str = "") -> tuple[str, str]:
     """``120`` and ``118 to 123``, for a column whose head names the unit."""
     return _bounds(estimate, 1.0, _decimals(estimate.estimate), unit)
-
-
-def size(count_bytes: float) -> str:
-    """Bytes with a binary prefix: ``512 B``, ``1.50 GiB``."""
-    power = 0
-    while abs(count_bytes) / 1024**power >= 999.5 and power < len(_BYTE_UNITS) - 1:
-        power += 1
-    if power == 0:
-        return f"{count_bytes:,.0f} B"
-    return f"{number(count_bytes / 1024**power)} {_BYTE_UNITS[power]}"
 
 
 def named(name: str, value: object) -> tuple[str, str]:

@@ -89,13 +89,16 @@ _LABELS: Final = {
     "block": "repeat",
     "blocks": "repeats",
     "contention": "CPU contention",
+    "cost share": "share of all ops",
     "dispatch": "launch overhead",
+    "first steps": "the first of them",
     "gil": "interpreter lock",
     "helps": "its fix",
     "host": "host work",
+    "pace share": "share of the pace",
     "predicted": "estimated",
+    "repeated": "repeat() in it",
     "residual": "unattributed",
-    "kind": "experiment",
     "verified": "measured",
 }
 """Words in the names of a record's fields that people do not read."""

@@ -127,3 +127,18 @@ def test_the_parts_add_up_to_the_step_time_of_the_record(build) -> None:
     assert sum(dict(found.attribution_s).values()) == pytest.approx(found.step_time_s.estimate)
     without_residual = sum(dict(found.attribution_s).values()) - found.attribution_s.residual
     assert without_residual == pytest.approx(found.step_time_s.estimate, rel=0.03)
+
+
+def test_a_loss_beside_more_computing_says_why_it_is_the_bottleneck(evidence) -> None:
+    parts = {"input": 0.029, "compute": 0.071}
+    text = summary(gathered(evidence("input", parts=parts)))
+    why = "the most that can be avoided beside the 71% that it computes"
+    assert text.startswith(f"The step waits 29% of its time for data, {why}")
+    text = summary(gathered(evidence("transfer", parts={"transfer": 0.02, "compute": 0.08})))
+    assert text.endswith("20% of the step, the most that can be avoided beside the 80% that it computes.")
+    assert "avoided" not in summary(gathered(evidence("input", parts={"input": 0.06, "compute": 0.04})))
+
+
+def test_a_share_is_never_more_than_all(evidence) -> None:
+    wide = Estimate(estimate=0.9, low=0.7, high=1.2)
+    assert verdict(gathered(evidence("compute"), accelerator_utilization=wide)).accelerator_utilization.high == 1.0

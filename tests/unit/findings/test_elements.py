@@ -303,3 +303,14 @@ def test_an_op_that_takes_far_less_than_the_step_waits_is_not_named(evidence, bu
     costly = given.model_copy(update={"ops": (cheap.model_copy(update={"cost_s": 5e-4}), batch, prefetch)})
     (found,) = input_bound(evidence("input", pipeline=costly, parts={"input": 7e-4, "compute": 2e-3}, wall_s=2.7e-3))
     assert found.location.op == "Slices/_1"
+
+
+def test_a_dataset_alone_waits_in_no_step(evidence) -> None:
+    made = Pipeline(ops=(op("Map/_1", "MapDataset", cost_s=1.0),))
+    found = only(input_bound, evidence("input", has_step=False, pipeline=made))
+    assert found.title == "no step is beside it; Map/_1 costs most"
+
+
+def test_a_mean_that_says_nothing_is_no_evidence(evidence) -> None:
+    few = Estimate(estimate=0.4, low=0.0, high=1.1)
+    assert "batch_s_without_a_step" not in only(input_bound, evidence("input", input_alone_s=few)).evidence

@@ -191,3 +191,18 @@ def test_the_calls_that_are_asked_for_are_those_of_the_fix(evidence) -> None:
         rows = predicted(f"calls:{number} + thread-pool:{number}", 2.0) if number != 4 else ()
         found = only(python_function, evidence("input", pipeline=made, predictions=rows, environment=TWO))
         assert f"num_parallel_calls={number}, options.threading.private_threadpool_size = {number})" in found.remedy
+
+
+def test_the_advice_is_what_the_gain_is_of(evidence, build) -> None:
+    rows = (*predicted("cache@Map/_2", 3.0), *predicted("parallel-map", 1.2))
+    found = only(python_function, evidence("input", pipeline=python_pipeline("releases"), predictions=rows))
+    assert found.evidence["helps"] == "cache@Map/_2"
+    assert found.remedy.startswith("Keep what it yields by .cache() behind it, if every epoch may have the same. Else:")
+    given = {"pipeline": python_pipeline("releases"), "predictions": rows, "fixes": fixed(build, "cache@Map/_2", 3.0)}
+    found = only(python_function, evidence("input", **given))
+    assert not found.remedy.startswith("Keep"), "what came of it is told of the fix itself"
+
+
+def test_the_map_is_advised_with_the_function_that_it_is_given(evidence) -> None:
+    made = python_pipeline("releases", function="__inference_Dataset_map_tf_load_12")
+    assert ".map(tf_load, num_parallel_calls" in only(python_function, evidence("input", pipeline=made)).remedy

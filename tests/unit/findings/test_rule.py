@@ -153,7 +153,7 @@ def test_the_size_of_an_element_at_the_end_is_that_of_the_batches(evidence) -> N
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(12, "12 bytes"), (2_500, "2.5 kB"), (3.21e6, "3.21 MB"), (4e12, "4e+03 GB")]
+    ("number", "text"), [(12, "12 B"), (2_500, "2.44 KiB"), (3.21e6, "3.06 MiB"), (4e12, "3.64 TiB")]
 )
 def test_sizes(number: float, text: str) -> None:
     assert size(number) == text

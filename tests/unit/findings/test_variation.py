@@ -194,6 +194,40 @@ def test_stragglers_at_the_beginning_of_epochs(evidence, build) -> None:
     found = only(stragglers, evidence("input", **given))
     assert "they begin an epoch" in found.title
     assert found.evidence["same_batch_of_epochs"] == "0"
+    assert found.remedy.startswith("Keep the iterator over epochs: dataset.repeat() before prefetch")
+
+
+def test_what_is_advised_at_the_beginning_of_epochs_is_not_done_already(evidence, build) -> None:
+    given = slow_at(build, (25, 50, 75), epoch=np.arange(100) // 25)
+    counted = Pipeline(ops=(PipelineOp(name="r", op="RepeatDataset", cardinality=25),))
+    remedy = only(stragglers, evidence("input", pipeline=counted, **given)).remedy
+    assert remedy.startswith("Leave out the count of repeat()")
+    late = np.where(np.arange(100) == 25, 2.0, 0.0)
+    steps = build.steps(wait_s=0.01 + late, step_s=0.09, epoch=np.arange(100) // 25)
+    once = {"steps": steps, "explanation": explain(steps.wall_s, steps.batch_elements)}
+    assert "it begins an epoch" in only(stragglers, evidence("input", **once)).title
+
+
+def test_steps_that_do_not_wait_at_the_beginning_of_epochs_are_the_loop_s(evidence, build) -> None:
+    late = np.zeros(100)
+    late[[25, 50, 75]] = 0.5
+    steps = build.steps(wait_s=0.01, step_s=0.09 + late, epoch=np.arange(100) // 25)
+    found = only(stragglers, evidence("input", steps=steps, explanation=explain(steps.wall_s, steps.batch_elements)))
+    assert found.remedy == "Look at what the loop does between two epochs: validation, checkpoints, callbacks."
+
+
+def test_the_same_place_behind_a_shuffle_has_other_elements_each_time(evidence, build) -> None:
+    given = slow_at(build, (32, 57, 82), epoch=np.arange(100) // 25)
+    shuffled = Pipeline(ops=(PipelineOp(name="s", op="ShuffleDatasetV3", random=True),))
+    found = only(stragglers, evidence("input", pipeline=shuffled, **given))
+    assert "again and again" not in found.remedy
+
+
+def test_an_epoch_s_period_is_told_once(evidence, build) -> None:
+    ops = (PipelineOp(name="m", op="MapDataset", cardinality=80, elements_per_batch=8.0),)
+    steps = build.steps(**(WAITING | {"epoch": np.arange(100) // 10}))
+    found = only(oscillation_rule, evidence("host", steps=steps, oscillation=PERIODIC, pipeline=Pipeline(ops=ops)))
+    assert "the length of m" not in found.evidence["same_period"]
 
 
 def test_the_same_batch_of_each_epoch(evidence, build) -> None:

@@ -154,3 +154,16 @@ def test_what_is_expected_and_what_was_measured_are_of_one_fix() -> None:
 def test_a_rule_knows_which_fix_was_accepted() -> None:
     taken, other = compared([accepted("parallel-map"), rejected("prefetch")]).values()
     assert (taken.accepted, other.accepted) == (True, False)
+
+
+def test_a_fix_of_another_kind_that_was_accepted_comes_before_the_advice() -> None:
+    found = told("python-function", accepted("cache@Map/_3"), remedy="Port it.")
+    assert found.remedy == "Cache@Map/_3 mends it, and was accepted. Else: Port it."
+    assert told("cacheable", accepted("cache@Map/_3"), remedy="Keep it.").remedy == "Keep it."
+
+
+def test_a_fix_that_is_not_decided_is_told_beside_the_advice() -> None:
+    undecided = accepted("cache@Map/_3", outcome="not verified", why="1 process, and it takes 2.")
+    assert told("python-function", undecided, remedy="Port it.").remedy == (
+        "Port it. Tried here: cache@Map/_3: 1 process, and it takes 2."
+    )

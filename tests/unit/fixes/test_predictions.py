@@ -26,7 +26,9 @@ def measured(seconds):
 
 def by_name(given, *, alone=STEP, wall=None, **fields):
     """Rows by name; without ``wall``, what one step takes as measured, of the costs as they were read."""
-    evidence = make_evidence("input", pipeline=given, environment=ENVIRONMENT, **{"parts": {}, **fields})
+    evidence = make_evidence(
+        "input", pipeline=given, environment=ENVIRONMENT, **{"parts": {}, "max_speedups": {}, **fields}
+    )
     return {row.name: row for row in predictions(evidence, wall=wall, alone=alone)}
 
 
@@ -283,3 +285,14 @@ def test_what_was_measured_of_a_fix_follows_from_its_speed_up_and_the_target_s_o
     rows = {row.name: row for row in beside(tuple(by_name(WAITING, wall=measured(0.1)).values()), {tried.name: tried})}
     found = rows["parallel-map:32"].measured_per_s
     assert (found.low, found.estimate, found.high) == pytest.approx((15, 20, 25))
+
+
+def test_a_best_case_is_that_of_the_measured_step():
+    rows = by_name(WAITING, max_speedups={"input": measured(3.0)})
+    assert rows["input costs nothing"].speedup == pytest.approx(3.0)
+
+
+def test_what_begins_each_epoch_anew_limits_where_it_takes_most(build):
+    steps = build.steps(wait_s=[1.0, *[0.001] * 9] * 4, step_s=0.02, epoch=np.repeat(np.arange(4), 10))
+    quick = pipeline(RANGE, PYTHON | {"cost_s": 0.001}, BATCH, python_functions=(python("blocks", wall_s=1e-4),))
+    assert by_name(quick, steps=steps)["as it is"].limited_by == "step and the beginning of each epoch"

@@ -51,11 +51,11 @@ def test_findings_keep_their_order_and_say_all(starving) -> None:
     for word in (
         "1. CRITICAL BOTTLENECK load_wav",
         "my_project/data.py:42, op ParallelMapDatasetV2",
-        "cost share 91.0 %",
+        "share of all ops 91.0 %",
         "private_threadpool_size = 32",
         "at most 2.02x (1.96 to 2.08), if that time were gone; measured 1.940x (1.901 to 1.979); same elements",
         "at most 1.200x (1.164 to 1.236), if that time were gone; not measured",
-        "what mending a finding gives the budget was spent before its turn",
+        "what mending oscillation gives the budget was spent before its turn",
         "3. INFO TensorFlow sees no GPU",
     ):
         assert word in text

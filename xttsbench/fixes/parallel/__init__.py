@@ -167,7 +167,7 @@ ANY_ORDER: Final = Spec(
     mends=("order-sensitive",),
     candidates=order_given_up,
     rewrite="xttsbench.fixes.parallel.rewrite:any_order",
-    asked_for="elements in another order have to be asked for",
+    asked_for="elements in another order have to be asked for (--any-order)",
     keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:any_order",
 )

@@ -75,6 +75,8 @@ def unmeasured(report: Report) -> tuple[Section, ...]:
         if what is None or (arm is not None and not arm.group and arm.status == "ok"):
             continue
         subject = ", ".join(filter(None, (configuration(arm.id), arm.accelerator))) if arm is not None else ""
+        if (at := re.match(r"findings\.(\d+)\.", _dotted(path))) and int(at[1]) < len(report.findings):
+            what = what.replace("a finding", report.findings[int(at[1])].rule)
         lines.setdefault((subject, reason), {})[what] = None
     facts = tuple(
         Fact(": ".join(filter(None, (subject, ", ".join(names)))), reason) for (subject, reason), names in lines.items()

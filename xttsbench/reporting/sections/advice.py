@@ -28,6 +28,7 @@ from xttsbench.reporting.words import in_words, part
 from xttsbench.throughput.threads import chain_before
 
 _KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
+_MOST_LINES: Final = 3  # Places to edit that are named
 _WORTH_SAYING: Final = 0.02  # Share of a step from which the time without a loss is worth a line
 _LIBRARY: Final = re.compile(r"[/\\](site-packages|dist-packages|xttsbench[/\\]xtts)[/\\]")
 _BY_MODEL: Final = "by a model of the pipeline"
@@ -111,7 +112,8 @@ def line(report: Report) -> doc.Fact | None:
     found = answer.cause(report)
     chosen = _result(answer.gain(report), report)
     if chosen is not None and (lines := tuple(_edited(chosen, report))):
-        return doc.Fact("line to edit", " and ".join(lines), 2)
+        more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+        return doc.Fact("line to edit", " and ".join(lines[:_MOST_LINES]) + more, 2)
     if found is not None and _is_the_user_s(found.location):
         return doc.Fact("your line", answer.line_of(found, report), 2)
     part_name, _ = answer.likely(report) or (report.verdict.bottleneck, 0.0)
@@ -135,10 +137,31 @@ def _result(option: Option | None, report: Report) -> FixResult | None:
 def _edited(found: FixResult, report: Report) -> Iterator[str]:
     """Lines that the patch changes; without a patch those of the ops that the fix is about."""
     edits = found.patch.edits if found.patch is not None else ()
-    at: list[tuple[str, int | None]] = [(edit.file, edit.line) for edit in edits]
-    at = at or [(one.file, one.line) for one in found.places if one.file and one.op]
-    for file, number in list(dict.fromkeys(at))[:2]:
-        yield short(file, report) + (f":{number}" if number is not None else "")
+    at: list[tuple[str | None, int | None]] = [(edit.file, edit.line) for edit in edits]
+    at = at or [(one.file, one.line) for one in found.places if one.op]
+    for file in dict.fromkeys(file for file, _ in at if file):
+        numbers = {number for other, number in at if other == file and number is not None}
+        numbers |= _removed(found.patch.diff, file) if found.patch is not None else set()
+        starts = [number for number in sorted(numbers) if number - 1 not in numbers]
+        ends = [number for number in sorted(numbers) if number + 1 not in numbers]
+        for start, end in zip(starts, ends, strict=True):
+            yield f"{short(file, report)}:{start}" + (f"-{end}" if end > start else "")
+        if not numbers:
+            yield short(file, report)
+
+
+def _removed(diff: str, file: str) -> set[int]:
+    """Numbers of the lines of a file that a unified diff takes out or changes."""
+    found, number, here = set[int](), 0, False
+    for line in diff.splitlines():
+        if line.startswith("--- a/"):
+            here = f"/{file}".endswith(f"/{line[6:]}")
+        elif begun := re.match(r"@@ -(\d+)", line):
+            number = int(begun[1])
+        elif line[:1] in ("-", " "):
+            found |= {number} if here and line[0] == "-" else set()
+            number += 1
+    return found
 
 
 def _to_do(found: Finding | None, report: Report, place: str) -> str:
@@ -172,7 +195,7 @@ def _faster_step(report: Report) -> str:
     tried = next((arm.effect for arm in report.arms if arm.id == "step:xla" and arm.effect is not None), None)
     if tried is None:
         return remedy
-    said = f"XLA was tried: {units.ratio(tried.estimate)} as fast, the step alone."
+    said = f"With XLA the step alone is {units.ratio(tried.estimate)} as fast."
     return f"{remedy if tried.estimate >= WORTH else remedy.replace('XLA, ', '')} {said}"
 
 
@@ -190,7 +213,7 @@ def _apply(chosen: FixResult, report: Report, place: str) -> str:
     if patch is None or not patch.diff.strip():
         return f"Change it by hand, or load the plan as the next command does: {words}."
     speed = f", {units.ratio_interval(patch.verified_speedup)} as fast" if patch.verified_speedup is not None else ""
-    ran = f"The patched source was run: the same data{speed}. " if patch.equivalent else ""
+    ran = f"The patched source, the same change, was run as well: the same data{speed}. " if patch.equivalent else ""
     ran = ran if patch.ran else "The patched source was not run. "
     rest = f" Left to do by hand: {' '.join(patch.unpatched.values())}" if patch.unpatched else ""
     where = f"{place}/patch.diff" if place else "the run's patch.diff"
@@ -283,7 +306,7 @@ def _obstacle(found: FixResult, report: Report) -> str:
         return f"{gives}, but gives other data{', which was seen' if seen else ''}: {with_calls(_begun(said), report)}"
     if found.verified_speedup is not None and found.decision in FASTER:
         gain = units.ratio_interval(found.verified_speedup)
-        return f"{what} gave {gain} in one process{later}; a proof takes two processes, and more time."
+        return f"{what} gave {gain} in one process{later}; to be sure takes a second one, and more time."
     if found.verified_speedup is None:
         return f"{gives}, and was not tried: {with_calls(found.why.rstrip('.'), report)}."
     gain, rounds = units.ratio_interval(found.verified_speedup), f"{found.rounds} round{'s' * (found.rounds != 1)}"

@@ -72,8 +72,15 @@ def unit(report: Report) -> str:
 
 
 def cause(report: Report) -> Finding | None:
-    """Finding that limits the step, by the worth of its remedy; ``None`` for none."""
-    return next((found for found in report.findings if found.limiting), None)
+    """Finding that limits the step, by its remedy's worth, of Python functions the costliest; ``None`` for none."""
+    found = next((found for found in report.findings if found.limiting), None)
+    return _costly_python(report) if found is not None and found.rule == "python-function" else found
+
+
+def _costly_python(report: Report) -> Finding | None:
+    """The limiting Python function whose op takes most of the time; ``None`` for none."""
+    every = [one for one in report.findings if one.limiting and one.rule == "python-function"]
+    return max(every, key=lambda one: float(one.evidence.get("cost_share") or 0.0), default=None)
 
 
 def likely(report: Report) -> tuple[str, float] | None:
@@ -122,8 +129,7 @@ def why(report: Report) -> str:
 
     Without a finding on what to mend it is how the costliest call of the pipeline works.
     """
-    found = cause(report)
-    python = next((one for one in report.findings if one.limiting and one.rule == "python-function"), None)
+    found, python = cause(report), _costly_python(report)
     input_side = (likely(report) or (report.verdict.bottleneck, 0.0))[0] in ("input", "contention")
     if not input_side or (found is not None and found.rule == "python-function"):
         return with_calls(found.title, report) if found is not None else ""
@@ -138,7 +144,7 @@ def _works(report: Report) -> str:
     if pipeline is None or op is None:
         return ""
     share = units.percent((op.cost_s or 0.0) / sum(one.cost_s or 0.0 for one in pipeline.ops))
-    takes = f"{with_calls(op.name, report)} takes {share} of the pipeline's time"
+    takes = f"{with_calls(op.name, report)} takes {share} of the time of all ops"
     return ": ".join(filter(None, (takes, manner(op, pipeline))))
 
 
@@ -267,6 +273,11 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
         taken=best.decision in FASTER and same == "yes",
         here=group.accelerator == report.accelerator.get("label"),
     )
+
+
+def when(report: Report) -> str:
+    """Word before the next command: ``then``, once the advice was followed, or ``next``."""
+    return "then" if nothing_accepted(report) else "next"
 
 
 def next_command(report: Report, place: str) -> str:

@@ -19,7 +19,7 @@ from xttsbench.records.comparison_result import ComparedPair, ComparedRun, Compa
 from xttsbench.records.report import Report, Variant
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import Group, cell, figures_of, groups, missing
+from xttsbench.reporting.sections import Group, cell, figures_of, fixes, groups, missing
 from xttsbench.reporting.sections.step import OSCILLATES
 from xttsbench.reporting.words import configuration, in_words, plain
 
@@ -32,6 +32,7 @@ _MARKS: Final = {
     "not measured": doc.Cell("NOT MEASURED", tone="warning"),
 }
 _SPEED: Final = ("configuration", "A per s", "B per s", "speed of B over A (95 %)", doc.Column("result", leads=True))
+_ALONE: Final = ("configuration", "step time", "per second (first dimension)", "speed-up", "processes", "result")
 _MOST_ROWS, _MOST_WARNINGS = 5, 2  # Of the tables and warnings on one screen
 _METHODS: Final = {
     "paired blocks": "Rounds of one run, paired; 95 % intervals over rounds and processes.",
@@ -211,13 +212,11 @@ def ungrouped(report: Report) -> Iterator[doc.Section]:
     """The configurations that belong to no group, and the noise check where no group has it."""
     blocks: list[doc.Block] = []
     if alone := [arm for arm in report.arms if not arm.group]:
-        header = ("configuration", "step time", "per second", "speed-up", "processes", "result")
-        blocks.append(doc.table(header, map(_row, alone)))
+        blocks.append(doc.table(_ALONE, (*map(_row, alone), *fixes.beside(report))))
     if len(alone) == len(report.arms) and (said := _noise_check(report)):
         blocks.append(doc.Paragraph(said, "soft"))
-    if blocks:
-        title = "Configurations, each against the baseline" if alone else ""
-        yield doc.Section(title, tuple(blocks), view=doc.View.FULL)
+    title = "Configurations, each against the baseline" if alone else ""
+    yield doc.Section(title, tuple(blocks), view=doc.View.FULL)
 
 
 def in_full(report: Report) -> doc.Fold:
@@ -248,7 +247,8 @@ def result(arm: Variant) -> str:
         return ended[0] if ended[0] in _NEVER_BEGAN else f"ended: {ended[0]}"
     if arm.role != "candidate":
         return _ROLES[arm.role]
-    return "not faster" if arm.decision == "undecided" and arm.gain_ruled_out else spoken(arm.decision)
+    word = arm.decision or ("indicative only" if arm.effect else None)
+    return "not faster" if word == "undecided" and arm.gain_ruled_out else spoken(word)
 
 
 def spoken(word: str | None) -> str:

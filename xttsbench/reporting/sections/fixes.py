@@ -35,6 +35,7 @@ from xttsbench.reporting.document import (
     table,
 )
 from xttsbench.reporting.sections import cell
+from xttsbench.reporting.sections.answer import after, nothing_accepted
 from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.words import short_path
 
@@ -81,6 +82,16 @@ def applied(report: Report, chosen: FixResult | None, *, with_diff: bool) -> Ite
         yield Code(code, "python", "Without editing the source:")
 
 
+def beside(report: Report) -> Iterator[tuple[str | Cell, ...]]:
+    """Rows of the fixes that were measured, as the table of configurations has them; the time is that of the answer."""
+    now = report.verdict.step_time_s
+    for found in report.fixes:
+        if (speed := found.verified_speedup) is not None and now is not None:
+            result = "proposed" if found.chosen else _became(found)
+            words = with_calls(found.words, report)
+            yield words, after(now, speed), "", cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
+
+
 def predictions(report: Report) -> Fold:
     """A row for each condition that the model was asked about."""
     return folded("What the model estimates", _PREDICTED, [_prediction(found, report) for found in report.predictions])
@@ -89,7 +100,8 @@ def predictions(report: Report) -> Fold:
 def _prediction(found: Prediction, report: Report) -> tuple[str | Cell, ...]:
     rate, speedup = found.batches_per_s, found.speedup
     given = next((one.measured_per_s for one in report.predictions if one.name == _AS_IT_IS), None)
-    remark = found.why_not or ""
+    same = any(one.fixes == found.fixes and one.semantics and one.semantics.equivalent for one in report.fixes)
+    remark = "" if same else found.why_not or ""  # what would have to be proved, and was
     far = found.name == _AS_IT_IS and bool(found.why_not)
     if rate is not None and speedup is not None and given is not None and not far:  # costs were scaled to that
         remark = f"{units.number(rate)} by the costs as they were read" if found.name == _AS_IT_IS else remark
@@ -109,7 +121,7 @@ def proposal(report: Report, chosen: FixResult | None) -> str:
     if chosen is None:
         if not report.fixes:
             return "There was no fix to try: the pipeline stays as it is."
-        return "No fix was accepted: the pipeline stays as it is."
+        return f"No fix was {'accepted' if nothing_accepted(report) else 'tried'}: the pipeline stays as it is."
     speed = "" if chosen.verified_speedup is None else f", {units.ratio_interval(chosen.verified_speedup)} as fast"
     blocks = f" in {chosen.blocks:,} {'process' if chosen.blocks == 1 else 'processes'}" if chosen.blocks else ""
     said = with_calls(chosen.semantics.sentence, report) if chosen.semantics else ""
@@ -142,7 +154,7 @@ def patched(patch: Patch | None) -> str:
     if patch.equivalent is not None:
         words.append("yields the same data" if patch.equivalent else "gives OTHER DATA")
     if patch.verified_speedup is not None:
-        words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast")
+        words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast, the same change measured once more")
     said = f"The source with this patch was {'run; it' if words else 'not run'} {' and '.join(words)}".rstrip()
     said += f": {patch.why_not}" if patch.why_not else "."
     if not words and not said.endswith("."):
@@ -246,13 +258,22 @@ def _cards(ranked: Sequence[FixResult], report: Report) -> list[FixCard]:
                 basis=basis,
                 gain=drawn,
                 data="" if found.semantics is None else same_data(found.semantics),
-                outcome=with_calls(outcome(found), report),
+                outcome=with_calls(outcome(found), report) + _not_proposed(found, report),
                 where=tuple(dict.fromkeys(_where(found))),
                 patch=Code((found.patch.diff,) if found.patch else (), "diff"),
                 proposed=found.chosen,
             )
         )
     return cards
+
+
+def _not_proposed(found: FixResult, report: Report) -> str:
+    """Clause on an accepted fix that is not proposed though it looks faster than what is; empty for others."""
+    best = next((one.verified_speedup for one in report.fixes if one.chosen), None)
+    own = found.verified_speedup
+    if found.chosen or found.outcome != "accepted" or own is None or best is None or own.estimate <= best.estimate:
+        return ""
+    return "; not proposed, as what is proposed is about as fast, and simpler or faster over a whole training"
 
 
 def outcome(found: FixResult) -> str:

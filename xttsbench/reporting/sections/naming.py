@@ -25,6 +25,8 @@ from xttsbench.reporting.words import short_path
 _LAMBDA: Final = re.compile(r"\b(\w+)\.<locals>\.<lambda>\(\)")
 _NESTED: Final = re.compile(r"(?<![\w.<])(?:[\w.]+\.<locals>\.)+(\w+\(\))")
 """A function as Python names it, which people know by its own name alone."""
+_TWICE: Final = re.compile(r" \(([\w.-]+:\d+)\)( \((?:[^\s()]*/)?\1\))")
+"""A line after the name of a call that tells it from others, and again as its place."""
 
 
 def short(file: str, report: Report) -> str:
@@ -63,7 +65,7 @@ def speaker(report: Report) -> Callable[[str], str]:
     fixes = parts | {one.name: one.words for one in report.fixes}
     named = _replacing({name: what for name, what in fixes.items() if re.search("[@:+]", name)})
     called = _replacing(words)
-    return lambda text: _NESTED.sub(r"\1", _LAMBDA.sub(r"the lambda in \1()", called(named(text))))
+    return lambda text: _NESTED.sub(r"\1", _LAMBDA.sub(r"the lambda in \1()", _TWICE.sub(r"\2", called(named(text)))))
 
 
 def _replacing(words: Mapping[str, str]) -> Callable[[str], str]:

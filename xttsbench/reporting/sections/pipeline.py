@@ -25,7 +25,7 @@ from xttsbench.reporting.sections import pipeline_of
 from xttsbench.throughput.threads import effective_parallelism, parallelised
 
 TITLE: Final = "Pipeline, its end first, time per batch"
-HEADER: Final = ("op", "time per batch", "share", "computes or waits", "where", "notes")
+HEADER: Final = ("op", "time per batch", "share of all ops", "computes or waits", "where", "notes")
 _INNER: Final = "in it: "
 _Cells = tuple[str, str, str, str, str, str]
 _PART_OF_ABOVE: Final = "in the above"
@@ -88,7 +88,11 @@ def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[_Cells,
     share = op.cost_s / whole_s if op.cost_s is not None and whole_s else None
     cost = unknown if op.cost_s is None else units.duration(op.cost_s)
     percent = "" if share is None else units.percent(share)
-    return (call(op), cost, percent, split(op), place(op), "; ".join(notes(op, functions))), share
+    said = [
+        *notes(op, functions),
+        *(["run in parallel by TensorFlow"] if op in pipeline.ops and parallelised(op, pipeline) else []),
+    ]
+    return (call(op), cost, percent, split(op), place(op), "; ".join(said)), share
 
 
 def _rows(ops: Sequence[PipelineOp]) -> Iterator[_Row]:
@@ -134,7 +138,7 @@ def remarks(pipeline: Pipeline) -> Iterator[str]:
 
 
 def call(op: PipelineOp) -> str:
-    """The call with its settings: ``batch(16)``, ``prefetch(AUTOTUNE -> 3)``, ``interleave(cycle 4, calls 2)``."""
+    """The call with its settings: ``batch(16)``, ``prefetch(AUTOTUNE (chose 3))``, ``interleave(cycle 4, calls 2)``."""
     settings = [
         "" if op.batch_size is None else str(op.batch_size),
         chosen(op.buffer_size, op.chosen_buffer_size),
@@ -159,7 +163,7 @@ def chosen(written: int | None, used: int | None) -> str:
     if written is None:
         return ""
     text = "AUTOTUNE" if written == AUTOTUNE else f"{written:,}"
-    return text if used is None or used == written else f"{text} -> {used:,}"
+    return text if used is None or used == written else f"{text} (chose {used:,})"
 
 
 def place(op: PipelineOp) -> str:
@@ -185,7 +189,9 @@ def manner(op: PipelineOp, pipeline: Pipeline) -> str:
     cpus, work = pipeline.cpus or 1, split(op)
     work = f"a {work}" if work[:1].isdigit() else f"it {work}" if work else ""
     at_once = effective_parallelism(op, pipeline, cpus)
-    calls = "one element after another" if at_once == 1 else f"{at_once} calls at once on {cpus} processors"
+    tuned = op.parallelism == AUTOTUNE and op.chosen_parallelism is None
+    most = f"up to {at_once} calls at once, as AUTOTUNE chooses," if tuned else f"{at_once} calls at once"
+    calls = "one element after another" if at_once == 1 else f"{most} on {cpus} processors"
     calls += " (TensorFlow runs it in parallel by itself)" if parallelised(op, pipeline) else ""
     return ", ".join(filter(None, (work, calls if pipeline.cpus and kind_of_op(op.op) in _CALLING else "")))
 

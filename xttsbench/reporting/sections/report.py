@@ -237,7 +237,7 @@ def passed(report: Report) -> Iterator[doc.Fold]:
     fired = {finding.rule for finding in report.findings}
     more = {rule: fix for rule in rules() if rule not in fired and (fix := _open_fix(rule, report))}
     rows = [(rule, fix.words, fixes.outcome(fix)) for rule, fix in more.items()]
-    yield folded(f"{len(rows)} checks of which their fix says more", ("rule", "its fix", "what came of it"), rows)
+    yield folded(f"Checks of which the fix says more: {len(rows)}", ("rule", "its fix", "what came of it"), rows)
     quiet = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in {*fired, *more}]
     unsure = ", as far as they can tell without a verdict" if report.verdict.bottleneck == "inconclusive" else ""
     title = f"{len(quiet)} checks that found nothing{unsure}"

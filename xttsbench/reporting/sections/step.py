@@ -21,7 +21,7 @@ from xttsbench.reporting.words import part
 
 OSCILLATES: Final = 0.5
 STABLE: Final = 0.2
-"""The rule of thumb for std / mean: above the first it oscillates, below the second it is stable."""
+"""The rule of thumb for std / mean: above the first steps are very uneven, below the second even."""
 _LINES: Final = 10
 _SHAPES: Final = 10
 _ORDER: Final = ("forward", "loss", "backward", "optimizer", "other")
@@ -31,7 +31,7 @@ _MEASURES: Final = {
     "variance_share": "share of the variance in the period",
     "p_value": "p of the period against red noise",
     "cv": "robust coefficient of variation",
-    "std_over_mean": "std / mean (above 0.5 oscillates, below 0.2 is stable)",
+    "std_over_mean": "std / mean (below 0.2 even, above 0.5 very uneven)",
     "p99_over_p50": "99th percentile over median",
     "autocorrelation": "autocorrelation at lag 1",
     "ljung_box_p": "Ljung-Box p",
@@ -122,7 +122,7 @@ def _shapes(step: Mapping[str, Any]) -> Fold:
         for shape in step.get("shapes", ())[:_SHAPES]
     ]
     header = ("shapes of the batch", "steps", "traces", "XLA compilations", "lost to them", "a step otherwise")
-    return folded("What each shape cost", header, rows)
+    return folded("What each shape cost, over all steps that were run", header, rows)
 
 
 def _conditions(step: Mapping[str, Any]) -> Fold:
@@ -177,8 +177,8 @@ def period(report: Report) -> str:
 def _rhythm(report: Report) -> str:
     found, words = report.oscillation, [period(report)]
     if (spread := found.std_over_mean) is not None:
-        between = "stable" if spread < STABLE else "between stable and oscillating"
-        words.append(f"std/mean {units.number(float(spread))}, {'oscillates' if spread > OSCILLATES else between}")
+        uneven = "even" if spread < STABLE else "very uneven" if spread > OSCILLATES else "uneven"
+        words.append(f"steps are {uneven}, std/mean {units.number(float(spread))}")
     if found.p99_over_p50 is not None:
         words.append(f"99th percentile {units.ratio(found.p99_over_p50)} the median")
     return "; ".join(words)
@@ -193,7 +193,7 @@ def _warm_up(report: Report) -> str:
     warm = report.warm_up
     first = warm.first_step_s
     words = [
-        f"{warm.steps_measured:,} steps measured, {warm.steps_cut:,} cut as warm-up",
+        f"{warm.steps_measured + warm.steps_cut:,} steps measured, {warm.steps_cut:,} of them cut as warm-up",
         f"first step {missing(report, 'warm_up.first_step_s') if first is None else units.duration(first)}",
     ]
     compiled = ("XLA compilation", warm.xla_compiles, warm.xla_compile_s)
@@ -202,7 +202,8 @@ def _warm_up(report: Report) -> str:
             took = f" taking {units.duration(time)}" if time else ""
             words.append(f"{count:,} {what}{'' if count == 1 else 's'}{took}")
     certified = "certified" if warm.certified else "not certified"
-    words.append(f"steady state reached, {certified}" if warm.steady_state else "no steady state")
+    drifts = ", in which step times drift" if any(one.rule == "drift" for one in report.findings) else ""
+    words.append(f"steady state reached, {certified}{drifts}" if warm.steady_state else "no steady state")
     return "; ".join(filter(None, (*words, warm.reason)))
 
 

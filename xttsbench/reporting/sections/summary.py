@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from xttsbench.findings import worse_than_slow
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
@@ -37,7 +38,8 @@ def headline(report: Report) -> doc.Headline:
     else:
         sentence = disturbed(report) or summary
         below = [] if sentence == summary else [summary]
-        if not report.verdict.at_threshold:  # which of two words it gets is worth no probability
+        decided = report.verdict.bottleneck != "inconclusive"  # else the sentence says what has which probability
+        if decided and not report.verdict.at_threshold:  # which of two words it gets is worth no probability
             sure = units.probability(report.verdict.confidence)
             below.append(f"This verdict has probability {sure}, given what was measured")
     if report.disturbance and sentence != disturbed(report):
@@ -229,6 +231,7 @@ def _warnings(report: Report) -> Iterator[doc.Callout]:
     if report.warnings:
         more = f" (and {len(report.warnings) - 1} more)" if len(report.warnings) > 1 else ""
         yield doc.Callout(f"{with_calls(report.warnings[0], report)}{more}", lines=3)
+    yield from (doc.Callout(with_calls(one.title, report), lines=2) for one in report.findings if worse_than_slow(one))
 
 
 def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[doc.Block]:
@@ -327,7 +330,7 @@ def _group(group: Group, most: int) -> doc.Table:
 
 def _last(report: Report, place: str) -> Iterator[doc.Fact]:
     if command := answer.next_command(report, place):
-        yield doc.Fact("then" if answer.nothing_accepted(report) else "next", command, 2)
+        yield doc.Fact(answer.when(report), command, 2)
     if report.disturbance is not None and not answer.disturbed(report):
         yield doc.Fact("machine", report.disturbance.sentence, 2)
     if place and report.target.get("output"):

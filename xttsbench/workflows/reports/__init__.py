@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -131,9 +132,9 @@ def endings(trials: Sequence[TrialRecord], *, notes: bool = True) -> list[str]:
     for trial in trials:
         if trial.status not in ("ok", "skipped"):
             found.append(f"trial {trial.spec.trial_id} ended as {trial.status}: {trial.cause}")
-        said = trial.notes if notes else ()
-        found += (f"with {trial.spec.fix}: {note}" if trial.spec.fix else note for note in said)
-    return found
+        said, arm = trial.notes if notes else (), trial.spec.fix or (trial.spec.arm if trial.spec.patched else None)
+        found += (f"with {arm}: {note}" if arm else note for note in said)
+    return [*{re.sub(r"[\d.]+ s\b", "", one): one for one in reversed(found)}.values()][::-1]  # each once
 
 
 def _rows_of(trials: Sequence[TrialRecord]) -> tuple[dict[str, Any], ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import disturbance_of
-from xttsbench.analysis.steps import batches_per_epoch
+from xttsbench.analysis.steps import Steps, batches_per_epoch, measured
 from xttsbench.comparison.arms import BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.contradiction import contradiction, gains
@@ -35,6 +35,7 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, WarmUp
 from xttsbench.records.trial import KIND_OF, MAIN_KINDS, TrialRecord
+from xttsbench.reporting.units import duration
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import fix_section, said_writes
 from xttsbench.workflows.reports import (
@@ -116,9 +117,10 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experi
         as_given = [trial for trial in trials if trial.spec.kind in ("ladder", "input", "script")]
         ran = as_given if name in pooled else tried(trials, KIND_OF.get(name, "script"), name)
         own = [found for trial in ran if (found := trial.segment(name)) is not None]
+        rows = [steps for trial in trials if name == "input_only" and (steps := measured(trial, name)) is not None]
         return Experiment(
             name=name,
-            what=_WHAT.get(name, f"the step on cached batches, {name}"),
+            what=_WHAT.get(name, f"the step on cached batches, {name}") + _with_starts(rows),
             step_time_s=time_s,
             steps=sum(segment.steps - segment.warmup_steps for segment in own),
             processes=len(own),
@@ -127,6 +129,21 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experi
     return tuple(experiment(name, time_s) for name, time_s in times.items())
 
 
+def _with_starts(rows: Sequence[Steps]) -> str:
+    """Clause on batches that begin an epoch, and the mean without them; empty where they hardly change that."""
+    begins = np.concatenate([np.zeros(0, bool), *(np.diff(one.epoch, prepend=one.epoch[:1]) > 0 for one in rows)])
+    if not begins.any() or begins.all():
+        return ""
+    wall_s = np.concatenate([steps.wall_s for steps in rows])
+    others_s = float(wall_s[~begins].mean())
+    if others_s > _HARDLY * float(wall_s.mean()):
+        return ""
+    count, of = int(begins.sum()), len(begins)
+    begin = "begins" if count == 1 else "begin"
+    return f"; {count} of its {of:,} batches {begin} an epoch, and the others take {duration(others_s)}"
+
+
+_HARDLY: Final = 0.9
 _WHAT: Final = {
     "as_is": "the target as it is",
     "input_only": "the input without a step",
@@ -174,6 +191,7 @@ def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
     evidence = diagnosis.evidence
     found = readings_beside(next(iter(evidence.ladder), None))
     if found and evidence.steps is not None:
+        found.get("host", {}).pop("cpu_s_per_step", None)  # which counts what is measured between the steps as well
         found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
         found["share_of_allowed_cpus"] = evidence.facts.cores_busy
     return found

@@ -56,7 +56,7 @@ def report_of(*fixes: FixResult, kind: str = "optimize", **more: Any) -> Report:
         rule="cacheable",
         severity="warning",
         limiting=True,
-        title="MapDataset/_3 makes its 90 elements anew each time through: 96% of the pipeline's work, 20 MB if kept",
+        title="MapDataset/_3 makes its 90 elements anew each time through, 20 MiB if they were kept",
         location=Location(file="/home/me/my_project/data.py", line=13, op="MapDataset/_3"),
         evidence={},
         remedy="Keep it in memory: .cache() after this op.",
@@ -148,7 +148,7 @@ def test_what_looks_faster_and_is_not_proved_is_not_called_without_a_gain() -> N
     )
     assert "tried, undecided" in text
     text = flat(screen(SITUATIONS["one process"]))
-    assert "gave 5.21x (5.05 to 5.37) in one process, from the second epoch on; a proof takes two processes" in text
+    assert "gave 5.21x (5.05 to 5.37) in one process, from the second epoch on; to be sure takes a second one" in text
     assert "tried, 1 of 2 processes" in text
 
 
@@ -180,7 +180,8 @@ def test_what_to_do_the_time_after_it_and_the_first_row_are_of_one_fix() -> None
     assert "line to edit my_project/data.py:12" in text
     assert (
         "what to do Apply reports/one/patch.diff, in the directory of this command: a cache in memory after map (and "
-        "shuffle moved behind it). The patched source was run: the same data, 1.850x (" in text
+        "shuffle moved behind it). The patched source, the same change, was run as well: the same data, 1.850x ("
+        in text
     )
     first = lines[next(at for at, line in enumerate(lines) if "what to change" in line) + 1]
     assert first.split()[:6] == ["a", "cache", "in", "memory", "after", "map"]
@@ -258,7 +259,7 @@ def with_findings(report: Report, *rules: tuple[str, str], **more: Any) -> Repor
 
 
 WORKS = (
-    "map takes 100.0 % of the pipeline's time: it computes, 2 calls at once on 2 processors (TensorFlow runs it in "
+    "map takes 100.0 % of the time of all ops: it computes, 2 calls at once on 2 processors (TensorFlow runs it in "
     "parallel by itself)"
 )
 LOADS = (
@@ -307,7 +308,7 @@ def test_the_cause_says_how_what_takes_the_time_works(rules: list[tuple[str, str
 def test_an_undecided_verdict_says_how_the_likely_cause_works() -> None:
     verdict = starving_run().report.verdict.model_copy(update={"bottleneck": "inconclusive", "summary": "Undecided."})
     text = flat(screen(report_of(verdict=verdict, findings=())))
-    assert "likely cause map takes 100.0 % of the pipeline's time your line" in text
+    assert "likely cause map takes 100.0 % of the time of all ops your line" in text
     assert "your line my_project/data.py:13, in map" in text
     hoped = flat(screen(report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose", verdict=verdict)))
     assert "Have it decided with the next command. Then worth a try: a cache in memory after map" in hoped

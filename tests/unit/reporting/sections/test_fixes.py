@@ -167,7 +167,8 @@ def test_the_diff_the_edits_by_hand_and_the_call_are_said() -> None:
         (Patch(diff=DIFF, why_not="no time"), "The source with this patch was not run: no time."),
         (
             Patch(diff=DIFF, equivalent=True, verified_speedup=estimate(1.9, 0.02)),
-            "The source with this patch was run; it yields the same data and is 1.900x (1.862 to 1.938) as fast.",
+            "The source with this patch was run; it yields the same data and is 1.900x (1.862 to 1.938) as fast, "
+            "the same change measured once more.",
         ),
         (
             Patch(diff=DIFF, equivalent=False, why_not="epoch 1 differs"),
@@ -185,7 +186,7 @@ def test_a_patch_says_whether_it_was_run(patch: Patch | None, sentence: str) -> 
     ("tried", "start"),
     [
         ((), "There was no fix to try"),
-        ((other("prefetch", "not verified", "no time"),), "No fix was accepted: the pipeline stays as it is."),
+        ((other("prefetch", "not verified", "no time"),), "No fix was tried: the pipeline stays as it is."),
         ((other("prefetch", "rejected", "no faster"),), "No fix was accepted: the pipeline stays as it is."),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_chain_stands_flush_with_its_end_at_the_top():
     starts = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert starts[:3] == ["batch(16)", "map(calls", "from_tensor_slices"]
     (load,) = [line for line in lines if line.startswith("map")]
-    assert "map(calls AUTOTUNE -> 3)" in load
+    assert "map(calls AUTOTUNE (chose 3))" in load
     assert "8.00 ms" in load
     assert "80.0 %" in load
     assert "project/data.py:4" in load
@@ -120,7 +120,7 @@ def test_an_op_that_feeds_two_is_told_once():
 @pytest.mark.parametrize(
     ("op", "words"),
     [
-        ({"op": "PrefetchDataset", "buffer_size": -1, "chosen_buffer_size": 3}, "prefetch(AUTOTUNE -> 3)"),
+        ({"op": "PrefetchDataset", "buffer_size": -1, "chosen_buffer_size": 3}, "prefetch(AUTOTUNE (chose 3))"),
         ({"op": "PrefetchDataset", "buffer_size": -1}, "prefetch(AUTOTUNE)"),
         ({"op": "PrefetchDataset", "buffer_size": 2, "chosen_buffer_size": 2}, "prefetch(2)"),
         ({"op": "MapDataset"}, "map"),

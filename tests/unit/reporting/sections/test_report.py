@@ -140,7 +140,7 @@ def test_no_check_found_nothing_beside_a_fix_of_its_own_that_was_named() -> None
     loop = fix("open-generator", "the generator's loop as a parallel map", "accepted")
     report = changed(report_of(untried, loop), findings=(report_of().findings[0].model_copy(update={"rule": "drift"}),))
     found = quiet(report)
-    assert found["3 checks of which their fix says more"] == {"sequential-map", "cacheable", "python-function"}
+    assert found["Checks of which the fix says more: 3"] == {"sequential-map", "cacheable", "python-function"}
     (nothing,) = (title for title in found if "found nothing" in title)
     assert not found[nothing] & {"sequential-map", "cacheable", "python-function"}
     assert "not tried: there was no time for it" in outputs(report)["report.html"]

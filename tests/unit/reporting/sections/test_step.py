@@ -86,7 +86,9 @@ def test_the_tables(whole) -> None:
     devices = found["Where the step's ops run"]
     assert devices[0] == ("GPU:0", "6", "80.0 %", "MatMul, Relu", "the placer's choice")
     assert devices[1][4] == "no kernel for the GPU is registered"
-    assert found["What each shape cost"] == [("[(8, 16)]", "9", "1", "2", "1.50 s", "not measured")]
+    assert found["What each shape cost, over all steps that were run"] == [
+        ("[(8, 16)]", "9", "1", "2", "1.50 s", "not measured")
+    ]
     conditions = found["The step under other conditions"]
     assert conditions[0][2] == "1.500x (1.400 to 1.600)"
     assert conditions[1][1:3] == ("not measured", "not measured")

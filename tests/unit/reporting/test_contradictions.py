@@ -1,0 +1,186 @@
+"""Two places of one report never say two things: each situation in which they did, from records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.reporting.conftest import changed, estimate, starving_run
+from tests.unit.reporting.sections.test_advice import NO_GAIN, PIPELINE, SAME, accepted, cache, fix, op, report_of
+from tests.unit.reporting.sections.test_summary import flat, screen
+from tests.unit.reporting.test_agreement import outputs
+from xttsbench.records.base import Location
+from xttsbench.records.fix import Edit, Patch, Semantics
+from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.report import Finding, Oscillation, Report, Variant, WarmUp
+from xttsbench.reporting.sections.pipeline import call, described, manner
+
+EVERYTHING = ("console, FULL", "report.md", "report.html")
+
+
+def everywhere(report: Report, wanted: str, *, where: tuple[str, ...] = EVERYTHING) -> None:
+    found = outputs(report)
+    for name in where:
+        assert wanted in found[name], (name, wanted)
+
+
+def nowhere(report: Report, unwanted: str) -> None:
+    for name, text in outputs(report).items():
+        assert unwanted not in text, name
+
+
+def finding(rule: str, **more: Any) -> Finding:
+    given = {"severity": "warning", "limiting": False, "title": f"title of {rule}", "evidence": {}, "remedy": "Do."}
+    return Finding(**{"rule": rule, "location": Location(), **given, **more})
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown", "works"),
+    [
+        ({"parallelism": -1}, "map(calls AUTOTUNE)", "up to 2 calls at once, as AUTOTUNE chooses, on 2 processors"),
+        (
+            {"parallelism": -1, "chosen_parallelism": 2},
+            "map(calls AUTOTUNE (chose 2))",
+            "2 calls at once on 2 processors",
+        ),
+        ({"parallelism": 2}, "map(calls 2)", "2 calls at once on 2 processors"),
+    ],
+)
+def test_calls_at_once_are_those_of_the_call(fields: dict[str, int], shown: str, works: str) -> None:
+    own = op("ParallelMapDatasetV2", 3, cost_s=0.01, cpu_s=0.01, **fields)
+    assert call(own) == shown
+    assert manner(own, Pipeline(ops=(own,), cpus=2)) == f"it computes, {works}"
+
+
+def test_what_tensorflow_makes_parallel_is_noted_beside_its_call() -> None:
+    own = op("MapDataset", 3, cost_s=0.01, cpu_s=0.01)
+    cells, _ = described(own, Pipeline(ops=(own,), cpus=2), "")
+    assert cells[-1] == "run in parallel by TensorFlow"
+    cells, _ = described(own, Pipeline(ops=(own,), cpus=2, autotune=False), "")
+    assert cells[-1] == ""
+
+
+def test_a_line_that_tells_calls_apart_stands_once() -> None:
+    two = (*PIPELINE.ops, op("MapDataset", 5, "BatchDatasetV2/_4", cost_s=0.001))
+    pipeline = PIPELINE.model_copy(update={"ops": two}).model_dump(mode="json")
+    place = "MapDataset/_3 (/home/me/my_project/data.py:13)"
+    summary = f"The step waits 90% of its time for data; the most costly op is {place}."
+    verdict = starving_run().report.verdict.model_copy(update={"summary": summary})
+    report = report_of(NO_GAIN, pipeline=pipeline, verdict=verdict)
+    assert "the most costly op is map (my_project/data.py:13)" in outputs(report)["report.html"]
+    nowhere(report, "(data.py:13) (")
+
+
+def test_the_measured_fixes_stand_beside_the_original_with_the_time_of_the_answer() -> None:
+    arm = Variant(id="as-given", role="baseline", config={}, blocks=1, status="ok", step_time_s=estimate(0.0342))
+    report = changed(accepted(), arms=(arm,))
+    everywhere(report, "original 34.2 ms", where=("console, FULL", "report.html"))
+    page = outputs(report)["report.html"]
+    _, _, table = page.partition("Configurations, each against the baseline")
+    assert "a cache in memory after map 18.0 ms" in table
+    assert "maps in parallel 3.80 ms" in table
+    assert " proposed" in table
+
+
+def test_an_accepted_fix_that_looks_faster_says_why_it_is_not_proposed() -> None:
+    page = outputs(accepted())["report.html"]
+    assert page.count("not proposed, as what is proposed is about as fast") == 1, "maps in parallel, at 9x"
+
+
+def test_nothing_tried_is_nowhere_called_not_accepted() -> None:
+    report = report_of(fix("any-order", "elements in any order", "not verified", why="they have to be asked for"))
+    everywhere(report, "No fix was tried: the pipeline stays as it is.")
+    nowhere(report, "No fix was accepted")
+    everywhere(report_of(NO_GAIN), "No fix was accepted: the pipeline stays as it is.")
+
+
+def test_the_next_command_comes_after_the_advice_on_the_page_as_well() -> None:
+    unknown = Semantics(equivalent=None, how="unknown", sentence="?")
+    report = report_of(cache("rejected", predicted_speedup=4.8, semantics=unknown))
+    found = outputs(report)
+    assert "Then: xttsbench optimize" in found["report.html"]
+    assert "then xttsbench optimize" in found["console, SUMMARY"]
+    hoped = report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose")
+    assert "Next: xttsbench" in outputs(hoped)["report.html"]
+
+
+DIFF = """\
+--- a/my_project/data.py
++++ b/my_project/data.py
+@@ -9,7 +9,8 @@
+ a
+-b
+-c
++b1
++c1
+ d
+@@ -30,3 +31,4 @@
+ e
+ f
++g
+"""
+
+
+def test_the_lines_to_edit_are_all_that_the_patch_touches() -> None:
+    report = accepted()
+    file = "/home/me/my_project/data.py"
+    edits = tuple(Edit(fix="x", file=file, line=line, before="", after="") for line in (11, 31))
+    patch = Patch(diff=DIFF, edits=edits, ran=True, equivalent=True)
+    fixes = tuple(one.model_copy(update={"patch": patch}) if one.chosen else one for one in report.fixes)
+    text = flat(screen(changed(report, fixes=fixes)))
+    assert "line to edit my_project/data.py:10-11 and my_project/data.py:31 " in text
+
+
+def test_the_speed_of_the_patched_source_is_said_to_be_of_the_same_change() -> None:
+    report = accepted()
+    assert "The patched source, the same change, was run as well: the same data, 1.850x" in flat(screen(report))
+    assert "as fast, the same change measured once more" in outputs(report)["report.html"]
+
+
+def test_memory_that_runs_out_is_said_first() -> None:
+    leak = finding("memory-leak", severity="critical", title="memory grows by 1.1 MB a step and does not stop")
+    report = report_of(NO_GAIN)
+    report = changed(report, findings=(leak, *report.findings))
+    assert "warning memory grows by 1.1 MB a step" in flat(screen(report))
+    assert "cause" in flat(screen(report)), "and is not the cause of the wait"
+
+
+def test_an_undecided_verdict_has_no_probability_of_its_own() -> None:
+    said = "No bottleneck can be named: input has a probability of 71% only."
+    verdict = starving_run().report.verdict.model_copy(update={"bottleneck": "inconclusive", "summary": said})
+    nowhere(report_of(verdict=verdict, findings=()), "This verdict has probability")
+
+
+def test_uneven_steps_without_a_period_do_not_oscillate() -> None:
+    report = report_of(NO_GAIN)
+    report = changed(report, oscillation=Oscillation(std_over_mean=3.8, p_value=0.4), unmeasured={})
+    everywhere(report, "no period at 1 %; steps are very uneven, std/mean 3.80", where=("console, FULL", "report.html"))
+
+
+def test_a_steady_state_with_a_drift_says_so_and_steps_are_counted_once() -> None:
+    warm = WarmUp(steps_measured=343, steps_cut=20, steady_state=True, certified=True)
+    report = changed(report_of(NO_GAIN), warm_up=warm)
+    everywhere(report, "363 steps measured, 20 of them cut as warm-up", where=("console, FULL", "report.html"))
+    nowhere(report, "in which step times drift")
+    drifting = changed(report, findings=(*report.findings, finding("drift")))
+    said = "steady state reached, certified, in which step times drift"
+    everywhere(drifting, said, where=("console, FULL", "report.html"))
+
+
+def test_the_costliest_python_function_is_the_cause() -> None:
+    cheap = finding("python-function", limiting=True, title="cheap() waits", evidence={"cost_share": 0.3})
+    costly = finding("python-function", limiting=True, title="costly() waits", evidence={"cost_share": 0.7})
+    text = flat(screen(report_of(NO_GAIN, findings=(cheap, costly))))
+    assert "cause costly() waits" in text
+    assert "cheap() waits" not in text
+
+
+def test_a_figure_that_is_missing_says_of_which_finding() -> None:
+    reason = "no fix of its own was measured"
+    report = changed(report_of(NO_GAIN), unmeasured={"findings.0.verified_speedup": reason})
+    everywhere(report, "what mending cacheable gives", where=("console, FULL", "report.html"))
+
+
+def test_rows_that_were_compared_are_of_those_of_an_epoch() -> None:
+    assert SAME.checked == "checked 9 rows of the 90 of an epoch, over 2 epochs"
