@@ -145,7 +145,7 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
 
 
 def _what_would_help(first: TrialRecord | None) -> str:
-    """What to do where nothing was measured, as a sentence; empty where the cause has said it."""
+    """Remedy where nothing was measured, as a sentence; empty where the cause has said it."""
     if first is not None and first.spec.kind == "script" and first.status == "empty":
         return ""
     walls = first.segment("warm_up") if first is not None else None
