@@ -354,7 +354,7 @@ def _none_won(comparison: Comparison, state: State) -> Choice:
     found = state.found.get(best)
     said = f": {best} looks {_ratio(found.ratio)} as fast" if found else ""
     more = f", and about {found.more_rounds} more rounds like these would decide" if found and found.more_rounds else ""
-    why = f"{_list(state.open)} may be faster, and is undecided{said}{more}"
+    why = f"whether {_list(state.open)} {'is' if len(state.open) == 1 else 'are'} faster is undecided{said}{more}"
     return _choice(comparison, state, why, decided=False)
 
 

@@ -271,7 +271,7 @@ def test_a_second_run_of_the_baseline_that_differs_takes_more_evidence_and_forbi
     assert chosen(comparison, truth | {"c": 100}, again=1.0).winner == "b"
     other = chosen(comparison, truth | {"c": 100}, again=1.15)
     assert (other.winner, other.decided) == ("a", False)
-    assert other.why.startswith("a is kept: b, c may be faster, and is undecided: b looks 1.08")
+    assert other.why.startswith("a is kept: whether b, c are faster is undecided: b looks 1.08")
     assert chosen(comparison, truth, again=1.15).winner == "c"
 
 

@@ -279,7 +279,7 @@ def training_facts(report: Report) -> Iterator[doc.Fact]:
     if training is None:
         return
     losses = [found for found in training.intervals if found.loss is not None]
-    if losses:
+    if losses and report.accelerator.get("kind") != "emulated":  # behind one nothing is learnt
         first, last = losses[0], losses[-1]
         fell = " to ".join(units.number(float(one.loss or 0.0)) for one in (first, last))
         steps = f"steps {first.first_step:,} to {last.first_step + last.steps - 1:,}"

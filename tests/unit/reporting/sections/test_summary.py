@@ -12,13 +12,13 @@ from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Report
-from xttsbench.records.training import CheckpointEntry, Ended, Training
+from xttsbench.records.training import CheckpointEntry, Ended, Training, WatchedInterval
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.console import MOST_LINES
 from xttsbench.reporting.document import View
 from xttsbench.reporting.sections import answer, compares
 from xttsbench.reporting.sections.report import report_document
-from xttsbench.reporting.sections.summary import headline, refused
+from xttsbench.reporting.sections.summary import headline, refused, training_facts
 from xttsbench.reporting.sections.summary import parity_sentences as sentences
 
 SAME = {"same": True, "tolerance": 1e-4, "batches": 4, "baseline": "numpy_wav", "arms": ["tf_wav", "packed"]}
@@ -346,6 +346,21 @@ def test_checkpoints_that_are_gone_again_are_counted_as_written() -> None:
     training = Training(recipe="tiny", checkpoints=(one, one), ended=Ended(reason="steps", step=2, **sums))
     text = flat(screen(changed(starving_run().report, training=training)))
     assert "ended steps after step 2; 2 checkpoints written" in text
+
+
+@pytest.mark.parametrize(("kind", "learns"), [("real", True), ("emulated", False)])
+def test_behind_an_emulated_accelerator_nothing_is_learnt(kind: str, learns: bool) -> None:
+    parts = dict.fromkeys(("loss", "mel", "stop", "guided", "gradient_norm"), 0.0)
+    counts = {"session": 0, "first_step": 1, "steps": 9, "skipped": 0, "epoch": 0, "samples": 9}
+    own = WatchedInterval(learning_rate=0.1, valid_frames=9, frames=9, wall_s=1.0, **counts, **parts)
+    report = changed(
+        starving_run().report,
+        kind="train",
+        training=Training(recipe="tiny", intervals=(own,)),
+        accelerator={"kind": kind},
+    )
+    assert any(fact.label == "loss" for fact in training_facts(report)) is learns
+    assert ("synthesize" in answer.next_command(report, "reports/mine")) is learns
 
 
 def test_a_dataset_alone_has_batches_and_no_step() -> None:
