@@ -1,4 +1,4 @@
-"""Trains on batches that the script makes itself. ARGS: ``class``, ``generator``, ``queue``, ``index``, ``dataset`` or ``raises``.
+"""Trains on batches that the script makes itself. ARGS: ``class``, ``generator``, ``queue``, ``index``, ``inline``, ``dataset`` or ``raises``.
 
 Each batch takes 20 ms to make, a step far less. ``dataset`` goes over a dataset in a generator of the script's.
 """
@@ -71,6 +71,9 @@ elif HOW == "queue":
     for _ in range(STEPS):
         x, y = ready.get()
         loss = train_step(x, y)
+elif HOW == "inline":
+    for step in range(STEPS):
+        loss = train_step(*make(step))
 else:
     step = 0
     while step < STEPS:

@@ -12,7 +12,7 @@ import ast
 import builtins
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from xttsbench.targets.source.rewritten import Rewrite, rewriting
@@ -46,6 +46,9 @@ class Hearing(Protocol):
     def over(self, iterable: Any, number: int) -> Any:
         """The iterable to go over in place of one."""
 
+    def take(self, make: Callable[[], Any], number: int) -> Any:
+        """The batch that ``make`` gives, an argument of what trains."""
+
     def asks(self, number: int) -> None:
         """A batch is asked for."""
 
@@ -71,6 +74,10 @@ class Loops:
     def over(self, iterable: Any, number: int) -> Any:
         """See :class:`Hearing`."""
         return iterable if self.hearing is None else self.hearing.over(iterable, number)
+
+    def take(self, make: Callable[[], Any], number: int) -> Any:
+        """See :class:`Hearing`."""
+        return make() if self.hearing is None else self.hearing.take(make, number)
 
     def asks(self, number: int) -> None:
         """See :class:`Hearing`."""
@@ -174,13 +181,15 @@ class _Telling(ast.NodeTransformer):
         waiting = [node]
         while waiting:
             one = waiting.pop()
-            if isinstance(one, ast.Call):
-                name = _last(one.func)
-                if name in _UPDATES or name in self._training or _TRAINS.match(name):
-                    return True
+            if isinstance(one, ast.Call) and self._is_training(one):
+                return True
             if not isinstance(one, _SCOPES):
                 waiting += ast.iter_child_nodes(one)
         return False
+
+    def _is_training(self, call: ast.Call) -> bool:
+        name = _last(call.func)
+        return name in _UPDATES or name in self._training or bool(_TRAINS.match(name))
 
     def _tell_of_statements(self, block: list[ast.stmt], over: int | None) -> bool:
         """Have the statements of a block tell that ask for what its training statement reads; whether there are any.
@@ -204,7 +213,7 @@ class _Telling(ast.NodeTransformer):
             if made:
                 read = read | _names(one, ast.Load)
         if not asking:
-            return False
+            return over is None and self._tell_of_argument(block[trains])
         first, last = asking[-1], asking[0]
         own = block[first : last + 1]
         if any(map(_waits, own)):
@@ -219,6 +228,23 @@ class _Telling(ast.NodeTransformer):
         told = [ast.copy_location(asks, own[0]), ast.copy_location(tried, own[0]), ast.copy_location(got, own[-1])]
         block[first : last + 1] = told
         return True
+
+    def _tell_of_argument(self, node: ast.stmt) -> bool:
+        """Have the first argument tell that is made in the call that trains: ``train_step(next(batches))``."""
+        for call in (one for one in ast.walk(node) if isinstance(one, ast.Call) and self._is_training(one)):
+            for number, argument in enumerate(call.args):
+                value = argument.value if isinstance(argument, ast.Starred) else argument
+                if not isinstance(value, ast.Call | ast.Subscript) or self._trains(value) or _waits(value):
+                    continue
+                text = ast.unparse(value)
+                made = ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
+                place = self._loops.place(Place(self._file, value.lineno, text, "batch"))
+                taken = _call("take", ast.copy_location(made, value), place, value)
+                call.args[number] = (
+                    ast.copy_location(ast.Starred(taken, ast.Load()), argument) if value is not argument else taken
+                )
+                return True
+        return False
 
 
 def _opens_tape(node: ast.stmt) -> bool:
@@ -255,4 +281,4 @@ def _asks(value: ast.AST) -> bool:
 
 
 def _waits(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Yield | ast.YieldFrom | ast.Await) for one in ast.walk(node))
+    return any(isinstance(one, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr) for one in ast.walk(node))

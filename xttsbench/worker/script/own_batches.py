@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -99,14 +100,14 @@ class OwnBatchesHeard:
         if (source := self._sources.get(number)) is not None and source.began_ns:
             self._told(source, batch[0] if len(batch) == 1 else batch)
 
-    def next(self, number: int, iterator: Any) -> Any:
-        """The next batch of an iterator."""
+    def take(self, make: Callable[[], Any], number: int) -> Any:
+        """The batch that a call gives."""
         source = self._source(number)
         if source.tells is False or not self._hears():
-            return next(iterator)
+            return make()
         self._begin(source)
         try:
-            batch = next(iterator)
+            batch = make()
         except BaseException:
             self._end(source)
             source.began_ns = 0
@@ -159,13 +160,13 @@ class _Telling:
     """An iterator whose batches are told."""
 
     def __init__(self, heard: OwnBatchesHeard, number: int, iterator: Any) -> None:
-        self._heard, self._number, self._iterator = heard, number, iterator
+        self._heard, self._number, self._take = heard, number, iterator.__next__
 
     def __iter__(self) -> _Telling:
         return self
 
     def __next__(self) -> Any:
-        return self._heard.next(self._number, self._iterator)
+        return self._heard.take(self._take, self._number)
 
 
 def _arrays(batch: Any) -> bool:

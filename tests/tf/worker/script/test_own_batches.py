@@ -16,6 +16,7 @@ from xttsbench.worker.script.own_batches import signature_of
         ("generator", "for x, y in", "generated"),
         ("queue", "x, y = ready.get()", None),
         ("index", "features = make(step)[0]", "make"),
+        ("inline", "make(step)", "make"),
     ],
 )
 def test_batches_of_the_script_s_own_are_told(watched, how, text, maker):

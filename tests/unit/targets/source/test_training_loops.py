@@ -39,6 +39,11 @@ class Recording:
             self.told.append((self.places[number].text, element))
             yield element
 
+    def take(self, make: Any, number: int) -> Any:
+        """Tells of what the call gives."""
+        self.told.append((self.places[number].text, batch := make()))
+        return batch
+
     def asks(self, number: int) -> None:
         """Tells so."""
         self.told.append(f"asks {self.places[number].line}")
@@ -86,6 +91,10 @@ SAME = [("for x in [1, 2]", 1), ("for x in [1, 2]", 2)]
          "        break", ["asks 16", "came", ("x = next(it)", (5,)), "asks 16", "came"]),
         ("it = iter([5])\nfor n in range(1):\n    x = next(it)\n    with tf.GradientTape():\n        y = abs(x)\n"
          "        step(y)", ["asks 15", "came", ("x = next(it)", (5,))]),
+        # An argument that is made in the call that trains.
+        ("it = iter([5, 6])\nfor n in range(2):\n    step(next(it))", [("next(it)", 5), ("next(it)", 6)]),
+        ("it = iter([[5]])\nwhile not seen:\n    y = step(*next(it))", [("next(it)", [5])]),
+        ("data = [7]\nfor n in range(1):\n    loss = abs(step(data[n]) or 1)", [("data[n]", 7)]),
         # Nothing is told of what trains nothing, hands nothing over, or only defines what would.
         ("for x in [1, 2]:\n    seen.append(x)", []),
         ("for x in [1, 2]:\n    def later():\n        step(x)", []),
