@@ -1,5 +1,6 @@
-"""Trains on batches that the script makes itself. ARGS: ``class``, ``generator``, ``queue``, ``index``, ``inline``, ``dataset`` or ``raises``.
+"""Trains on batches that the script makes itself.
 
+ARGS: ``class``, ``generator``, ``queue``, ``index``, ``inline``, ``dataset`` or ``raises``.
 Each batch takes 20 ms to make, a step far less. ``dataset`` goes over a dataset in a generator of the script's.
 """
 

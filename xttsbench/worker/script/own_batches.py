@@ -46,6 +46,8 @@ class Source:
     def called(self, frame: FrameType, event: str, _: Any) -> None:
         """The first function of the user's that runs meanwhile is what makes the batch."""
         code = frame.f_code
+        if code.co_name == "<lambda>" and code.co_firstlineno == self.place.line:
+            return  # ours, around an argument
         if event == "call" and self._maker is None and owner(code.co_filename) in ("user", "workload", "library"):
             self._maker = CallSite(file=code.co_filename, line=code.co_firstlineno)
             self._name = code.co_qualname
