@@ -257,7 +257,7 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
     if stalls.size >= _MIN_STALLS:
         values["burstiness"] = burstiness(np.diff(stalls))
     else:
-        reasons["burstiness"] = f"only {stalls.size} stalls, {_MIN_STALLS} are needed"
+        reasons["burstiness"] = f"only {stalls.size} stall{'s' * (stalls.size != 1)}, {_MIN_STALLS} are needed"
     return Oscillation(**values), reasons
 
 

@@ -66,7 +66,7 @@ def python_function(evidence: Evidence) -> Findings:
                 "gil": function.gil,
                 "call_time_s": function.call_time_s,
                 "call_cpu_s": function.call_cpu_s,
-                "calls_per_batch": function.calls_per_batch,
+                "calls_per_batch": function.calls_per_batch or None,  # 0 where buffers had all that was counted
                 "cost_share": cost_share(evidence, op),
                 "pace_share": pace_share(evidence, op) if op is not None else None,
                 "helps": fixed.name if limiting and fixed is not None else None,

@@ -227,6 +227,9 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, stages_s: float = ST
     return _filled(pipeline, modelled, stages, sequential_s, tuned, notes)
 
 
+_BESIDE: Final = 1.25  # share of a sequential batch from which the times of its ops are said to be longer than alone
+
+
 def _filled(
     pipeline: Pipeline,
     modelled: _Modelled,
@@ -242,9 +245,10 @@ def _filled(
         notes.append(f"{alone} of {len(pipeline.ops)} ops have the cost of a run by themselves, uncontended")
     if sequential_s is not None:
         share = op_costs.explained(pipeline.ops, chosen, sequential_s)
+        slower = ": each takes longer beside others" if share > _BESIDE else ""
         notes.append(
             f"a batch takes {sequential_s * 1e3:.3g} ms where nothing runs at once, and the times of the ops, all of "
-            f"their calls together, come to {share:.0%} of that"
+            f"their calls together, come to {share:.0%} of that{slower}"
         )
     if len(priced) < len(pipeline.ops):
         notes.append(f"{len(pipeline.ops) - len(priced)} of the ops have no cost")

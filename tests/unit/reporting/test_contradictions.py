@@ -10,9 +10,10 @@ from tests.unit.reporting.conftest import changed, estimate, starving_run
 from tests.unit.reporting.sections.test_advice import NO_GAIN, PIPELINE, SAME, accepted, cache, fix, op, report_of
 from tests.unit.reporting.sections.test_summary import flat, screen
 from tests.unit.reporting.test_agreement import outputs
+from xttsbench.fixes.results import mending
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, Patch, Semantics
-from xttsbench.records.pipeline import Pipeline
+from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Finding, Oscillation, Report, Variant, WarmUp
 from xttsbench.reporting.sections.pipeline import call, described, manner
 
@@ -184,3 +185,15 @@ def test_a_figure_that_is_missing_says_of_which_finding() -> None:
 
 def test_rows_that_were_compared_are_of_those_of_an_epoch() -> None:
     assert SAME.checked == "checked 9 rows of the 90 of an epoch, over 2 epochs"
+
+
+def test_nothing_is_limited_by_a_step_that_is_not_there() -> None:
+    row = Prediction(name="as it is", batches_per_s=90.0, speedup=1.0, limited_by="step")
+    target = {"name": "my_project/data.py:make", "kind": "dataset"}
+    alone = report_of(NO_GAIN, predictions=(row,), target=target, accelerator={"kind": "real", "label": "real device"})
+    everywhere(alone, "1.000x handing over batches", where=("console, FULL", "report.html"))
+    everywhere(report_of(NO_GAIN, predictions=(row,)), "1.000x step", where=("console, FULL", "report.html"))
+
+
+def test_a_larger_buffer_is_not_what_mends_one_that_is_too_large() -> None:
+    assert mending("oversized-prefetch", (fix("buffer:16", "a larger last prefetch", "accepted"),)) is None

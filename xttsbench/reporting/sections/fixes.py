@@ -35,9 +35,10 @@ from xttsbench.reporting.document import (
     table,
 )
 from xttsbench.reporting.sections import cell
-from xttsbench.reporting.sections.answer import after, nothing_accepted
+from xttsbench.reporting.sections.answer import after, nothing_accepted, unit
 from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.words import short_path
+from xttsbench.throughput.pace import STEP as _STEP
 
 NOT_ESTIMATED: Final = "not estimated"
 _AS_IT_IS: Final = "as it is"
@@ -98,7 +99,7 @@ def predictions(report: Report) -> Fold:
 
 
 def _prediction(found: Prediction, report: Report) -> tuple[str | Cell, ...]:
-    rate, speedup = found.batches_per_s, found.speedup
+    rate, speedup, alone = found.batches_per_s, found.speedup, unit(report) == "batch"
     given = next((one.measured_per_s for one in report.predictions if one.name == _AS_IT_IS), None)
     same = any(one.fixes == found.fixes and one.semantics and one.semantics.equivalent for one in report.fixes)
     remark = "" if same else found.why_not or ""  # what would have to be proved, and was
@@ -110,7 +111,7 @@ def _prediction(found: Prediction, report: Report) -> tuple[str | Cell, ...]:
         with_calls(said(FixSet.of(found.fixes)), report) if found.fixes else found.name,
         NOT_ESTIMATED if rate is None else units.number(rate),
         "" if speedup is None else units.ratio(speedup),
-        with_calls(found.limited_by, report),
+        "handing over batches" if found.limited_by == _STEP and alone else with_calls(found.limited_by, report),
         cell(found.measured_per_s, lambda measured: units.rate_bounds(measured, unit=" /s")),
         remark,
     )
