@@ -222,7 +222,7 @@ def input_bound(evidence: Evidence) -> Findings:
         {
             "wait_s_per_step": evidence.parts.get("input"),
             # of a few batches with the beginning of an epoch among them the mean says nothing
-            "batch_s_without_a_step": alone.estimate if alone is not None and alone.low > 0 else None,
+            "batch_without_a_step_s": alone.estimate if alone is not None and 2 * alone.low > alone.estimate else None,
             "op_cost_s_per_batch": op.cost_s if op is not None else None,
             "op_cpu_s_per_batch": op.cpu_s if op is not None else None,
             "cost_share": cost_share(evidence, op),

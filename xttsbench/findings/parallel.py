@@ -35,6 +35,8 @@ def sequential_map(evidence: Evidence) -> Findings:
     if op is None or not blamed(evidence, helps, *maps):
         return
     where = "for functions with state, Python functions among them" if op.stateful or op.python_functions else "here"
+    tried = next((fix.number for fix in FixSet.parse(helps.name) if fix.kind == "parallel-map"), None)
+    calls = str(tried or "tf.data.AUTOTUNE")  # as many as the gain is of
     yield sequential_map.finding(
         f"{op.name} maps one element at a time",
         {
@@ -43,7 +45,7 @@ def sequential_map(evidence: Evidence) -> Findings:
             "sequential_maps": len(maps),
             "cost_s_per_batch": op.cost_s,
         },
-        f"Give it num_parallel_calls=tf.data.AUTOTUNE: .map({function_of(op)}, num_parallel_calls=tf.data.AUTOTUNE) "
+        f"Give it num_parallel_calls={calls}: .map({function_of(op)}, num_parallel_calls={calls}) "
         f"(TensorFlow does not do so by itself {where}).",
         at=op,
         helps=helps,

@@ -143,6 +143,7 @@ def _is_periodic(values: FloatArray, period_steps: float) -> bool:
 
 
 _BEGUN: Final = "they begin an epoch"
+_BETWEEN: Final = "Look at what the loop does between two epochs: validation, checkpoints, callbacks."
 
 
 def _over_the_boundary(evidence: Evidence) -> str:
@@ -211,8 +212,7 @@ def oscillation(evidence: Evidence) -> Findings:
     steps = steps[in_one_stretch(steps)]
     if evidence.length_has_the_period:
         return  # batches of different length in turn: `length_variance` says so
-    spread = found.std_over_mean or float(steps.wall_s.std() / steps.wall_s.mean())
-    if spread < 0.05:
+    if (spread := found.std_over_mean or float(steps.wall_s.std() / steps.wall_s.mean())) < 0.05:
         return  # a real period of no consequence
     source = _source(evidence, steps)
     limiting = source in ("input", "host") and evidence.limits(source)
@@ -272,21 +272,19 @@ def stragglers(evidence: Evidence) -> Findings:
     if evidence.explanation is None or evidence.steps is None:
         return
     found, steps = evidence.explanation.stragglers, evidence.steps
-    count = len(found.indices)
-    if not count or found.share_of_time < _STALL_SHARE:
+    if not (count := len(found.indices)) or found.share_of_time < _STALL_SHARE:
         return
     slow = steps[np.isin(np.arange(len(steps)), found.indices)]
     in_wait = float(slow.wait_s.sum() / slow.wall_s.sum())
-    between = "Look at what the loop does between two epochs: validation, checkpoints, callbacks."
-    begun = _over_the_boundary(evidence) if in_wait > 0.5 else between
+    begun = _over_the_boundary(evidence) if in_wait > 0.5 else _BETWEEN
     common = _in_slow_steps(steps, found.indices, evidence.batches, begun)
     place = _same_place_in_epoch(steps, found.indices)
     said = f"; {common[0].name}" if common else ""
     said = said.replace("they begin", "it begins").replace(" in them", " in it") if count == 1 else said
     remedy = "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there."
     if common or place[:1] == [0]:
-        first = common[0] if common else _Correlate(_BEGUN, begun, 0.0)
-        remedy = begun if first.name == _BEGUN else f"{first.remedy} {remedy}"
+        first = common[0] if common else _Correlate(_BEGUN, f"An epoch's first batch is often one. {begun}", 0.0)
+        remedy = first.remedy if first.name == _BEGUN else f"{first.remedy} {remedy}"
     elif place and not any(op.random for op in evidence.graph.ops):  # else it has other elements each time
         remedy = f"Batch {place[0]} of an epoch is slow again and again: look at its elements. {remedy}"
     yield stragglers.finding(

@@ -280,7 +280,7 @@ def test_what_the_step_waits_for_is_named_with_its_line(evidence, build) -> None
     assert (found.rule, found.limiting) == ("input-bound", True)
     assert (found.location.op, found.location.line) == ("Map/_2", 3)
     assert found.evidence["pace_share"] == pytest.approx(0.75)
-    assert found.evidence["batch_s_without_a_step"] == pytest.approx(0.4)
+    assert found.evidence["batch_without_a_step_s"] == pytest.approx(0.4)
     assert found.predicted_speedup.estimate == 2.0
     assert "run it in parallel" in found.remedy
     busy = Pipeline(ops=(ops[0], slow.model_copy(update={"parallelism": -1, "chosen_parallelism": 2})))
@@ -313,4 +313,4 @@ def test_a_dataset_alone_waits_in_no_step(evidence) -> None:
 
 def test_a_mean_that_says_nothing_is_no_evidence(evidence) -> None:
     few = Estimate(estimate=0.4, low=0.0, high=1.1)
-    assert "batch_s_without_a_step" not in only(input_bound, evidence("input", input_alone_s=few)).evidence
+    assert "batch_without_a_step_s" not in only(input_bound, evidence("input", input_alone_s=few)).evidence

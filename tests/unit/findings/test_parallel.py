@@ -310,3 +310,10 @@ def test_a_rule_is_not_silent_beside_an_accepted_fix_that_its_own_is_a_part_of(
     found = only(rule, evidence("input", pipeline=pipeline, fixes=fixes))
     assert (found.rule, found.limiting, found.verified_speedup.estimate) == (name, True, 3.0)
     assert found.evidence["measured_with"] == whole
+
+
+def test_as_many_calls_are_advised_as_the_gain_is_of(evidence) -> None:
+    made = Pipeline(ops=(op("Map/_1", "MapDataset", cost_s=1.0, stateful=True, python_functions=("t",)),))
+    rows = predicted("parallel-map:32", 4.0)
+    found = only(sequential_map, evidence("input", pipeline=made, predictions=rows))
+    assert ".map(f, num_parallel_calls=32)" in found.remedy
