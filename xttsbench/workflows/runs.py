@@ -172,13 +172,15 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
         return DONE, f"No fix was accepted, so the target stays as it is: {tried[0].words}: {why}."
     if report.verdict.bottleneck == "inconclusive":
         return INCONCLUSIVE, report.verdict.summary
+    limiting = next((one for one in report.findings if one.limiting), None)
+    if limiting is not None and limiting.rule == "no-dataset":
+        return DONE, f"Nothing was tried, since fixes are of datasets, and here is none: {limiting.title}."
     if not report.fixes and report.pipeline is None and report.verdict.bottleneck == "input":
         why = report.unmeasured.get("pipeline", "there was no time for it; --budget gives it more")
         return INCONCLUSIVE, f"It waits for its input, of which no fix could be looked for: it was not read ({why})."
     held_back = next((one for one in report.fixes if "--repeat" in one.why or "there was no time" in one.why), None)
     if held_back is not None:
         return INCONCLUSIVE, f"No fix was tried: {held_back.words}: {held_back.why.rstrip('.')}."
-    limiting = next((one for one in report.findings if one.limiting), None)
     if limiting is not None and report.verdict.bottleneck not in ("input", "compute"):
         of_step = [f" ({one.words}: {one.why})" for one in report.fixes if one.name.startswith("step:")]
         why = f"{limiting.title}{next(iter(of_step), '')}"

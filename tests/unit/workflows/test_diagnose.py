@@ -136,6 +136,14 @@ def test_an_input_that_was_not_read_is_not_called_beyond_mending(runs) -> None:
     assert "it was not read (the trial that reads the graph was not run or failed)" in said
 
 
+def test_batches_of_the_script_s_own_have_no_fixes(runs) -> None:
+    report = assembled(*runs["bare"])
+    own = {"rule": "no-dataset", "limiting": True, "title": "Clips() makes each"}
+    found = report.findings[0].model_copy(update=own)
+    code, said = judge_fixes(report.model_copy(update={"fixes": (), "pipeline": None, "findings": (found,)}))
+    assert (code, said) == (0, "Nothing was tried, since fixes are of datasets, and here is none: Clips() makes each.")
+
+
 @pytest.mark.parametrize(
     ("why", "code", "said"),
     [
