@@ -21,10 +21,10 @@ def test_what_makes_the_batches_is_named_and_the_dataset_written_out(evidence) -
     made = evidence("input", script=own(), parts={"input": 0.06, "compute": 0.04})
     found = only(no_dataset, made)
     assert (found.limiting, found.severity) == (True, "critical")
-    assert (found.location.file, found.location.line) == ("/work/loader.py", 12)
+    assert (found.location.file, found.location.line) == ("/work/train.py", 40), "the line to edit"
     assert found.title.startswith("Clips.__next__() (loader.py:12) makes each batch")
     assert found.evidence["wait_share"] == pytest.approx(0.6)
-    assert found.predicted_speedup.estimate == pytest.approx(1 / 0.6), "the batch of 60 ms sets the pace"
+    assert found.predicted_speedup.estimate == pytest.approx(100 / 60.7), "the batch of 60 ms sets the pace"
     dataset = f"from_generator(lambda: Clips(files), output_signature={SIGNATURE}).prefetch(2)`"
     assert dataset in found.remedy
     assert "`for x, y in batches:` in place of line 40" in found.remedy
@@ -37,6 +37,15 @@ def test_statements_become_a_generator(evidence) -> None:
     assert found.title.startswith("`x, y = ready.get()` (train.py:40) makes each batch")
     assert "move `x, y = ready.get()`" in found.remedy
     assert "`x, y = next(batches)` in it" in found.remedy
+
+
+def test_a_batch_that_is_made_sooner_than_handed_over_stays_where_it_is(evidence) -> None:
+    made = evidence("input", script=own(), wall_s=0.003, parts={"input": 0.0009, "compute": 0.0021})
+    found = only(no_dataset, made)
+    assert (found.limiting, found.predicted_speedup) == (True, None)
+    assert "A batch takes 0.9 ms" in found.remedy
+    assert "from_generator" not in found.remedy
+    assert "from_tensor_slices" in found.remedy
 
 
 def test_a_step_that_does_not_wait_is_no_reason_to_change_anything(evidence) -> None:
