@@ -97,4 +97,4 @@ def test_a_run_says_how_fast_its_data_are_needed(tmp_path) -> None:
     (tmp_path / "tensorflow.py").write_text("raise ImportError")
     run = ROOT / "reports" / "reference" / "bundled-workload"
     found, _, _ = doctor("--data", tmp_path, "--run", run, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert "; the run needs 188 MiB/s" in seen(found, "storage-speed").seen
+    assert "; the run needs 187 MiB/s" in seen(found, "storage-speed").seen

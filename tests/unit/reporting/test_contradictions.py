@@ -197,3 +197,13 @@ def test_nothing_is_limited_by_a_step_that_is_not_there() -> None:
 
 def test_a_larger_buffer_is_not_what_mends_one_that_is_too_large() -> None:
     assert mending("oversized-prefetch", (fix("buffer:16", "a larger last prefetch", "accepted"),)) is None
+
+
+def test_a_part_that_is_known_to_be_nothing_is_not_called_unmeasured() -> None:
+    path, none = (
+        "verdict.attribution_s.transfer",
+        "no device boundary to cross: the processor is the device, so it is 0",
+    )
+    nowhere(changed(report_of(NO_GAIN), unmeasured={path: none}), "transfer: not measured")
+    unknown = changed(report_of(NO_GAIN), unmeasured={path: "it takes an experiment"})
+    everywhere(unknown, "transfer: not measured: it takes an experiment", where=("console, FULL", "report.html"))

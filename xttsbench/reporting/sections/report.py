@@ -153,8 +153,8 @@ def attribution(report: Report) -> tuple[doc.Bars | None, str]:
     whole = report.verdict.step_time_s.estimate if report.verdict.step_time_s else measured + found.residual
     note = f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the rest is unattributed."
     for name in PART_COLORS:
-        if (path := f"verdict.attribution_s.{name}") in report.unmeasured:
-            note += f" {name}: {missing(report, path)}."
+        if "so it is 0" not in report.unmeasured.get(path := f"verdict.attribution_s.{name}", "so it is 0"):
+            note += f" {part(name)}: {missing(report, path)}."
     return doc.bars(seconds, whole), note
 
 
