@@ -73,7 +73,8 @@ def compare(
         bool, typer.Option("--across", help="Compare although machine, data or settings differ, and say so.")
     ] = False,
     session_noise: Annotated[
-        str, typer.Option(metavar="SHARE", help="Standard deviation between two sessions of the same code here.")
+        str,
+        typer.Option(metavar="SHARE", help="Standard deviation of the same code's speed from session to session here."),
     ] = "2%",
     markdown: Annotated[
         str | None, typer.Option(metavar="FILE", help="A pull request's comment; - for standard output.")

@@ -30,7 +30,8 @@ def no_dataset(evidence: Evidence) -> Findings:
         return
     waits, wait_s = evidence.share("input"), evidence.parts.get("input", 0.0)
     limits, ahead = evidence.limits("input"), wait_s >= _WORTH_S
-    rest_s = evidence.wall_s - wait_s
+    wall_s = evidence.wall_s or 0.0
+    faster = Estimate.exactly(wall_s / max(wait_s + _HANDED_OVER_S, wall_s - wait_s)) if limits and ahead else None
     yield no_dataset.finding(
         f"{_maker(own)} makes each batch in the thread that trains: none is made while a step runs",
         {"wait_s": wait_s, "wait_share": waits, "loop": f"{os.path.basename(own.place.file)}:{own.place.line}"},
@@ -38,9 +39,7 @@ def no_dataset(evidence: Evidence) -> Findings:
         severity=("critical" if waits >= 0.5 else "warning") if limits else "info",
         at=Location(file=own.place.file, line=own.place.line),
         limiting=limits,
-        predicted_speedup=Estimate.exactly(evidence.wall_s / max(wait_s + _HANDED_OVER_S, rest_s))
-        if limits and ahead
-        else None,
+        predicted_speedup=faster,
     )
 
 
@@ -63,15 +62,15 @@ def _around(own: OwnBatches) -> str:
         )
     return (
         f"Have the batches made ahead: `batches = {dataset}` once, before the epochs, and `for {own.names} in "
-        f"batches:` in place of line {own.place.line}. What computes in Python itself holds the interpreter's lock, which the "
-        "step needs as well: give that processes of its own, or write it as a map of TensorFlow ops."
+        f"batches:` in place of line {own.place.line}. What computes in Python itself holds the interpreter's lock, "
+        "which the step needs as well: give that processes of its own, or write it as a map of TensorFlow ops."
     )
 
 
 def _sooner(wait_s: float) -> str:
     return (
         f"A batch takes {1e3 * wait_s:.1f} ms, and a dataset around a generator about one by itself, beside a step "
-        "that needs the interpreter's lock too: that gains nothing. Where the data are arrays, have TensorFlow take the "
-        "rows: `tf.data.Dataset.from_tensor_slices((X, y)).shuffle(len(X)).batch(size).prefetch(2)`, made once, or make "
-        "batches larger."
+        "that needs the interpreter's lock too: that gains nothing. Where the data are arrays, have TensorFlow take "
+        "the rows: `tf.data.Dataset.from_tensor_slices((X, y)).shuffle(len(X)).batch(size).prefetch(2)`, made once, "
+        "or make batches larger."
     )

@@ -111,7 +111,7 @@ class Evaluated(Record):
     best: bool
     """Whether the loss is the lowest so far."""
     metrics: dict[str, float | None] = {}
-    """Phone error rates, lengths and so on, where they were asked for."""
+    """Empty; what was heard of the speech is in ``spoken``."""
 
 
 class Ended(Record):
