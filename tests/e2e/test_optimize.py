@@ -335,6 +335,29 @@ def test_an_eager_step_becomes_one_graph_that_trains_the_same(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_rows_of_arrays_in_memory_are_gathered_in_the_same_order(tmp_path: Path) -> None:
+    ran = run("fixable.py:rows_in_memory", tmp_path, "--accelerator", "emulated:1", budget_s=120)
+    chosen = ran.chosen
+    assert "gather" in chosen["fixes"]
+    assert (chosen["semantics"]["how"], chosen["semantics"]["equivalent"]) == ("identical", True)
+    assert chosen["verified_speedup"]["low"] > 1.3
+    assert chosen["patch"]["unpatched"] == {}
+    assert (chosen["patch"]["ran"], chosen["patch"]["equivalent"]) == (True, True), chosen["patch"]["why_not"]
+    assert "arrays = tf.data.Dataset.from_tensors((rows, labels)).get_single_element()" in chosen["patch"]["diff"]
+
+
+@pytest.mark.slow
+def test_a_step_that_xla_compiles_for_each_length_is_left_without_it(tmp_path: Path) -> None:
+    ran = run("fixable.py:xla_for_every_length", tmp_path, budget_s=150)
+    assert ran.report["verdict"]["bottleneck"] == "compile"
+    chosen = ran.chosen
+    assert chosen["fixes"] == ["step:no-xla"]
+    assert chosen["verified_speedup"]["low"] > 1.5
+    assert "@tf.function(jit_compile=False, reduce_retracing=True)" in chosen["patch"]["diff"]
+    assert (chosen["patch"]["ran"], chosen["patch"]["equivalent"]) == (True, True), chosen["patch"]["why_not"]
+
+
+@pytest.mark.slow
 def test_a_graph_that_would_lose_a_log_is_rejected_though_its_losses_are_the_same(tmp_path: Path) -> None:
     ran = run("fixable.py:eager_step_that_keeps_a_log", tmp_path, budget_s=90)
     assert ran.accepted == []

@@ -115,6 +115,15 @@ def late_fault():
     return rows.map(lambda x: tf.ensure_shape(x, [16])).batch(8)
 
 
+def rows_in_memory(batch=4096):
+    """200,000 rows of 64 floats with their labels, each cut out, shuffled and copied into its batch by itself."""
+    rows = np.random.default_rng(0).normal(size=(200_000, 64)).astype(np.float32)
+    labels = np.arange(200_000, dtype=np.int32)
+    dataset = tf.data.Dataset.from_tensor_slices((rows, labels))
+    dataset = dataset.shuffle(200_000)
+    return dataset.batch(batch, drop_remainder=True)
+
+
 def _ready():
     rows = np.random.default_rng(0).normal(size=(64, 8, 16)).astype(np.float32)
     return tf.data.Dataset.from_tensor_slices(rows).repeat().prefetch(2)
@@ -134,6 +143,25 @@ def _trained(batch, layers, rate):
     for layer, gradient in zip(layers, tape.gradient(loss, layers), strict=True):
         layer.assign_sub(rate * gradient)
     return loss
+
+
+def xla_for_every_length():
+    """A step that XLA compiles for each of many lengths, behind a function that is no tf.function itself."""
+    rows = tf.data.Dataset.range(10**9).map(lambda i: tf.ones([4, 16 + (i * 37) % 3989, 16]) * 0.1)
+    weights = tf.Variable(tf.ones([16, 16]) * 0.01)
+
+    @tf.function(jit_compile=True, reduce_retracing=True)
+    def train(batch):
+        hidden = batch
+        for _ in range(4):
+            hidden = tf.tanh(hidden @ weights)
+        return tf.reduce_mean(hidden)
+
+    def step(batch):
+        loss = train(batch)
+        return loss
+
+    return rows.prefetch(2), step
 
 
 def eager_step():

@@ -25,6 +25,7 @@ from xttsbench.evidence.pipeline import (
     slowest_op,
 )
 from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, most_costly, pace_share, rule
+from xttsbench.fixes.gather import rows_to_batches
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.throughput.threads import functions_of
 
@@ -128,7 +129,8 @@ _BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
     evidence="elements in a batch, ops for each, seconds and bytes of an element, shares of cost and pace",
     threshold="the step waits for data or for cores; 32 elements in a batch at under 100 us (300 us, of them under 100 "
     "on a processor) and up to 16 KiB each, in ops with half of the pace",
-    remedy="Batch first: .batch(n).map(f), with f written for a whole batch.",
+    remedy="Batch first: .batch(n).map(f), with f written for a whole batch; rows of arrays in memory are gathered a "
+    "batch at a time, by indices that go through the pipeline in their place.",
     false_alarms="ops that really need that long for an element gain nothing from a batch",
 )
 def per_element_overhead(evidence: Evidence) -> Findings:
@@ -139,7 +141,8 @@ def per_element_overhead(evidence: Evidence) -> Findings:
     tiny = [op for op in pipeline.ops if _is_tiny(op)]
     share = pace_share(evidence, *tiny)
     maps = [op for op in tiny if op.op.startswith((*MAPS, "FilterDataset", "FlatMapDataset", "InterleaveDataset"))]
-    costly = most_costly(evidence, maps)
+    sliced = [op for way in rows_to_batches(pipeline) for op in way if op in tiny]
+    costly = most_costly(evidence, maps) or most_costly(evidence, sliced)
     if costly is None or share is None or share < _ADDS_UP:
         return
     elements = costly.elements_per_batch or 0.0
@@ -149,8 +152,11 @@ def per_element_overhead(evidence: Evidence) -> Findings:
     function = function_of(costly)
     python = functions_of(costly, pipeline)
     remedy = (
-        f"Batch first: .batch({number}) before .map(...), and let {python[0].name}() take a whole batch: one call in "
-        f"place of {elements:.0f}."
+        "Each row costs a step of every op. Let indices go through them, and gather a batch at once: .range(len(x)) in "
+        f"place of the slices of x, and .map(lambda rows: tf.gather(x, rows)) behind .batch({number})."
+        if costly in sliced
+        else f"Batch first: .batch({number}) before .map(...), and let {python[0].name}() take a whole batch: one call "
+        f"in place of {elements:.0f}."
         if python
         else f"Batch first: .batch({number}).map({function}), with {function} written for a whole batch (most "
         "TensorFlow ops take a leading dimension as they are, what reads or decodes a file does not)."
@@ -168,7 +174,7 @@ def per_element_overhead(evidence: Evidence) -> Findings:
         remedy,
         at=costly,
         severity="warning" if evidence.limits("input") else "info",
-        helps=gain(evidence, "batch-first"),
+        helps=gain(evidence, "batch-first", "gather"),
     )
 
 

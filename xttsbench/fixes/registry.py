@@ -10,6 +10,7 @@ from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
 from xttsbench.fixes.before_maps import FILTER_FIRST
 from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.cache import CACHE, CACHE_FILE
+from xttsbench.fixes.gather import GATHER
 from xttsbench.fixes.native import NATIVE
 from xttsbench.fixes.open_generator import OPEN_GENERATOR
 from xttsbench.fixes.parallel import (
@@ -39,6 +40,7 @@ SPECS: Final[Mapping[str, Spec]] = {
         CACHE,
         CACHE_FILE,
         BATCH_FIRST,
+        GATHER,
         BUCKETS,
         ANY_ORDER,
         BUFFER,

@@ -30,6 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from xttsbench.pipeline import nodes
@@ -41,6 +42,8 @@ _READERS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|Range|Genera
 """Sources inside functions that go on for long; slices of an element are as long as the element says."""
 _STRINGS: Final = re.compile(r"(TFRecord|TextLine|FixedLengthRecord|MatchingFiles)Dataset(V\d+)?")
 """Sources that name no type: each element is one string."""
+
+_INT32, _INT64 = tf.int32.as_datatype_enum, tf.int64.as_datatype_enum
 
 _BATCHES: Final = re.compile(r"(Padded|Parallel)?BatchDataset(V\d+)?|RebatchDatasetV2")
 _HANDS_ON: Final = re.compile(r"(Prefetch|Repeat|Options|Model|Cache)Dataset(V\d+)?")
@@ -66,7 +69,7 @@ def shortened(graph: Any, count: int, places: Places | None = None, *, own_files
     datasets = nodes.dataset_nodes(edited)
     sources = [node for node in datasets if not nodes.dataset_inputs(node, by_name) and _signature(node) is not None]
     library = nodes.FunctionLibrary(edited.library.function)
-    found = {source.name: (places or {}).get(_length(source, by_name) or 0, ((0, count),)) for source in sources}
+    found = {source.name: (places or {}).get(length_of(source, by_name) or 0, ((0, count),)) for source in sources}
     for node in datasets:
         if _OPENS.fullmatch(node.op):
             share = _share(node, by_name, count)
@@ -76,6 +79,8 @@ def shortened(graph: Any, count: int, places: Places | None = None, *, own_files
                 ]
                 _cut(function, readers, dict.fromkeys((reader.name for reader in readers), ((0, share),)))
     _cut(edited, sources, found)
+    for node in sources:
+        _count_less(edited, node, by_name, places or {}, count)
     _end_repetitions(edited, datasets)
     _keep_in_memory(edited, datasets, own_files)
     return edited
@@ -88,7 +93,7 @@ def _share(node: Any, by_name: Mapping[str, Any], count: int) -> int:
         above = by_name[waiting.pop()]
         if inputs := nodes.dataset_inputs(above, by_name):
             waiting.extend(inputs)
-        elif (length := _length(above, by_name)) is None:
+        elif (length := length_of(above, by_name)) is None:
             return count
         else:
             lengths.append(min(length, count))
@@ -107,7 +112,7 @@ def places_of(graph: Any, count: int) -> dict[int, tuple[tuple[int, int], ...]]:
     """
     by_name = {node.name: node for node in graph.node}
     datasets = nodes.dataset_nodes(graph)
-    lengths = {node.name: _length(node, by_name) for node in datasets if not nodes.dataset_inputs(node, by_name)}
+    lengths = {node.name: length_of(node, by_name) for node in datasets if not nodes.dataset_inputs(node, by_name)}
     zipped = any(node.op.startswith("Zip") for node in datasets) and len(set(lengths.values())) > 1
     if zipped or any(node.op.startswith(("Skip", "TakeWhile")) for node in datasets):
         return {}
@@ -137,12 +142,16 @@ def _stretches(length: int, count: int) -> tuple[tuple[int, int], ...]:
 def keep_last_batch(graph: Any) -> bool:
     """Have the batches that a graph ends with keep a smaller last one, in place; whether they dropped it.
 
-    Only behind a shuffle, and where nothing after the batches looks at them; their size is not known any more then.
+    Only behind a shuffle, and where nothing after the batches looks at them, or gathers rows by what they hold; their
+    size is not known any more then.
     """
     by_name = {node.name: node for node in graph.node}
-    datasets = nodes.dataset_nodes(graph)
+    datasets, library = nodes.dataset_nodes(graph), nodes.FunctionLibrary(graph.library.function)
     last, after = datasets[-1], []
-    while _HANDS_ON.fullmatch(last.op) and len(inputs := nodes.dataset_inputs(last, by_name)) == 1:
+    while _HANDS_ON.fullmatch(last.op) or _only_gathers(last, library):
+        inputs = nodes.dataset_inputs(last, by_name)
+        if len(inputs) != 1:
+            break
         after.append(last)
         last = by_name[inputs[0]]
     number = {"RebatchDatasetV2": 2, "BatchDatasetV2": 2, "ParallelBatchDataset": 3}.get(last.op, -1)
@@ -159,6 +168,16 @@ def keep_last_batch(graph: Any) -> bool:
     return True
 
 
+def _only_gathers(node: Any, library: nodes.FunctionLibrary) -> bool:
+    """Whether a map takes rows of what it captures by the indices that its elements are, and does nothing else."""
+    function = library.get(node.attr["f"].func.name) if node.op in ("MapDataset", "ParallelMapDatasetV2") else None
+    if function is None or not all(one.op in ("GatherV2", "Const", "Identity") for one in function.node_def):
+        return False
+    element = function.signature.input_arg[0].name
+    read = [one.input[0] for one in function.node_def if one.op != "Const"]
+    return len(function.signature.input_arg) - len(nodes.captured_inputs(node)) == 1 and element not in read
+
+
 def source_length(graph: Any) -> int | None:
     """Elements of the only source of a graph; ``None`` where there are several, or each gives several, or none can say.
 
@@ -168,10 +187,10 @@ def source_length(graph: Any) -> int | None:
     datasets = nodes.dataset_nodes(graph)
     sources = [node for node in datasets if not nodes.dataset_inputs(node, by_name)]
     several = len(sources) != 1 or any(_OPENS.fullmatch(node.op) for node in datasets)
-    return None if several else _length(sources[0], by_name)
+    return None if several else length_of(sources[0], by_name)
 
 
-def _length(node: Any, by_name: Mapping[str, Any]) -> int | None:
+def length_of(node: Any, by_name: Mapping[str, Any]) -> int | None:
     """Elements of a source that holds its tensors or counts; ``None`` where that cannot be read."""
     if node.op == "TensorDataset":
         return 1
@@ -214,6 +233,24 @@ def _cut(graph: Any, sources: Sequence[Any], stretches: Mapping[str, Sequence[tu
     nodes.redirect(readers, ends, getattr(graph, "ret", None))
 
 
+def _count_less(graph: Any, node: Any, by_name: Mapping[str, Any], places: Places, count: int) -> None:
+    """Cut a tensor that counts from 0, the one element of a source, as a source of so many elements is cut."""
+    names = nodes.node_inputs(node) if node.op == "TensorDataset" else []
+    held = nodes.behind_identities(names[0], by_name) if len(names) == 1 else None
+    tensor = held.attr["value"].tensor if held is not None and held.op == "Const" else None
+    if tensor is None or len(tensor.tensor_shape.dim) != 1 or tensor.dtype not in (_INT32, _INT64):
+        return
+    numbers = nodes.array_of(tensor)
+    if len(numbers) > 1 and np.array_equal(numbers, np.arange(len(numbers))):
+        stretches = places.get(len(numbers), ((0, count),))
+        left = graph.node.add(name=nodes.free_name(graph, f"{node.name}/fewer"), op="Const")
+        left.attr["dtype"].type = tensor.dtype
+        kept = np.concatenate([numbers[begin : begin + size] for begin, size in stretches])
+        left.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(kept))
+        nodes.set_inputs(node, [left.name])
+        node.attr["output_shapes"].list.shape[0].dim[0].size = len(kept)
+
+
 def _end_repetitions(graph: Any, datasets: list[Any]) -> None:
     by_name = {node.name: node for node in graph.node}
     for node in datasets:
@@ -231,11 +268,16 @@ def _keep_in_memory(graph: Any, datasets: list[Any], own_files: str | None) -> N
         files = nodes.text_inputs(node, "filename", by_name)
         if files == ("",) or (own_files and files and all(Path(own_files) in Path(file).parents for file in files)):
             continue
-        inputs = [node.input[0], nodes.add_constant(graph, f"{node.name}/no_file", "")]
-        if node.op == "CacheDatasetV2":
-            inputs.append(nodes.free_name(graph, f"{node.name}/own_store"))
-            graph.node.add(name=inputs[-1], op="DummyMemoryCache")
-        nodes.set_inputs(node, inputs)
+        with_own_store(graph, node)
+
+
+def with_own_store(graph: Any, node: Any) -> None:
+    """Have a cache keep its elements in memory of its own, in place."""
+    inputs = [node.input[0], nodes.add_constant(graph, f"{node.name}/no_file", "")]
+    if node.op == "CacheDatasetV2":
+        inputs.append(nodes.free_name(graph, f"{node.name}/own_store"))
+        graph.node.add(name=inputs[-1], op="DummyMemoryCache")
+    nodes.set_inputs(node, inputs)
 
 
 def _signature(source: Any) -> tuple[list[int], list[Any]] | None:

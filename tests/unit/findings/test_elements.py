@@ -120,6 +120,31 @@ def test_many_tiny_elements(evidence) -> None:
     assert only(per_element_overhead, evidence("input", pipeline=tiny(), predictions=predicted("batch-first"))).limiting
 
 
+def sliced(row_s: float = 1.3e-6, rows: int = 4096, **fields) -> Pipeline:
+    """Rows of arrays in memory, each cut out, shuffled and copied into its batch."""
+    own = {"elements_per_batch": float(rows), "element_bytes": 260.0} | fields
+    return Pipeline(
+        ops=(
+            op("Slices/_1", "TensorSliceDataset", cost_s=row_s * rows, **own),
+            op("Shuffle/_2", "ShuffleDatasetV3", "Slices/_1", cost_s=0.9 * row_s * rows, **own),
+            op("Batch/_3", "BatchDatasetV2", "Shuffle/_2", cost_s=0.5 * row_s * rows, batch_size=rows),
+        ),
+    )
+
+
+def test_rows_of_arrays_in_memory_that_go_through_one_by_one(evidence) -> None:
+    found = only(per_element_overhead, evidence("input", pipeline=sliced()))
+    assert (found.location.op, found.limiting) == ("Slices/_1", False)
+    assert found.title.startswith("4096 elements a batch at 2 us each")
+    assert "tf.gather(x, rows)) behind .batch(4096)" in found.remedy
+    assert only(per_element_overhead, evidence("input", pipeline=sliced(), predictions=predicted("gather"))).limiting
+    assert silent(per_element_overhead, evidence("input", pipeline=sliced(1e-3)))
+    assert silent(per_element_overhead, evidence("input", pipeline=sliced(element_bytes=1e6)))
+    assert silent(per_element_overhead, evidence("input", pipeline=sliced(rows=16)))
+    counted = sliced().ops[0].model_copy(update={"op": "RangeDataset"})
+    assert silent(per_element_overhead, evidence("input", pipeline=Pipeline(ops=(counted, *sliced().ops[1:]))))
+
+
 @pytest.mark.parametrize(
     "pipeline",
     [
@@ -168,6 +193,7 @@ def test_what_the_source_says_already_is_not_said_twice(evidence) -> None:
 
 KINDS = (
     "RangeDataset",
+    "TensorSliceDataset",
     "MapDataset",
     "ParallelMapDatasetV2",
     "FlatMapDataset",
@@ -193,6 +219,7 @@ FIXES = (
     "processes:2",
     "filter-first",
     "batch-first",
+    "gather",
     "any-order",
     "cache@op2",
 )

@@ -28,6 +28,9 @@ _PLAIN = {
     "repeat": "RepeatDataset",
     "shuffle": "ShuffleDatasetV3",
     "take": "TakeDataset",
+    "skip": "SkipDataset",
+    "shard": "ShardDataset",
+    "padded_batch": "PaddedBatchDatasetV2",
     "flat_map": "FlatMapDataset",
     "unbatch": "UnbatchDataset",
     "rebatch": "RebatchDatasetV2",
@@ -47,6 +50,7 @@ class FakeDataset:
         names = tuple(given.ops[-1].name for given in inputs)
         made = PipelineOp(name=here.op or "", op=op, inputs=names, location=here, calls=calls, **fields)
         self.ops = [*before, made]
+        self.arrays: Any = None
         self.threads: int | None = next((given.threads for given in inputs if given.threads), None)
 
     def with_options(self, options: Any) -> FakeDataset:
@@ -57,6 +61,9 @@ class FakeDataset:
 
     def cardinality(self) -> int:
         return 9
+
+    def get_single_element(self) -> Any:
+        return self.arrays
 
     def apply(self, function: Any) -> FakeDataset:
         made: FakeDataset = function(self)
@@ -104,6 +111,16 @@ def _list_files(_pattern: str, shuffle: bool | None = None, seed: int | None = N
     return files if shuffle is False else FakeDataset("ShuffleDatasetV3", files, frame=frame, buffer_size=9)
 
 
+def _slices(tensors: Any, name: str | None = None) -> FakeDataset:
+    return FakeDataset("TensorSliceDataset", frame=sys._getframe(1), cardinality=2)
+
+
+def _tensors(tensors: Any) -> FakeDataset:
+    made = FakeDataset("TensorDataset", frame=sys._getframe(1))
+    made.arrays = tensors
+    return made
+
+
 def _zip(given: Any) -> FakeDataset:
     return FakeDataset("ZipDataset", *given, frame=sys._getframe(1))
 
@@ -112,7 +129,13 @@ def built(text: str, name: str = "make", **modules: str) -> FakeDataset:
     """What the function ``make`` of a source returns, which may import other modules by their names."""
     global _numbers  # noqa: PLW0603 - nodes of each graph are numbered from 0
     _numbers = itertools.count()
-    functions = SimpleNamespace(range=_range, zip=_zip, list_files=_list_files)
+    functions = SimpleNamespace(
+        range=_range,
+        zip=_zip,
+        list_files=_list_files,
+        from_tensor_slices=_slices,
+        from_tensors=_tensors,
+    )
     fake = SimpleNamespace(
         data=SimpleNamespace(
             AUTOTUNE=AUTOTUNE,
@@ -121,6 +144,8 @@ def built(text: str, name: str = "make", **modules: str) -> FakeDataset:
             Options=lambda: SimpleNamespace(threading=SimpleNamespace()),
         ),
         function=lambda *args, **kwargs: args[0] if args else (lambda f: f),
+        range=range,
+        nest=SimpleNamespace(flatten=lambda given: list(given) if isinstance(given, tuple) else [given]),
     )
 
     around = SimpleNamespace(compat=SimpleNamespace(v2=fake))

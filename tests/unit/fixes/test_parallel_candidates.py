@@ -101,6 +101,33 @@ def test_tiny_calls_are_worth_batching_where_they_are_a_share_of_the_work():
         assert ("batch-first" in found(given)) is fits
 
 
+def test_rows_of_arrays_in_memory_are_worth_gathering_where_they_are_a_share_of_the_work():
+    rows = {"elements_per_batch": 1000.0, "element_bytes": 400.0}
+    slices = rows | {"op": "TensorSliceDataset", "cost_s": 1e-3, "cardinality": 9000}
+    shuffle = rows | {"op": "ShuffleDatasetV3", "buffer_size": 9000, "cost_s": 1e-3, "cpu_s": 1e-3}
+    batch = {"op": "BatchDatasetV2", "batch_size": 1000, "element_bytes": 4e5, "cost_s": 1e-3}
+    given = pipeline(slices, shuffle, batch)
+    edited = found(given)["gather"].edit(given)
+    assert [op.cost_s for op in edited.ops] == pytest.approx([0.15e-3, 0.15e-3, 0.15e-3 + 4e5 / 2e9])
+    assert (edited.ops[1].cpu_s, edited.ops[1].element_bytes) == (pytest.approx(0.15e-3), 8.0)
+    assert found(given)["gather"].ops == tuple(op.name for op in given.ops)
+    cheap = pipeline(slices | {"cost_s": 1e-6}, batch)
+    assert [op.cost_s for op in found(cheap)["gather"].edit(cheap).ops] == pytest.approx([1e-6, 0.22e-3])
+    unpriced = pipeline(slices | {"cost_s": None}, batch | {"cost_s": None})
+    assert (found(unpriced)["gather"].edit, found(unpriced)["gather"].why_not is None) == (None, False)
+    for others in (
+        (slices, shuffle, DECODE | {"cost_s": 1e-5, "elements_per_batch": 1000.0}, batch),
+        (slices, shuffle, batch, DECODE | {"cost_s": 1.0, "elements_per_batch": 1.0}),
+        (slices | {"elements_per_batch": 4.0}, batch | {"batch_size": 4}),
+        (slices | {"op": "RangeDataset"}, shuffle, batch),
+        (slices, shuffle, batch | {"op": "PaddedBatchDatasetV2"}),
+        (slices, shuffle),
+    ):
+        assert "gather" not in found(pipeline(*others))
+    read_twice = pipeline(slices, batch, batch | {"inputs": ("0",)})
+    assert "gather" not in found(read_twice)
+
+
 def test_a_larger_pool_does_not_free_an_interleave_that_autotune_leaves_at_one_call():
     stuck = {"op": "ParallelInterleaveDatasetV4", "parallelism": -1, "chosen_parallelism": 1, "cost_s": 0.08,
              "python_functions": ("t",), "stateful": True}  # fmt: skip

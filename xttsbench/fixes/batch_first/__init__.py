@@ -12,9 +12,9 @@ from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_o
 
 _TINY_S: Final = 100e-6  # an element that takes less is mostly the cost of calling a function for it
 _TINY_PYTHON_S: Final = 300e-6  # the same for a Python function, which costs more to call
-_COPIED_BYTES_PER_S: Final = 2e9  # bytes of a batch that are cut to size, of any machine of today or less
-_MANY: Final = 8
-_SHARE: Final = 0.1
+COPIED_BYTES_PER_S: Final = 2e9  # bytes of a batch that are cut to size, of any machine of today or less
+MANY: Final = 8
+SHARE: Final = 0.1
 """Share of the pipeline's cost from which calls for single elements, or taking batches apart, are worth another way."""
 
 
@@ -29,7 +29,7 @@ def cut_anew(setting: Setting) -> Iterator[Candidate]:
         is_batch = op.op.startswith(("BatchDataset", "ParallelBatchDataset"))
         if not is_batch or apart is None or not apart.op.startswith("Unbatch"):
             continue
-        if (op.cost_s or 0.0) + (apart.cost_s or 0.0) >= _SHARE * whole:
+        if (op.cost_s or 0.0) + (apart.cost_s or 0.0) >= SHARE * whole:
             known = op.element_bytes is not None
             edit = partial(_cut, apart=apart.name, batch=op.name) if known else None
             why_not = None if known else "what cutting whole batches to another size costs was not measured"
@@ -45,7 +45,7 @@ def _cut(given: Pipeline, *, apart: str, batch: str) -> Pipeline:
     def changes(op: PipelineOp) -> dict[str, Any]:
         if op.name != batch:
             return {}
-        copied_s = (op.element_bytes or 0.0) / _COPIED_BYTES_PER_S * (op.elements_per_batch or 1.0)
+        copied_s = (op.element_bytes or 0.0) / COPIED_BYTES_PER_S * (op.elements_per_batch or 1.0)
         return {"op": "RebatchDatasetV2", "inputs": source, "cost_s": copied_s, "cpu_s": copied_s, "parallelism": None}
 
     left = tuple(op for op in given.ops if op.name != apart)
@@ -59,7 +59,7 @@ def whole_batches(setting: Setting) -> Iterator[Candidate]:
     kinds = {one.token: one.kind for one in pipeline.python_functions}
 
     def is_tiny(op: PipelineOp) -> bool:
-        if op.random or op.cost_s is None or taken[op.name] < _MANY or not op.op.startswith(("Map", "ParallelMap")):
+        if op.random or op.cost_s is None or taken[op.name] < MANY or not op.op.startswith(("Map", "ParallelMap")):
             return False
         limit_s = _TINY_PYTHON_S if op.python_functions else _TINY_S
         arrays = all(kinds.get(token) == "numpy_function" for token in op.python_functions)
@@ -67,7 +67,7 @@ def whole_batches(setting: Setting) -> Iterator[Candidate]:
 
     tiny = [op for op in pipeline.ops if is_tiny(op)]
     batched = any("Batch" in reader.op for op in tiny for reader in readers[op.name])
-    least_s = _SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops)
+    least_s = SHARE * sum(op.cost_s or 0.0 for op in pipeline.ops)
     if batched and sum(op.cost_s or 0.0 for op in tiny) >= least_s:
         names = tuple(op.name for op in tiny)
         known = all(not op.python_functions or _around_s(op, pipeline) is not None for op in tiny)
@@ -99,7 +99,7 @@ def _called_once(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
         if op.python_functions:
             spared_s = (_around_s(op, given) or 0.0) * count * (1 - 1 / size)
         else:
-            copied_s = (op.element_bytes or 0.0) * count / _COPIED_BYTES_PER_S
+            copied_s = (op.element_bytes or 0.0) * count / COPIED_BYTES_PER_S
             spared_s = op.cost_s * (1 - 1 / size) - copied_s
         left = min(max(1 - spared_s / op.cost_s, 0.0), 1.0)
         # What TensorFlow's threads spend around the calls goes with them, so processor time shrinks by the same share.

@@ -57,11 +57,19 @@ def rebatch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 def _as_rebatch(calls: Calls, *ops: PipelineOp) -> list[Change]:
     module, (unbatch, batch) = calls.links(ops)
     reordered(module, (unbatch, batch), (True, False))  # refuses what does not follow, or has other readers
+    first, renamed = removed(module, unbatch), as_rebatch(module, batch)
+    return [Change(module, batch.line, (min(unbatch.start, batch.start), batch.end), (*first.steps, renamed))]
+
+
+def as_rebatch(module: Module, batch: Link) -> Replacement:
+    """The step that makes ``.batch(...)`` a ``.rebatch(...)``.
+
+    Raises:
+        NoEditError: it has an argument that this does not take.
+    """
     for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
         if argument(batch, name, position) is not None:
             raise NoEditError(f".rebatch(...) takes no {name}")
     if not isinstance(batch.node.func, cst.Attribute):
         raise NoEditError("batch(...) is not called on a dataset")
-    renamed = Replacement(*module.span(batch.node.func.attr), "rebatch")
-    first = removed(module, unbatch)
-    return [Change(module, batch.line, (min(unbatch.start, batch.start), batch.end), (*first.steps, renamed))]
+    return Replacement(*module.span(batch.node.func.attr), "rebatch")

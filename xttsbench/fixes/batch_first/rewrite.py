@@ -200,13 +200,13 @@ def _rebatched(graph: Any, name: str) -> Any | None:
     inputs = data_inputs(node)
     options = inputs[3] if node.op == "ParallelBatchDataset" else inputs[2]
     node.op = "RebatchDatasetV2"
-    set_inputs(node, [whole.name, _add_vector_of(edited, f"{name}/batch_sizes", inputs[1]), options])
+    set_inputs(node, [whole.name, add_vector_of(edited, f"{name}/batch_sizes", inputs[1]), options])
     for key in ("parallel_copy", "deterministic"):
         node.attr.pop(key, None)
     return edited
 
 
-def _add_vector_of(graph: Any, name: str, scalar: str) -> str:
+def add_vector_of(graph: Any, name: str, scalar: str) -> str:
     """A vector of one entry, the value of a scalar node; its name."""
     axis = add_constant(graph, f"{name}/axis", 0)
     node = graph.node.add(name=free_name(graph, name), op="ExpandDims", input=[scalar, axis])
