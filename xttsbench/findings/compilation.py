@@ -75,7 +75,8 @@ def retracing(evidence: Evidence) -> Findings:
     evidence="compilations, traces in the same steps, shapes compiled, seconds of a compilation, and the shape that "
     "cost most",
     threshold="one compilation in the steady state; a bottleneck where compilation is",
-    remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training.",
+    remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training, or turn it off: "
+    "jit_compile=False.",
     false_alarms="a few compilations while the last shapes are first seen",
 )
 def xla_recompilation(evidence: Evidence) -> Findings:

@@ -22,7 +22,14 @@ from xttsbench.fixes.parallel import (
 from xttsbench.fixes.prefetch import BUFFER, PREFETCH
 from xttsbench.fixes.processes import PROCESSES
 from xttsbench.fixes.spec import Candidate, Setting, Spec
-from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA
+from xttsbench.fixes.step import (
+    STEP_BUCKETS,
+    STEP_GRAPH,
+    STEP_NO_XLA,
+    STEP_SEVERAL,
+    STEP_TRACED_ONCE,
+    STEP_XLA,
+)
 from xttsbench.fixes.thread_pool import THREAD_POOL
 from xttsbench.records.fix import Fix, FixSet
 
@@ -48,6 +55,8 @@ SPECS: Final[Mapping[str, Spec]] = {
         THREAD_POOL,
         STEP_GRAPH,
         STEP_XLA,
+        STEP_NO_XLA,
+        STEP_SEVERAL,
         STEP_TRACED_ONCE,
         STEP_BUCKETS,
     )

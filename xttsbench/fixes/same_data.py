@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from xttsbench.fixes.parallel import ANY_ORDER
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
+from xttsbench.fixes.step import STEP_SEVERAL
 from xttsbench.planning import AGAIN
 from xttsbench.records.fix import FixSet, How, Semantics
 from xttsbench.records.pipeline import Contents, Elements
@@ -122,7 +123,12 @@ def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Element
     if not fixes.of_step or data.equivalent is not True:
         return data
     again = originals[1] if len(originals) > 1 else originals[0]
-    training = same_training(originals[0], again, changed)
-    sentence = f"{data.sentence.rstrip('.')}; {training.sentence}"
+    original, calls = originals[0], ""
+    for fix in (fix for fix in fixes if fix.kind == STEP_SEVERAL.name):
+        # Its loss is said once for all steps of a call.
+        original, again = (one.model_copy(update={"losses": one.losses[-1:]}) for one in (original, again))
+        calls = f"; callbacks of batches come once for {fix.number} of them"
+    training = same_training(original, again, changed)
+    sentence = f"{data.sentence.rstrip('.')}; {training.sentence}{calls}"
     told = {"sentence": sentence, "epochs": data.epochs, "rows": data.rows, "rows_of": data.rows_of}
     return training.model_copy(update=told)

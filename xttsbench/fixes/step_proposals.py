@@ -14,7 +14,15 @@ from xttsbench.fixes.model import (
 from xttsbench.fixes.proposal import Option, Proposal
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH
-from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_TRACED_ONCE, STEP_XLA, retraced
+from xttsbench.fixes.step import (
+    STEP_BUCKETS,
+    STEP_GRAPH,
+    STEP_NO_XLA,
+    STEP_SEVERAL,
+    STEP_TRACED_ONCE,
+    STEP_XLA,
+    retraced,
+)
 from xttsbench.records.base import Estimate, Location, name_and_place
 from xttsbench.records.fix import Fix
 
@@ -22,6 +30,7 @@ _LOST: Final = 0.10
 """Share of the step that launching its ops one by one has to take for one graph to be tried unmeasured."""
 
 
+_AT_ONCE: Final = 16  # steps of a call of fit, of which what comes once for a call is a few percent then
 _COMPUTES: Final = 0.5  # share that computing has to take for XLA to be tried unmeasured
 
 
@@ -56,17 +65,24 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
         else:
             speedup = _whole(evidence, model, tried.speedup.estimate)
         yield _step_option(evidence, (STEP_GRAPH if mode == "graph" else STEP_XLA).name, speedup, launched, why_not)
+    if not own and script is not None and script.steps_per_call == 1 and evidence.given_mode in ("graph", "xla"):
+        lost = evidence.share("dispatch") + evidence.share("host")
+        why_not = None if lost >= _LOST else f"what comes once for a call takes {lost:.0%} of the step"
+        speedup = 1 / (1 - lost * (1 - 1 / _AT_ONCE))
+        yield _step_option(evidence, f"{STEP_SEVERAL.name}:{_AT_ONCE}", speedup, launched, why_not)
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
     varied |= any(trace.reason == "shape" for trace in evidence.traces)
     traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None
+    ending = [STEP_NO_XLA] if again and steps is not None and int(steps.xla_compiles.sum()) else []
     if again and (traced is not None or (not own and varied)):
-        ceiling = evidence.max_speedups.get("compile")
-        left = ceiling.estimate if ceiling is not None and evidence.share("compile") > 0 else None
-        why_not = None if left is not None else "compiling again takes no time that was seen"
-        name = (STEP_TRACED_ONCE if traced is not None else STEP_BUCKETS).name
-        where = place_of(heaviest_line(evidence, ("function", "tensorflow")))
-        yield _step_option(evidence, name, left, where, why_not)
+        ending.append(STEP_TRACED_ONCE if traced is not None else STEP_BUCKETS)
+    ceiling = evidence.max_speedups.get("compile")
+    left = ceiling.estimate if ceiling is not None and evidence.share("compile") > 0 else None
+    why_not = None if left is not None else "compiling again takes no time that was seen"
+    where = place_of(heaviest_line(evidence, ("function", "tensorflow")))
+    for spec in ending:
+        yield _step_option(evidence, spec.name, left, where, why_not)
 
 
 def _step_option(evidence: Evidence, name: str, speedup: float | None, place: Location, why_not: str | None) -> Option:

@@ -1,9 +1,9 @@
 """Fixes: how they are written, and what became of each that a run proposed.
 
 A fix is written ``name``, ``name:<n>`` or ``name@<op>`` (``parallel-map:32``, ``cache@ParallelMapDatasetV2/_7``), one
-of the step ``step:<mode>``; several are joined by `` + `` in the order in which they are applied. They are parsed,
-printed and taken apart here, and only here. Which names there are, and what may follow each, is
-:mod:`xttsbench.fixes.registry`.
+of the step ``step:<mode>`` or ``step:<mode>:<n>``; several are joined by `` + `` in the order in which they are
+applied. They are parsed, printed and taken apart here, and only here. Which names there are, and what may follow each,
+is :mod:`xttsbench.fixes.registry`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Fix:
     def parse(cls, text: str) -> Fix:
         """The fix of a text; every text is one."""
         if text.startswith(_OF_STEP):
-            return cls(text)
+            kind, mark, value = text.rpartition(":")
+            return cls(kind, mark, value) if value.isdecimal() else cls(text)
         kind, mark, value = text.partition("@")
         return cls(kind, mark, value) if mark else cls(*text.partition(":"))
 

@@ -110,7 +110,8 @@ def _compared(steps: int, variables: int) -> str:
     trained = f"{variables} {'variable' if variables == 1 else 'variables'} after"
     if not steps:
         return f"{trained} the first steps, which return no loss,"
-    return f"losses of {steps} steps and {trained} them" if variables else f"losses of {steps} steps"
+    losses = "the loss of the last step" if steps == 1 else f"losses of {steps} steps"
+    return f"{losses} and {trained} {'it' if steps == 1 else 'them'}" if variables else losses
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Array]]:

@@ -19,6 +19,7 @@ from tensorflow.python.platform import build_info
 
 from xttsbench.files import loaded_files
 from xttsbench.fixes.graph.saved_plan import rewritten
+from xttsbench.fixes.step import STEP_NO_XLA
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator
@@ -76,6 +77,9 @@ def _run(spec: TrialSpec, channel: Channel) -> None:
         enter(spec.checkout)
     tf.keras.utils.set_random_seed(spec.seed)
     places.install()  # for good: the process is this trial's
+    always = contextlib.ExitStack()  # never closed: a step may make its functions when it is called first
+    if STEP_NO_XLA.name in FixSet.parse(spec.fix):
+        always.enter_context(without_xla())
     began = time.perf_counter()
     target = parse_target(spec.target)
     variables: list[Any] = []

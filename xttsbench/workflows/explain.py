@@ -57,7 +57,7 @@ def explain(name: str) -> Explanation:
         words |= {_words(said): one for said in (one.name, one.about, *one.aliases) if one.kind == "symptom"}
     verdicts = {part(one).replace(" ", "-").lower(): one for one in MEANINGS}  # as the screen has them: launch-overhead
     spoken = name.lower().replace(" ", "-")
-    fix = Fix.parse(name.lower().partition("[")[0]).kind  # as usage has it: parallel-map[:<n>]
+    fix = Fix.parse(re.split(r"\[|:<", name.lower())[0]).kind  # as usage has it: parallel-map[:<n>], step:several:<n>
     found = known.get(verdicts.get(spoken) or fix) or words.get(_words(name))
     if found is not None:
         return found

@@ -47,6 +47,20 @@ def test_a_keras_model_leaves_eager_mode() -> None:
     assert eager == [True, False]
 
 
+@pytest.mark.parametrize("eager", [True, False])
+def test_a_keras_model_loses_xla_and_nothing_else(eager: bool) -> None:
+    model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse", run_eagerly=eager, jit_compile=not eager)
+    step = fixed_step(keras_step(model), Fix("step:no-xla"), model)
+    assert (model.run_eagerly, model.jit_compile) == (eager, False)
+    assert float(step((tf.ones([2, 4]), tf.zeros([2, 1])))["loss"]) > 0
+
+
+def test_a_step_of_tf_functions_is_left_to_where_they_are_made() -> None:
+    step = tf.function(lambda batch: batch)
+    assert fixed_step(step, Fix("step:no-xla")) is step
+
+
 @pytest.mark.parametrize(
     ("length", "edge"), [(1, 1), (4, 4), (5, 5), (8, 8), (9, 10), (11, 12), (17, 20), (100, 112), (513, 640)]
 )

@@ -53,6 +53,8 @@ def told(rule: str, *results: FixResult, **fields: Any) -> Finding:
         ("late-filter", "filter-first"),
         ("eager-step", "prefetch + step:graph"),
         ("xla-untried", "step:xla"),
+        ("xla-recompilation", "step:no-xla"),
+        ("per-element-overhead", "gather"),
         ("input-bound", "prefetch"),
     ],
 )

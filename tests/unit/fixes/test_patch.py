@@ -126,9 +126,8 @@ def test_every_fix_in_every_layout_makes_the_ops_that_it_names(layout: str, fix:
 
 @pytest.mark.parametrize("kind", sorted(SPECS))
 def test_every_kind_of_fix_has_an_edit_or_words_for_the_hand(kind: str) -> None:
-    fix = {"calls": "calls:2", "processes": "processes:2", "buffer": "buffer:3", "thread-pool": "thread-pool:8"}.get(
-        kind, f"{kind}@MapDataset/_1" if "cache" in kind else kind
-    )
+    numbered = SPECS[kind].form == "name:n"
+    fix = f"{kind}:2" if numbered else f"{kind}@MapDataset/_1" if "cache" in kind else kind
     patch = patch_of(ONE_LINE + NAMES, fix)
     assert bool(patch.edits) != bool(patch.unpatched)
     assert "no edit of the source is known" not in str(patch.unpatched).lower()

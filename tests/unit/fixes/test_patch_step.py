@@ -61,6 +61,39 @@ def stepped(text: str, fix: str, line: int | None, traces: Sequence[Trace] = ())
             "def other():\n    def step(b): return b\n    return tf.function(step)\n"
             "@tf.function\ndef step(b):\n    return b\n",
         ),
+        (
+            "step:no-xla",
+            "@tf.function(jit_compile=True)\ndef step(b):\n    return b\n",
+            2,
+            "@tf.function(jit_compile=False)\ndef step(b):\n    return b\n",
+        ),
+        (
+            "step:no-xla",
+            "inner = tf.function(f, jit_compile=True)\n@tf.function(jit_compile=fast)\ndef loss(b):\n    return b\n"
+            "def step(b):\n    return inner(b) + loss(b)\n",
+            6,
+            "inner = tf.function(f, jit_compile=False)\n@tf.function(jit_compile=False)\ndef loss(b):\n    return b\n"
+            "def step(b):\n    return inner(b) + loss(b)\n",
+        ),
+        (
+            "step:several:16",
+            "m.compile('sgd', loss='mse')\n",
+            None,
+            "m.compile('sgd', loss='mse', steps_per_execution=16)\n",
+        ),
+        (
+            "step:several:16",
+            "m.compile(loss=x, steps_per_execution=n)\n",
+            None,
+            "m.compile(loss=x, steps_per_execution=16)\n",
+        ),
+        ("step:no-xla", "m.compile('sgd', loss='mse')\n", None, "m.compile('sgd', loss='mse', jit_compile=False)\n"),
+        (
+            "step:no-xla",
+            "a.compile(loss='x')\nm.compile(jit_compile=True, loss='mse')\n",
+            None,
+            "a.compile(loss='x')\nm.compile(jit_compile=False, loss='mse')\n",
+        ),
         ("step:graph", "m.compile('sgd', loss='mse', run_eagerly=True)\n", None, "m.compile('sgd', loss='mse')\n"),
         ("step:graph", "m.compile(run_eagerly=True, loss='mse')\n", None, "m.compile(loss='mse')\n"),
         ("step:xla", "m.compile(loss='mse', run_eagerly=x)\n", None, "m.compile(loss='mse', jit_compile=True)\n"),
@@ -89,6 +122,11 @@ def test_the_step_is_compiled(fix: str, before: str, line: int | None, after: st
         ("step:graph", "x = 1\n", 2, "no function at"),
         ("step:graph", "a.compile(run_eagerly=True)\nb.compile(run_eagerly=True)\n", None, "have 2"),
         ("step:graph", "a.compile(loss='mse')\n", None, "have no"),
+        ("step:several:4", "def step(b):\n    return b\n", 2, "take 4 batches in a loop inside the tf.function"),
+        ("step:no-xla", "@tf.function\ndef step(b):\n    return b\n", 2, "take jit_compile=True out of"),
+        ("step:no-xla", "@tf.function(jit_compile=False)\ndef step(b):\n    return b\n", 2, "is given jit_compile"),
+        ("step:no-xla", "a.compile(loss='x')\nb.compile(loss='x')\n", None, "have 2"),
+        ("step:no-xla", "a.compile(loss='x', jit_compile=False)\n", None, "has jit_compile=False already"),
     ],
 )
 def test_why_it_is_not(fix: str, text: str, line: int | None, why: str) -> None:

@@ -258,8 +258,30 @@ def test_shapes_that_are_compiled_again_and_again_call_for_buckets(build):
     found = by_name(told(WAITING, "compile", steps=steps))
     assert found["step:buckets"].worth
     assert found["step:buckets"].predicted_speedup == pytest.approx(2)
+    assert (found["step:no-xla"].worth, found["step:no-xla"].predicted_speedup) == (True, pytest.approx(2))
     calm = build.steps(wait_s=0.001, step_s=[0.05] * 60)
-    assert "step:buckets" not in by_name(told(WAITING, "compile", steps=calm))
+    assert not {"step:buckets", "step:no-xla"} & set(by_name(told(WAITING, "compile", steps=calm)))
+    traced = build.steps(wait_s=0.001, step_s=[0.05] * 60, trace_s=0.02, traces=1, shape_id=[*range(60)])
+    assert "step:no-xla" not in by_name(told(WAITING, "compile", steps=traced))
+    script = ScriptRun(data=ScriptData(kind=0), trains=True, iterations=("for",), step_function="train (/t.py:3)")
+    of_script = by_name(told(WAITING, "compile", steps=steps, script=script))
+    assert of_script["step:no-xla"].worth
+    assert "step:buckets" not in of_script
+
+
+def test_a_model_in_fit_takes_several_steps_a_call_where_what_comes_once_for_a_call_takes_its_time():
+    script = ScriptRun(data=ScriptData(kind=0), trains=True, iterations=("fit",))
+    parts = {"dispatch": 0.003, "host": 0.002, "compute": 0.005}
+    found = by_name(told(WAITING, "dispatch", parts=parts, script=script, wall_s=0.01))["step:several:16"]
+    assert found.worth
+    assert found.predicted_speedup == pytest.approx(1 / (0.5 + 0.5 / 16))
+    calm = by_name(told(WAITING, "compute", parts={"dispatch": 0.0005, "compute": 0.0095}, script=script, wall_s=0.01))
+    assert calm["step:several:16"].why_not == "what comes once for a call takes 5% of the step"
+    for update in ({"steps_per_call": 4}, {"iterations": ("for",)}):
+        other = told(WAITING, "dispatch", parts=parts, script=script.model_copy(update=update))
+        assert "step:several:16" not in by_name(other)
+    eager = {"given_mode": "eager", "facts": StepFacts(has_step=True, eager=True)}
+    assert "step:several:16" not in by_name(told(WAITING, "dispatch", parts=parts, script=script, **eager))
 
 
 def test_a_script_whose_step_is_traced_for_each_number_gets_it_traced_once(build):

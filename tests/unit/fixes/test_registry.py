@@ -32,9 +32,16 @@ def test_any_text_is_a_fix_or_refused_in_a_sentence(text: str) -> None:
     assert sentence.endswith(".")
 
 
-@given(st.integers(1, 2**31 - 1), st.sampled_from([name for name, spec in SPECS.items() if ":n" in spec.form]))
+@given(st.integers(1, 2**31 - 1), st.sampled_from([name for name, spec in OF_DATASET.items() if ":n" in spec.form]))
 def test_a_number_is_read_as_it_is_written(number: int, name: str) -> None:
     assert checked(f"{name}:{number}") == FixSet((Fix.of(name, number),))
+
+
+@pytest.mark.parametrize("text", ["step:xla", "step:no-xla", "step:several:16"])
+def test_a_fix_of_the_step_is_read_as_it_is_written(text: str) -> None:
+    fix = Fix.parse(text)
+    assert (str(fix), fix.kind in SPECS, fix.is_of_step) == (text, True, True)
+    assert fix.number == (16 if text.endswith("16") else None)
 
 
 def test_of_two_of_a_kind_the_first_counts_and_of_caches_too() -> None:

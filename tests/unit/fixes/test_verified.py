@@ -371,6 +371,14 @@ def test_a_fix_of_the_step_has_to_train_the_same(guard, measure) -> None:
     other = guard("step:graph", elements(losses=(1.0, 0.6, 0.3), state=((1.0, 2.0),)))
     row = of("step:graph", verified([*before, other, *speed], DEVICE))
     assert (row.outcome, row.semantics.equivalent) == ("rejected", False)
+    # Several steps of a call have one loss, that of the last.
+    several = guard("step:several:16", elements(losses=(0.25,), state=((1.0, 2.0),)))
+    row = verified([*before, several], DEVICE).semantics["step:several:16"]
+    assert row.equivalent is True
+    assert "the loss of the last step and 1 variable after it are the same" in row.sentence
+    assert "; callbacks of batches come once for 16 of them." in row.sentence
+    later = guard("step:several:16", elements(losses=(0.3,), state=((1.0, 2.0),)))
+    assert verified([*before, later], DEVICE).semantics["step:several:16"].equivalent is False
     # A fix of the data is not held to the losses, which other threads may round otherwise.
     data = guard("prefetch", elements(losses=(1.0, 0.6, 0.3)))
     assert verified([*before, data], DEVICE).semantics["prefetch"].equivalent is True

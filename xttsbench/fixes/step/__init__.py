@@ -1,4 +1,4 @@
-"""Fixes of the training step: ``step:graph``, ``step:xla``, ``step:traced-once`` and ``step:buckets``.
+"""Fixes of the training step: one graph, XLA on or off, several steps a call, one trace, buckets of lengths.
 
 What makes a tf.function be traced again and again is read from its traces, as far as a rewrite of the source can end
 it. A Python number among its arguments is traced for each of its values; given as a tensor it is traced once. A shape
@@ -68,6 +68,25 @@ STEP_XLA: Final = Spec(
     mends=("xla-untried", "eager-step"),
     rewrite=_FIXED,
     patch="xttsbench.fixes.step.patch:xla_step",
+)
+STEP_NO_XLA: Final = Spec(
+    name="step:no-xla",
+    words="the step without XLA",
+    does="`jit_compile=False`, in `model.compile` or in the tf.functions of the step: where XLA, Keras 3's default for "
+    "a model whose layers allow it, compiles again for each new shape",
+    mends=("xla-recompilation", "xla-slower"),
+    rewrite=_FIXED,
+    patch="xttsbench.fixes.step.patch:no_xla_step",
+)
+STEP_SEVERAL: Final = Spec(
+    name="step:several",
+    form="name:n",
+    words="several steps in one call",
+    does="`model.compile(steps_per_execution=n)`: what `fit` does in Python for a step it does once for n, and so do "
+    "progress and callbacks of batches; a callback of your own for batches is a reason against it",
+    unit="steps",
+    mends=("launch-bound",),
+    patch="xttsbench.fixes.step.patch:several_steps",
 )
 STEP_TRACED_ONCE: Final = Spec(
     name="step:traced-once",

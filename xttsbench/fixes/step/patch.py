@@ -43,6 +43,34 @@ def xla_step(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     return [_compiled(calls, xla=True)]
 
 
+def no_xla_step(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """XLA turned off: of a Keras model, or of all tf.functions in the files of the step and the pipeline."""
+    if calls.step_place is None:
+        return [_given_to_keras(calls, "jit_compile", "False")]
+    by_hand = "take jit_compile=True out of the tf.functions that the step calls"
+    return [attempt(lambda: _functions_without_xla(calls), by_hand)]
+
+
+def several_steps(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
+    """So many steps of a Keras model in one call."""
+    if calls.step_place is not None:
+        return [Found(why_not=f"the step is no Keras model's; take {number} batches in a loop inside the tf.function")]
+    return [_given_to_keras(calls, "steps_per_execution", str(number))]
+
+
+def _functions_without_xla(calls: Calls) -> list[Change]:
+    made = [
+        change(module, link, step)
+        for module in calls.modules()
+        for link in module.links
+        if _is_function(module, link.node.func) and argument(link, "jit_compile", None) is not None
+        if (step := with_argument(module, link, "jit_compile", None, "False")) is not None
+    ]
+    if not made:
+        raise NoEditError("no tf.function in the files of the step and the pipeline is given jit_compile")
+    return made
+
+
 def _compiled(calls: Calls, *, xla: bool) -> Found:
     place, decorator = calls.step_place, f"@tf.function{'(jit_compile=True)' if xla else ''}"
     if place is None:
@@ -99,8 +127,8 @@ def _called(module: Module, node: cst.FunctionDef, bare: cst.BaseExpression, arg
     return Change(module, module.line(node), (start, end), (Replacement(end, end, f"({argument})"),))
 
 
-def _given(module: Module, link: Link, name: str, already: str) -> Change:
-    step = with_argument(module, link, name, None, "True")
+def _given(module: Module, link: Link, name: str, already: str, value: str = "True") -> Change:
+    step = with_argument(module, link, name, None, value)
     if step is None:
         raise NothingToDoError(already)
     return change(module, link, step)
@@ -135,8 +163,9 @@ def _is_function(module: Module, node: cst.CSTNode) -> bool:
     return module.dotted(node) in ("tensorflow.function", "tf.function")
 
 
-def _keras(calls: Calls, *, xla: bool) -> Change:
-    found = [
+def _compiles(calls: Calls) -> list[tuple[Module, Link]]:
+    """The calls of ``model.compile`` in the pipeline's files."""
+    return [
         (module, link)
         for module in calls.modules()
         for link in module.links
@@ -144,11 +173,29 @@ def _keras(calls: Calls, *, xla: bool) -> Change:
         if any(one.keyword is not None and one.keyword.value in _KERAS for one in link.node.args)
         or _is_fitted(module, link.node.func.value)
     ]
-    eager = [(module, link) for module, link in found if argument(link, "run_eagerly", None) is not None]
-    candidates = eager or (found if xla else [])
+
+
+def _only(candidates: Sequence[tuple[Module, Link]]) -> tuple[Module, Link]:
     if len(candidates) != 1:
         raise NoEditError(f"the pipeline's files have {len(candidates) or 'no'} model.compile(...) that it could be")
-    module, link = candidates[0]
+    return candidates[0]
+
+
+def _given_to_keras(calls: Calls, name: str, value: str) -> Found:
+    """An argument of the one ``model.compile``, or of the one that gives it already."""
+
+    def edit() -> list[Change]:
+        found = _compiles(calls)
+        module, link = _only([one for one in found if argument(one[1], name, None) is not None] or found)
+        return [_given(module, link, name, f"model.compile(...) has {name}={value} already", value)]
+
+    return attempt(edit, f"give model.compile(...) {name}={value}")
+
+
+def _keras(calls: Calls, *, xla: bool) -> Change:
+    found = _compiles(calls)
+    eager = [(module, link) for module, link in found if argument(link, "run_eagerly", None) is not None]
+    module, link = _only(eager or (found if xla else []))
     steps = _arguments(module, link, xla=xla)
     if not steps:
         raise NothingToDoError("model.compile(...) asks for that already")

@@ -1,27 +1,32 @@
-"""Fixes of the training step: one graph, XLA, and batches padded to a few lengths so that neither traces for each."""
+"""Fixes of the training step: one graph, XLA on or off, and batches padded to a few lengths, not traced for each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import keras
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.step import STEP_BUCKETS, STEP_GRAPH, STEP_NO_XLA, STEP_SEVERAL, STEP_XLA
 from xttsbench.records.fix import Fix
 from xttsbench.step.modes import keras_step
 
+if TYPE_CHECKING:
+    import keras
+
 Step = Callable[[Any], Any]
-_NAMES: Final = (STEP_GRAPH.name, STEP_XLA.name, STEP_BUCKETS.name)
+_COMPILED: Final = (STEP_GRAPH.name, STEP_XLA.name, STEP_NO_XLA.name)
+_NAMES: Final = (*_COMPILED, STEP_BUCKETS.name)
 _EDGES_PER_OCTAVE: Final = 4
 """Bucket edges between a length and its double: a batch grows by a quarter at most, and by a tenth on average."""
 
 
 def fixed_step(step: Step | None, fix: Fix, model: keras.Model | None = None) -> Step:
     """A step with one fix; that of a Keras model is built anew from the model with the setting changed.
+
+    What a step calls loses XLA where it is made (:func:`xttsbench.step.modes.without_xla`), not here.
 
     Raises:
         InvalidInputError: there is no step, or no such fix.
@@ -35,10 +40,20 @@ def fixed_step(step: Step | None, fix: Fix, model: keras.Model | None = None) ->
         inner = step
         return lambda batch: inner(padded(batch))
     if model is not None:
-        model.run_eagerly = False
-        model.jit_compile = xla
+        change_keras(model, fix)
         return keras_step(model)
+    if fix.kind == STEP_NO_XLA.name:
+        return step
     return tf.function(step, jit_compile=True if xla else None, reduce_retracing=not xla)
+
+
+def change_keras(model: keras.Model, fix: Fix) -> None:
+    """Have a Keras model's next training function run its step as a fix says; not every fix of a step is for one."""
+    if fix.kind == STEP_SEVERAL.name:
+        model.steps_per_execution = fix.number
+    elif fix.kind in _COMPILED:
+        model.run_eagerly = bool(model.run_eagerly) and fix.kind == STEP_NO_XLA.name
+        model.jit_compile = fix.kind == STEP_XLA.name
 
 
 def padded(batch: Any) -> Any:

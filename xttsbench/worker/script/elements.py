@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,8 @@ import tensorflow as tf
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import gen_random_ops, resource_variable_ops
 
+from xttsbench.files import owner
+from xttsbench.fixes.step import STEP_SEVERAL
 from xttsbench.records.base import name_and_place
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.pipeline import Elements
@@ -133,8 +136,18 @@ class ElementsTrial(Trial):
         self._losses: list[float | None] = []
         self._step, _ = name_and_place(self.again.step)
         self._called: Any = None
+        self._untrained: list[Any] = []
+        self._hooks: list[str] = []
         self._draws: StepDraws | None = None
         self.watched.after_function = self._returned
+
+    def before_fit(self, model: Any, arguments: dict[str, Any]) -> None:
+        """Steps that share a call are those that are compared, whose number says nothing of what they train."""
+        super().before_fit(model, arguments)
+        self._untrained.append(getattr(model, "_steps_per_execution", None))  # Keras 2 has a variable for it
+        if STEP_SEVERAL.name in self.fixes:
+            model.steps_per_execution = _STEPS
+            self._hooks += _hooks_of_batches(arguments.get("callbacks"))
 
     def use(self, dataset: Any, fixed: Any) -> Any:
         """The first batches that were read; round and round where the loop asks for more than there are."""
@@ -181,8 +194,8 @@ class ElementsTrial(Trial):
         """Sketch the variables, before the script's frames let go of them."""
         sys.setprofile(None)
         if self._trains and self._state is None:
-            own = self._draws.step if self._draws is not None else None
-            trained = [one for one in _variables() if one is not own]
+            own = [*self._untrained, *([self._draws.step] if self._draws is not None else [])]
+            trained = [one for one in _variables() if not any(one is other for other in own)]
             self._state = sketched(trained, {})
 
     def _send(self, record: Elements) -> None:
@@ -208,7 +221,7 @@ class ElementsTrial(Trial):
 
     def _objections(self) -> tuple[str, ...]:
         function = _function_at(self.again.step) or getattr(self._called, "python_function", None)
-        return one_graph_objections(function) if self.fixes.of_step else ()
+        return (*self._hooks, *(one_graph_objections(function) if self.fixes.of_step else ()))
 
     def _returned(self, function: Any, result: Any) -> None:
         if function is not None and any(file in place_of(function) for file in self.spec.patched):
@@ -221,6 +234,20 @@ class ElementsTrial(Trial):
             return
         if frame.f_code.co_filename in (self.again.step or "") and tf.executing_eagerly():  # else it is traced
             self._losses.append(loss_of(value))
+
+
+_OF_BATCHES: Final = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+
+
+def _hooks_of_batches(callbacks: Any) -> Iterator[str]:
+    """Methods of the user's callbacks that ``fit`` calls for each batch, one sentence each."""
+    callbacks = getattr(callbacks, "callbacks", callbacks) or ()
+    for callback in callbacks if isinstance(callbacks, list | tuple) else (callbacks,):
+        for name in _OF_BATCHES:
+            code = getattr(getattr(callback, name, None), "__code__", None)
+            if code is not None and owner(code.co_filename) != "framework":
+                where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+                yield f"{name}() at {where} would be called for the last batch of a call alone"
 
 
 def _variables() -> list[Any]:

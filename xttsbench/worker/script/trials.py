@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph import apply
-from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
+from xttsbench.fixes.step.rewrite import change_keras
 from xttsbench.records.code import ScriptAgain, ScriptData
 from xttsbench.records.fix import FixSet
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
@@ -170,10 +170,8 @@ class Trial:
 
     def before_fit(self, model: Any, arguments: dict[str, Any]) -> None:
         """Make a Keras model's step what a fix of it says."""
-        kinds = {fix.kind for fix in self.fixes.of_step}
-        if kinds & {STEP_GRAPH.name, STEP_XLA.name}:
-            model.run_eagerly = False
-            model.jit_compile = STEP_XLA.name in kinds
+        for fix in self.fixes.of_step:
+            change_keras(model, fix)
 
     def use(self, dataset: Any, fixed: Any) -> Any:
         """Replacement for the script's dataset, once that is known to feed the training loop."""

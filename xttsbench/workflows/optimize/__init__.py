@@ -23,7 +23,7 @@ from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import PATCHED
-from xttsbench.fixes.step import STEP_GRAPH, STEP_TRACED_ONCE, retraced
+from xttsbench.fixes.step import STEP_GRAPH, STEP_NO_XLA, STEP_TRACED_ONCE, retraced
 from xttsbench.fixes.verified import Verified, verified
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
@@ -61,7 +61,8 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
 
     if script is not None:
         traced = retraced(evidence.traces, name_and_place(script.step_function)[0])
-        step_fix = (STEP_GRAPH if traced is None else STEP_TRACED_ONCE).name
+        mode_fix = STEP_NO_XLA if evidence.given_mode == "xla" else STEP_GRAPH
+        step_fix = (mode_fix if traced is None else STEP_TRACED_ONCE).name
         step = patched(step_fix) if place is not None else None
         no_edit = step.unpatched.get(step_fix) if step is not None else None
         known = again(script, directory, no_edit, anything=plan.repeat)

@@ -183,6 +183,60 @@ def test_the_data_that_a_script_trains_on_are_the_same_with_a_fix(helper: Helper
     assert run[2].losses == ()  # nothing of the step was changed
 
 
+TINY = """import sys
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+
+class Counts(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+
+keras.utils.set_random_seed(3)
+x = np.random.default_rng(0).normal(size=[320, 8]).astype("float32")
+model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
+model.compile("sgd", "mse", jit_compile=sys.argv[1] == "xla")
+rows = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).shuffle(320, seed=1).batch(4)
+model.fit(rows, epochs=3, verbose=0, callbacks=[Counts()] if sys.argv[1] == "counts" else None)
+"""
+
+
+@pytest.mark.parametrize("fix", ["step:several:16", "step:no-xla", "gather + step:several:4"])
+def test_a_model_in_fit_trains_the_same_with_several_steps_a_call_and_without_xla(
+    fix: str, helper: Helper, tmp_path: Path
+) -> None:
+    script = tmp_path / "tiny.py"
+    script.write_text(TINY)
+    how = "xla" if "xla" in fix else "plain"
+    run = [elements(spec(tmp_path, "elements", str(script), how, fix=one), helper) for one in (None, None, fix)]
+    assert len(run[0].losses) == 3
+    assert judge([*run[:2], run[0]], run[2]).equivalent is True
+    assert run[2].losses == pytest.approx(run[0].losses[-1:] if "several" in fix else run[0].losses, rel=1e-5)
+    original, again = (one.model_copy(update={"losses": one.losses[-len(run[2].losses) :]}) for one in run[:2])
+    assert len(original.state) > 4
+    assert same_training(original, again, run[2]).equivalent is True
+
+
+def test_a_callback_that_would_miss_batches_is_told_with_its_line(helper: Helper, tmp_path: Path) -> None:
+    script = tmp_path / "tiny.py"
+    script.write_text(TINY)
+    found = elements(spec(tmp_path, "elements", str(script), "counts", fix="step:several:16"), helper)
+    assert found.objections == ("on_train_batch_end() at tiny.py:8 would be called for the last batch of a call alone",)
+    assert elements(spec(tmp_path, "elements", str(script), "counts", fix="step:no-xla"), helper).objections == ()
+
+
+@pytest.mark.measured
+def test_several_steps_a_call_are_faster_where_a_step_is_short(helper: Helper, tmp_path: Path) -> None:
+    script = tmp_path / "tiny.py"
+    script.write_text(TINY)
+    given = [spec(tmp_path, "arm", str(script), "plain", fix=fix, turns=True) for fix in (None, "step:several:16")]
+    (_, slow_s), (fixed, fast_s) = (in_turns(one, helper, 160) for one in given)
+    assert fixed.status == "ok"
+    assert slow_s > 1.2 * fast_s
+
+
 @pytest.mark.slow
 @redirects
 def test_a_compiled_step_trains_the_same_and_one_that_does_not_is_told(helper: Helper, tmp_path: Path) -> None:
