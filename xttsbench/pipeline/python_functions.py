@@ -230,7 +230,8 @@ def _parts(
         given = tuple(name for name in (*cut.split.shared, *cut.split.items) if name not in cut.known)
         if arguments is not None:
             times_s, ended = _gone_through(cut.items, arguments, most, max_s)
-        parts = GeneratorParts(file=place(cut.function.__code__)[0], line=cut.split.line, given=given)
+        file = place(cut.function.__code__)[0]
+        parts = GeneratorParts(file=file, line=cut.split.line, given=given, reads=cut.reads)
         if len(times_s) > 1:
             parts = parts.model_copy(update={"head_s": float(np.median(times_s[1:]))})
     except CannotOpenError as error:

@@ -114,6 +114,9 @@ class GeneratorParts(Record):
     line: int  # Of the loop
     given: tuple[str, ...] = ()  # Variables of the generator that the body is given
     head_s: float | None = None  # Mean wall time of picking an item; ``None`` where it was not measured
+    reads: str | None = None
+    """Phrase for what the body reads and other code changes, which Keras has a ``PyDataset`` do between epochs; with
+    its line. ``None`` where there is nothing."""
 
 
 class Setting(Record):

@@ -109,6 +109,38 @@ def test_the_elements_of_a_generator_are_counted_where_that_is_soon_done(generat
     assert (found.parts is None) == (generate in (names, counting))
 
 
+class Rows(tf.keras.utils.PyDataset):
+    """Four batches, whose order another method sets."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = [3, 1, 0, 2]
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return np.full([2], self.order[index], np.float32), np.ones([2], np.float32)
+
+
+class Shuffled(Rows):
+    def on_epoch_begin(self):
+        self.order = self.order[::-1]
+
+
+CHANGED = "which on_epoch_begin() at test_python_functions.py:"
+
+
+@pytest.mark.parametrize(("kind", "told"), [(Rows, None), (Shuffled, CHANGED)])
+def test_what_keras_has_changed_between_epochs_is_told_with_its_line(kind, told):
+    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+    (found,) = classified(PyDatasetAdapter(kind()).get_tf_dataset(), batches=2)
+    assert found.parts is not None, found.whole_because
+    assert (found.parts.reads is None) == (told is None)
+    assert told is None or told in found.parts.reads
+
+
 def classified(dataset, **options):
     return classify(dataset, inspect(dataset), **options).python_functions
 

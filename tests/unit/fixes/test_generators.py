@@ -8,9 +8,12 @@ from xttsbench.evidence import Evidence
 from xttsbench.fixes.cache import cache_places
 from xttsbench.fixes.model import infer_cardinality
 from xttsbench.fixes.open_generator import opened
+from xttsbench.fixes.patch import propose
 from xttsbench.fixes.proposals import _generators_elsewhere, _native_with
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
+from xttsbench.records.base import Location
+from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import GeneratorParts, NativeFunction, Pipeline, PipelineOp, PythonFunction
 
 OPENS = {"parts": GeneratorParts(line=3)}
@@ -33,6 +36,23 @@ def test_a_body_that_computes_is_also_tried_in_processes(gil) -> None:
     assert found["open-generator"].edit is not None
     (both,) = _generators_elsewhere(list(found.values()))
     assert [one.kind for one in both] == ["open-generator", "processes"]
+
+
+@pytest.mark.parametrize("adapter", ["py_dataset_adapter.py", "data_adapter.py"])
+def test_workers_are_named_only_where_nothing_is_changed_between_epochs(adapter: str) -> None:
+    def by_hand(reads: str | None) -> str:
+        parts = GeneratorParts(line=3, file=f"/lib/keras/{adapter}", reads=reads)
+        generator = PythonFunction(token="t", kind="generator", name="rows", parts=parts)
+        op = PipelineOp(name="F", op="FlatMapDataset", python_functions=("t",), location=Location(file="/a.py", line=9))
+        given = Pipeline(ops=(op,), python_functions=(generator,))
+        patch = propose(FixSet.of(["open-generator:4"]), given, lambda _: "", own=lambda _: False)
+        return patch.unpatched["open-generator:4"]
+
+    assert "workers=4, " in by_hand(None)
+    changed = by_hand("__getitem__() at data.py:20 reads 'order', which on_epoch_end() at data.py:24 sets")
+    assert "workers=4 would not do, since Keras starts them before on_epoch_begin(), and __getitem__()" in changed
+    assert "which on_epoch_end() at data.py:24 sets" in changed
+    assert "give" not in changed
 
 
 def test_a_short_body_that_frees_the_lock_stays_in_this_process() -> None:

@@ -179,10 +179,17 @@ def open_generator(calls: Calls, number: int | None, op: str) -> Iterable[Found]
             if traced is not None and traced.why_not is None:
                 found.append(traced)
                 continue
-            adapter = os.path.basename(function.parts.file or "")
-            by_hand = _WORKERS.get(adapter, OPEN_GENERATOR.by_hand or "").format(number or 8)
+            by_hand = _by_hand(function.parts, number or 8)
             found.append(attempt(partial(_yielding_calls, calls, one, function.parts, number, helped), by_hand))
     return found or [Found(why_not="the pipeline has no generator that can be opened")]
+
+
+def _by_hand(parts: GeneratorParts, workers: int) -> str:
+    adapter = os.path.basename(parts.file or "")
+    if adapter in _WORKERS and parts.reads is not None:
+        early = "Keras starts them before on_epoch_begin()"
+        return f"{_BY_HAND}; workers={workers} would not do, since {early}, and {parts.reads}"
+    return _WORKERS.get(adapter, OPEN_GENERATOR.by_hand or "").format(workers)
 
 
 def traced_loop(
