@@ -104,7 +104,7 @@ def test_the_figures_of_sweeps_are_those_of_the_benchmark() -> None:
 def test_the_figure_of_the_readme_is_that_of_the_runs_without_a_neighbour() -> None:
     results = json.loads((_PAGE.parents[1] / "reports/reference/benchmarks/noise.json").read_text(encoding="utf-8"))
     alone = results["value"]["none"]
-    runs, most = alone["right"] + alone["undecided"] + alone["wrong"], alone["verdict_after_s_most"]
+    runs, most = alone["right"] + alone["undecided"] + alone["wrong"], alone["verdict_final_s_most"]
     where = f"[{runs} runs without a neighbour](reports/reference/benchmarks/noise.md)"
     said = f"In {where} the verdict stood after {most:.0f} s at most"
     assert said in " ".join((_PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split())

@@ -103,7 +103,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("std_over_mean", "number", "standard deviation of the step time over its mean"),
         Column("steps", "count", "steady steps"),
         Column("blocks", "count", "processes that measured it"),
-        Column("processes", "count", "pairs of processes that the effect rests on"),
+        Column("processes", "count", "pairs of processes that the effect rests on; 0 for a mode of the step"),
         Column("rounds", "count", "paired rounds of these"),
         Column("evidence", "number", "e-value that it differs from the baseline"),
         Column("gain_ruled_out", "flag", "whether a gain that matters is ruled out at 95 %"),

@@ -229,15 +229,16 @@ def run_arm(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) ->
 def warm_up(step: Step, dataset: tf.data.Dataset, bench: Bench) -> None:
     """Step on batches of new shapes, until the step takes them without tracing or compiling anything.
 
-    XLA needs seconds for each shape; the parent ends a trial that takes too long.
+    XLA needs seconds for each shape: after twenty of them the rest compiles where it is measured, which is what such a
+    step costs.
     """
-    at_once = 0
+    at_once, began = 0, time.perf_counter()
     for batch in one_of_each_shape(dataset):
         bench.warm_up(step, [batch])
         rows = bench.segments["warm_up"]
         made = sum(rows.values(name, rows.count - 1, rows.count)[rows.count - 1] for name in ("traces", "xla_compiles"))
         at_once = 0 if made else at_once + 1
-        if at_once == _AT_ONCE:
+        if at_once == _AT_ONCE or time.perf_counter() - began > _WARM_UP_S:
             return
 
 

@@ -113,6 +113,12 @@ def test_shapes_are_stepped_on_until_they_cost_nothing_more(bench, reduce_retrac
     assert bench.channel.record().segment("warm_up").steps == len(stepped)
 
 
+def test_a_step_that_compiles_each_shape_is_not_warmed_up_for_long(bench, monkeypatch):
+    monkeypatch.setattr(module, "_WARM_UP_S", 0.0)
+    warm_up(tf.function(tf.reduce_sum), of_lengths(1, 2, 3), bench)
+    assert bench.channel.record().segment("warm_up").steps == 1
+
+
 def test_a_shape_that_comes_late_in_a_short_dataset_is_found():
     assert [batch.shape[1] for batch in one_of_each_shape(of_lengths(3, 3, 3, 9))] == [3, 9]
 
