@@ -369,6 +369,14 @@ def test_an_op_that_another_call_makes_is_left_to_the_saved_plan() -> None:
     )
 
 
+def test_a_cache_is_not_advised_behind_a_line_that_makes_more_than_is_kept() -> None:
+    text = returns(".map(f).shuffle(9).batch(2)")
+    renamed = text.replace(".map(f)", ".unbatch()")
+    patch = propose(FixSet.of(["cache@MapDataset/_1"]), pipeline_of(text), lambda _: renamed, own=lambda _: True)
+    said = "that line makes more behind it (shuffle, batch), so no .cache() can stand there; apply the saved plan."
+    assert patch.unpatched["cache@MapDataset/_1"].endswith(said)
+
+
 PLACES = {
     "a method": "class P:\n    def build(self):\n        self.ds = tf.data.Dataset.range(9)\n"
     "        size = 2; self.ds = self.ds.map(f)\n        return self.ds.batch(size)\n"

@@ -8,7 +8,7 @@ from xttsbench.fixes.cache import useless
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.conditions import condition
-from xttsbench.targets.source.edits import Change, Found, appended, removed
+from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, appended, removed
 from xttsbench.throughput.threads import chain_before, inputs_of
 
 
@@ -30,6 +30,17 @@ def _while_settings_last(calls: Calls, op: PipelineOp, text: str) -> str:
     module, link = calls.maker(op)
     asked = condition(calls.settings, module, link.node)
     return f".apply(lambda elements: elements{text} if {asked} else elements)"
+
+
+def _by_another_call(calls: Calls, op: PipelineOp) -> bool:
+    """Whether the call of an op does not stand in the user's line: a function called there makes it."""
+    try:
+        calls.call(op)
+    except NoCallError:
+        return True
+    except NoEditError:
+        return False
+    return False
 
 
 def _cached(calls: Calls, name: str, kept: str) -> Found:
@@ -58,7 +69,11 @@ def _cached(calls: Calls, name: str, kept: str) -> Found:
         return [first, *(removed(*calls.call(ops[one], set(above))) for one in above)]
 
     by_hand = f"write {kept} behind what is made at {place(op)}"
-    if chain.orderings:
+    later = [one for one in calls.pipeline.ops if place(one) == place(op)]
+    if later[-1] is not op and _by_another_call(calls, op):  # ops stand in order from the source to the end
+        beyond = ", ".join(dict.fromkeys(kind(one) for one in later[later.index(op) + 1 :]))
+        by_hand = f"that line makes more behind it ({beyond}), so no {kept} can stand there; apply the saved plan"
+    elif chain.orderings:
         moved = " and ".join(f"{kind(ops[one])} at {place(ops[one])}" for one in chain.orderings)
         by_hand += f", and what is done by {moved} behind that"
     return attempt(edit, by_hand)

@@ -70,7 +70,7 @@ def _after(found: Option, now: Estimate, report: Report) -> str:
 def _none_tried(report: Report) -> str:
     """The sentence of a search for fixes that has tried none, with what stood in the way of the first one."""
     if not report.fixes:
-        return "as now: there is no fix to try"
+        return "as now: xttsbench makes no change for this by itself"
     first = report.fixes[0]
     return with_calls(f"as now: no fix was tried; {first.words}: {first.why.rstrip('.')}", report)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from xttsbench.findings import rules
+from xttsbench.findings import RULES, rules
 from xttsbench.fixes.registry import said as said_of
 from xttsbench.fixes.results import mending
 from xttsbench.fixes.spec import WORTH
@@ -231,14 +231,19 @@ def _gain(finding: Finding, fix: FixResult | None) -> str:
 
 
 def passed(report: Report) -> Iterator[doc.Fold]:
-    """The rules without a finding: those of which a fix says more, and those that found nothing."""
+    """The rules without a finding: a fix says more of them, they could not be checked, or they found nothing."""
     if report.kind not in ("diagnose", "optimize") or not report.findings:
         return
     fired = {finding.rule for finding in report.findings}
     more = {rule: fix for rule in rules() if rule not in fired and (fix := _open_fix(rule, report))}
     rows = [(rule, fix.words, fixes.outcome(fix)) for rule, fix in more.items()]
     yield folded(f"Checks of which the fix says more: {len(rows)}", ("rule", "its fix", "what came of it"), rows)
-    quiet = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in {*fired, *more}]
+    silent = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in {*fired, *more}]
+    unread = report.unmeasured.get("pipeline")
+    blind = [(one.id, one.symptom) for one in RULES["In the pipeline"] if unread and (one.id, one.symptom) in silent]
+    title = f"{len(blind)} checks that could not be made: {unread}"
+    yield folded(title, ("rule", "what it looks for in the graph of the pipeline"), blind)
+    quiet = [row for row in silent if row not in blind]
     unsure = ", as far as they can tell without a verdict" if report.verdict.bottleneck == "inconclusive" else ""
     title = f"{len(quiet)} checks that found nothing{unsure}"
     yield Fold(title, (doc.table(("rule", "what it looks for"), quiet),))

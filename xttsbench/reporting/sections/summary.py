@@ -250,8 +250,8 @@ def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[do
             for at, one in enumerate(found)  # of the first one the lines above say when its gain comes
         ]
         blocks.append(replace(doc.table(_OPTIONS, rows), spare=True))
-    elif not report.fixes and report.kind != "train":
-        blocks.append(doc.Paragraph("No fix was found to try.", "soft", lines=1))
+    elif not report.fixes and report.kind == "diagnose":  # of a search for fixes it is said above
+        blocks.append(doc.Paragraph("xttsbench makes no change for this by itself.", "soft", lines=1))
     yield doc.Section("", tuple(blocks))
 
 

@@ -146,6 +146,16 @@ def test_no_check_found_nothing_beside_a_fix_of_its_own_that_was_named() -> None
     assert "not tried: there was no time for it" in outputs(report)["report.html"]
 
 
+def test_no_check_of_a_pipeline_that_was_not_read_found_nothing() -> None:
+    report = changed(report_of(), pipeline=None, unmeasured={"pipeline": "the trial that reads the graph failed"})
+    found = quiet(report)
+    (blind,) = (title for title in found if "could not be made: the trial that reads the graph failed" in title)
+    (nothing,) = (title for title in found if "found nothing" in title)
+    assert "shuffle-fill" in found[blind]
+    assert "stragglers" in found[nothing]
+    assert not found[blind] & found[nothing]
+
+
 def test_a_fix_that_was_seen_to_give_nothing_leaves_its_check_without_a_finding() -> None:
     report = report_of(NO_GAIN)
     (title,) = quiet(report)
