@@ -9,6 +9,7 @@ from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import OwnBatches
+from xttsbench.records.pipeline import CallSite
 
 _HANDED_OVER_S: Final = 0.0007
 """Seconds that `from_generator` takes for a batch by itself, measured on two cores of a virtual machine with batches of
@@ -34,7 +35,7 @@ def no_dataset(evidence: Evidence) -> Findings:
     faster = Estimate.exactly(wall_s / max(wait_s + _HANDED_OVER_S, wall_s - wait_s)) if limits and ahead else None
     yield no_dataset.finding(
         f"{_maker(own)} makes each batch in the thread that trains: none is made while a step runs",
-        {"wait_s": wait_s, "wait_share": waits, "loop": f"{os.path.basename(own.place.file)}:{own.place.line}"},
+        {"wait_s": wait_s, "wait_share": waits, "loop": _at(own.place)},
         _around(own) if ahead else _sooner(wait_s),
         severity=("critical" if waits >= 0.5 else "warning") if limits else "info",
         at=Location(file=own.place.file, line=own.place.line),
@@ -45,8 +46,12 @@ def no_dataset(evidence: Evidence) -> Findings:
 
 def _maker(own: OwnBatches) -> str:
     if own.maker is None:
-        return f"`{own.text}` ({os.path.basename(own.place.file)}:{own.place.line})"
-    return f"{own.maker_name}() ({os.path.basename(own.maker.file)}:{own.maker.line})"
+        return f"`{own.text}` ({_at(own.place)})"
+    return f"{own.maker_name}() ({_at(own.maker)})"
+
+
+def _at(site: CallSite) -> str:
+    return f"{os.path.basename(site.file)}:{site.line}"
 
 
 def _around(own: OwnBatches) -> str:

@@ -143,7 +143,8 @@ def test_rounds_of_both_on_the_same_batches(bench, mode):
     assert [one < two for one, two in zip(first, second, strict=True)] == [not n % 2 for n in rounds]
 
 
-def test_an_eager_turn_leaves_the_next_one_compiled(bench):
+def noting():
+    """A compiled step, a target of it, and how its Python runs each time."""
     ran = []
 
     @tf.function
@@ -152,6 +153,11 @@ def test_an_eager_turn_leaves_the_next_one_compiled(bench):
         return batch + 1
 
     loaded = classify((tf.data.Dataset.from_tensors(tf.ones([2])).repeat(4), compiled), "t")
+    return compiled, loaded, ran
+
+
+def test_an_eager_turn_leaves_the_next_one_compiled(bench):
+    compiled, loaded, ran = noting()
     run_mode(spec("eager", steps=8), loaded, compiled, bench)
     record = bench.channel.record()
     steps = record.segment("eager").steps
@@ -162,14 +168,7 @@ def test_an_eager_turn_leaves_the_next_one_compiled(bench):
 
 
 def test_two_modes_share_the_rounds_and_each_runs_as_its_name_says(bench):
-    ran = []
-
-    @tf.function
-    def compiled(batch):
-        ran.append("traced" if tf.inside_function() else "op by op")
-        return batch + 1
-
-    loaded = classify((tf.data.Dataset.from_tensors(tf.ones([2])).repeat(4), compiled), "t")
+    compiled, loaded, ran = noting()
     run_mode(spec("xla", also="eager", steps=8), loaded, compiled, bench)
     record = bench.channel.record()
     steps = {name: record.segment(name).steps for name in ("step_only", "xla", "eager")}

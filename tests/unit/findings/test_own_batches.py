@@ -7,7 +7,7 @@ from xttsbench.findings.own_batches import no_dataset
 from xttsbench.records.code import OwnBatches, ScriptRun
 from xttsbench.records.pipeline import CallSite
 
-LOOP, MAKER = CallSite(file="/work/train.py", line=40), CallSite(file="/work/loader.py", line=12)
+LOOP, MAKER = CallSite(file="/home/user/train.py", line=40), CallSite(file="/home/user/loader.py", line=12)
 SIGNATURE = "(tf.TensorSpec((None, 3), tf.float32), tf.TensorSpec((None,), tf.int64))"
 
 
@@ -21,7 +21,7 @@ def test_what_makes_the_batches_is_named_and_the_dataset_written_out(evidence) -
     made = evidence("input", script=own(), parts={"input": 0.06, "compute": 0.04})
     found = only(no_dataset, made)
     assert (found.limiting, found.severity) == (True, "critical")
-    assert (found.location.file, found.location.line) == ("/work/train.py", 40), "the line to edit"
+    assert (found.location.file, found.location.line) == ("/home/user/train.py", 40), "the line to edit"
     assert found.title.startswith("Clips.__next__() (loader.py:12) makes each batch")
     assert found.evidence["wait_share"] == pytest.approx(0.6)
     assert found.predicted_speedup.estimate == pytest.approx(100 / 60.7), "the batch of 60 ms sets the pace"

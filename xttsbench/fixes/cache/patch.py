@@ -38,8 +38,8 @@ def _by_another_call(calls: Calls, op: PipelineOp) -> bool:
         calls.call(op)
     except NoCallError:
         return True
-    except NoEditError:
-        return False
+    except NoEditError:  # the call is there, and cannot be edited
+        pass
     return False
 
 

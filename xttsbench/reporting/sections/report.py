@@ -240,10 +240,11 @@ def passed(report: Report) -> Iterator[doc.Fold]:
     yield folded(f"Checks of which the fix says more: {len(rows)}", ("rule", "its fix", "what came of it"), rows)
     silent = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in {*fired, *more}]
     unread = report.unmeasured.get("pipeline")
-    blind = [(one.id, one.symptom) for one in RULES["In the pipeline"] if unread and (one.id, one.symptom) in silent]
+    of_pipeline = {one.id for one in RULES["In the pipeline"]} if unread else set()
+    blind = [row for row in silent if row[0] in of_pipeline]
     title = f"{len(blind)} checks that could not be made: {unread}"
     yield folded(title, ("rule", "what it looks for in the graph of the pipeline"), blind)
-    quiet = [row for row in silent if row not in blind]
+    quiet = [row for row in silent if row[0] not in of_pipeline]
     unsure = ", as far as they can tell without a verdict" if report.verdict.bottleneck == "inconclusive" else ""
     title = f"{len(quiet)} checks that found nothing{unsure}"
     yield Fold(title, (doc.table(("rule", "what it looks for"), quiet),))

@@ -13,7 +13,7 @@ import builtins
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from xttsbench.targets.source.rewritten import Rewrite, rewriting
 
@@ -23,7 +23,6 @@ _UPDATES: Final = frozenset({"apply_gradients", "minimize", "train_on_batch", "G
 _TRAINS: Final = re.compile(r"_?(train|training|fit|update)_?(one_?|on_?)?(step|batch|iteration)|_?(step|batch)_?train")
 """Names of functions of other files that are taken to train."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_LOOPS: Final = (ast.For, ast.While)
 
 
 class Place(NamedTuple):
@@ -40,14 +39,16 @@ class Place(NamedTuple):
     over: int | None = None
 
 
-class Hearing(Protocol):
-    """Hears of the batches of loops, by the numbers of their places."""
+class Hearing:
+    """Hears of the batches of loops, by the numbers of their places; this one does nothing with them."""
 
     def over(self, iterable: Any, number: int) -> Any:
         """The iterable to go over in place of one."""
+        return iterable
 
     def take(self, make: Callable[[], Any], number: int) -> Any:
         """The batch that ``make`` gives, an argument of what trains."""
+        return make()
 
     def asks(self, number: int) -> None:
         """A batch is asked for."""
@@ -60,39 +61,16 @@ class Hearing(Protocol):
 
 
 class Loops:
-    """The code's way to whoever hears; nobody at first."""
+    """The places that were found, and who hears of them: the code asks for both each time."""
 
     def __init__(self) -> None:
-        self.hearing: Hearing | None = None
+        self.hearing = Hearing()
         self.places: list[Place] = []
 
     def place(self, place: Place) -> int:
         """Number of a place, for the code to name it."""
         self.places.append(place)
         return len(self.places) - 1
-
-    def over(self, iterable: Any, number: int) -> Any:
-        """See :class:`Hearing`."""
-        return iterable if self.hearing is None else self.hearing.over(iterable, number)
-
-    def take(self, make: Callable[[], Any], number: int) -> Any:
-        """See :class:`Hearing`."""
-        return make() if self.hearing is None else self.hearing.take(make, number)
-
-    def asks(self, number: int) -> None:
-        """See :class:`Hearing`."""
-        if self.hearing is not None:
-            self.hearing.asks(number)
-
-    def came(self, number: int) -> None:
-        """See :class:`Hearing`."""
-        if self.hearing is not None:
-            self.hearing.came(number)
-
-    def got(self, batch: Any, number: int) -> None:
-        """See :class:`Hearing`."""
-        if self.hearing is not None:
-            self.hearing.got(batch, number)
 
 
 @contextlib.contextmanager
@@ -114,29 +92,26 @@ def _training(tree: ast.Module) -> frozenset[str]:
 
     A method counts by its name alone, whatever object has it.
     """
-    bodies: dict[str, list[ast.AST]] = {}
+    mentions: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            bodies.setdefault(node.name, []).extend(node.body)
-        elif isinstance(node, ast.Assign) and node.value is not None:
-            for target in node.targets:
-                if (name := _last(target)) and not _is_loop_state(node.value):
-                    bodies.setdefault(name, []).append(node.value)
+            mentions.setdefault(node.name, set()).update(*map(_mentioned, node.body))
+        elif isinstance(node, ast.Assign) and not _is_result(node.value):
+            for name in filter(None, map(_last, node.targets)):
+                mentions.setdefault(name, set()).update(_mentioned(node.value))
     known: frozenset[str] = frozenset()
-    while True:
-        found = frozenset(name for name, body in bodies.items() if any(_mentions(one, known) for one in body))
-        if found == known:
-            return known
+    while (found := frozenset(name for name, own in mentions.items() if own & (_UPDATES | known))) != known:
         known = found
+    return known
 
 
-def _is_loop_state(value: ast.AST) -> bool:
-    """Tell whether what is assigned is the result of a call that trains, and no function: ``loss = train(batch)``."""
+def _is_result(value: ast.AST) -> bool:
+    """Tell whether what is assigned is the result of a call, and no function: ``loss = train(batch)``."""
     return isinstance(value, ast.Call) and _last(value.func) not in ("function", "partial", "jit", "wraps")
 
 
-def _mentions(node: ast.AST, known: frozenset[str]) -> bool:
-    return any(_last(one) in _UPDATES | known for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute))
+def _mentioned(node: ast.AST) -> set[str]:
+    return {_last(one) for one in ast.walk(node)}
 
 
 def _last(node: ast.AST) -> str:
@@ -252,8 +227,9 @@ def _opens_tape(node: ast.stmt) -> bool:
 
 
 def _call(name: str, value: ast.expr | None, number: int, at: ast.AST) -> ast.Call:
-    """``__xttsbench_loop__.name(value, number)``, at the place of a node."""
-    method = ast.Attribute(ast.Name(_NAME, ast.Load()), name, ast.Load())
+    """``__xttsbench_loop__.hearing.name(value, number)``, at the place of a node."""
+    hearing = ast.Attribute(ast.Name(_NAME, ast.Load()), "hearing", ast.Load())
+    method = ast.Attribute(hearing, name, ast.Load())
     made = ast.Call(method, [*([] if value is None else [value]), ast.Constant(number)], [])
     for one in ast.walk(made):
         if not hasattr(one, "lineno"):

@@ -20,9 +20,9 @@ from tensorflow.python.eager import context
 from xttsbench.files import owner
 from xttsbench.records.code import OwnBatches
 from xttsbench.records.pipeline import CallSite
+from xttsbench.targets.source.training_loops import Hearing, Loops, Place
 
 if TYPE_CHECKING:
-    from xttsbench.targets.source.training_loops import Loops, Place
     from xttsbench.worker.script.watched import Watched
 
 
@@ -41,7 +41,7 @@ class Source:
         self.found: OwnBatches | None = None
         self.requests = 0
         self.began_ns = self.ended_ns = 0
-        self._maker: CallSite | None = None
+        self._maker: tuple[CallSite, str] | None = None  # with its name
 
     def called(self, frame: FrameType, event: str, _: Any) -> None:
         """The first function of the user's that runs meanwhile is what makes the batch."""
@@ -49,28 +49,25 @@ class Source:
         if code.co_name == "<lambda>" and code.co_firstlineno == self.place.line:
             return  # ours, around an argument
         if event == "call" and self._maker is None and owner(code.co_filename) in ("user", "workload", "library"):
-            self._maker = CallSite(file=code.co_filename, line=code.co_firstlineno)
-            self._name = code.co_qualname
+            self._maker = CallSite(file=code.co_filename, line=code.co_firstlineno), code.co_qualname
             sys.setprofile(None)
 
     def looked(self, batch: Any, requests: int) -> None:
         """A batch came while it was looked at, and that many requests were made of datasets."""
         self.tells = not requests and _arrays(batch)
         if self.tells:
-            maker = self._maker
+            maker, name = self._maker or (None, None)
             self.found = OwnBatches(
                 place=CallSite(file=self.place.file, line=self.place.line),
                 text=self.place.text,
                 names=self.place.names,
                 maker=maker,
-                maker_name=self._name if maker is not None else None,
+                maker_name=name,
                 signature=signature_of(batch),
             )
 
-    _name = ""
 
-
-class OwnBatchesHeard:
+class OwnBatchesHeard(Hearing):
     """Hears of a script's own batches, and tells :class:`Watched` of them."""
 
     def __init__(self, watched: Watched, loops: Loops) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from xttsbench.targets.source.rewritten import code_of
-from xttsbench.targets.source.training_loops import Loops, hearing
+from xttsbench.targets.source.training_loops import Hearing, Loops, hearing
 
 PRELUDE = """
 class Tape:
@@ -26,7 +26,7 @@ def step(batch):
 """
 
 
-class Recording:
+class Recording(Hearing):
     """Writes down what it hears."""
 
     def __init__(self, loops: Loops) -> None:
@@ -61,7 +61,8 @@ def ran(body: str, *, heard: bool = True) -> tuple[list[Any], dict[str, Any]]:
     """Runs a script: what was told, and its names."""
     loops, known = Loops(), {}
     recording = Recording(loops)
-    loops.hearing = recording if heard else None
+    if heard:
+        loops.hearing = recording
     with hearing(loops):
         exec(code_of((PRELUDE + textwrap.dedent(body)).encode(), "/somewhere/train.py"), known)
     return recording.told, known
