@@ -97,34 +97,38 @@ class Every(NamedTuple):
         return not number % 2
 
 
-def judge_some(file: Path, waiting: Sequence[tuple[int, Plan]], every: Every, helper: Any, until: float) -> int:
+def judge_some(file: Path, waiting: Sequence[tuple[int, Plan]], every: Every, until: float) -> int:
     """Judge pipelines in a fork and append what was found, a line each; returns its process."""
     child = os.fork()
     if child:
         return child
-    for number, plan in waiting[:TOGETHER]:
-        if time.perf_counter() > until:
-            break
-        signal.alarm(PIPELINE_S)
-        began = time.process_time()
-        line = {"pipeline": number, "plan": str(plan), "kind": plan.kind}
-        try:
-            found = judge(number, plan, every, helper)
-        except BaseException as error:  # the fork must not go on as its parent
-            traceback.print_exc()
-            found = {"failed": repr(error)[:500]}
-        append(file, line | found | {"cpu_s": round(time.process_time() - began, 2)})
+    waiting = waiting[:TOGETHER]
+    # A helper of its own: one that several forks share would tell each of trials that another one asked for.
+    with helper_of_scripts() if any(every.script(number) for number, _ in waiting) else nullcontext() as helper:
+        if helper is not None:
+            helper.wait_ready()
+        for number, plan in waiting:
+            if time.perf_counter() > until:
+                break
+            signal.alarm(PIPELINE_S)
+            began = time.process_time()
+            line = {"pipeline": number, "plan": str(plan), "kind": plan.kind}
+            try:
+                found = judge(number, plan, every, helper)
+            except BaseException as error:  # the fork must not go on as its parent
+                traceback.print_exc()
+                found = {"failed": repr(error)[:500]}
+            append(file, line | found | {"cpu_s": round(time.process_time() - began, 2)})
+            signal.alarm(0)
     os._exit(0)
 
 
-def judge_side_by_side(
-    file: Path, waiting: Sequence[tuple[int, Plan]], every: Every, helper: Any, until: float, jobs: int
-) -> None:
+def judge_side_by_side(file: Path, waiting: Sequence[tuple[int, Plan]], every: Every, until: float, jobs: int) -> None:
     """The same in several forks, since a pipeline mostly waits for what is held up; scripts are all in one of them."""
     scripts = [one for one in waiting if every.script(one[0])]
     others = [one for one in waiting if not every.script(one[0])]
     parts = [part for part in (scripts, *(others[job::jobs] for job in range(jobs))) if part]
-    children = [(judge_some(file, part, every, helper, until), part) for part in parts[:jobs]]
+    children = [(judge_some(file, part, every, until), part) for part in parts[:jobs]]
     for child, part in children:
         status = os.waitpid(child, 0)[1]
         left = not_done(file.parent, part)
@@ -211,12 +215,9 @@ def main() -> int:
     own = range(options.pipelines)[options.first :][: options.count]
     plans_ = [(number, plan) for number, plan in enumerate(generated(options.pipelines, options.seed)) if number in own]
     waiting = not_done(options.out, plans_)
-    with helper_of_scripts() if any(every.script(number) for number, _ in waiting) else nullcontext() as helper:
-        if helper is not None:
-            helper.wait_ready()
-        while waiting and time.perf_counter() < until:
-            judge_side_by_side(file, waiting, every, helper, until, options.jobs)
-            waiting = not_done(options.out, waiting)
+    while waiting and time.perf_counter() < until:
+        judge_side_by_side(file, waiting, every, until, options.jobs)
+        waiting = not_done(options.out, waiting)
     found = summary(kept(options.out))
     print(json.dumps(found | {"left_of_part": len(waiting)}, indent=1))
     needless = found["harmless_not_accepted"] > NEEDLESS * found["harmless"]
