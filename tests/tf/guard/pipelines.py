@@ -267,15 +267,19 @@ def _of(kind: str, touched: bool, **answers: Truth) -> Truth:
 
 
 def _above(op: str, graph: Any) -> set[str]:
-    """Names of all nodes that feed an op, as far as caches that are read to their end."""
+    """Names of all nodes that feed an op, as far as caches that are read to their end.
+
+    A take behind a cache of no more elements stops without asking for the end, so that the cache never is complete.
+    """
     by_name = {node.name: node for node in graph.node}
-    found, waiting = set(), [op]
+    found, waiting = set(), [(op, False)]
     while waiting:
-        name = waiting.pop()
-        if name in found or (by_name[name].op == "CacheDatasetV2" and name != op):
+        name, stopped = waiting.pop()
+        if name in found or (by_name[name].op == "CacheDatasetV2" and name != op and not stopped):
             continue
         found.add(name)
-        waiting.extend(text.split(":")[0].lstrip("^") for text in by_name[name].input)
+        stopped |= by_name[name].op == "TakeDataset"
+        waiting.extend((text.split(":")[0].lstrip("^"), stopped) for text in by_name[name].input)
     return found
 
 
