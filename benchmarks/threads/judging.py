@@ -1,0 +1,135 @@
+"""Whether a report names a thread's cause, and cures it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cases import Case
+
+SURE = 0.95
+"""Confidence from which on another cause is wrong rather than not named."""
+GENERAL = frozenset({"input-bound"})
+"""Rules that say no more than the verdict."""
+Report = Mapping[str, Any]
+
+
+def judged(case: Case, report: Report, screen: str, source: str) -> dict[str, Any]:
+    """What was said, and whether that is right.
+
+    Args:
+        case: the thread.
+        report: ``report.json``.
+        screen: what the command printed.
+        source: text of the target's file.
+    """
+    missing = [entry for entry in case.cause if not _holds(entry, case, report, screen, source)]
+    optimized = report.get("optimized") or {}
+    return {
+        "verdict": report["verdict"]["bottleneck"],
+        "confidence": report["verdict"]["confidence"],
+        "said": _short(report["verdict"]["summary"]),
+        "limiting": sorted({finding["rule"] for finding in report["findings"] if finding["limiting"]}),
+        "missing": missing,
+        "named": "yes" if not missing else "WRONG" if _wrong(missing, report) else "no",
+        "fixes": list(optimized.get("fixes") or ()),
+        "speedup": optimized.get("speedup"),
+        "cured": _cured(case, report, screen),
+    }
+
+
+def _holds(entry: str, case: Case, report: Report, screen: str, source: str) -> bool:
+    kind, _, rest = entry.partition(" ")
+    wanted, findings = rest.split("|"), report["findings"]
+    if kind == "verdict":
+        return report["verdict"]["bottleneck"] in wanted
+    if kind == "outcome":
+        return (report.get("proof") or {}).get("outcome") in wanted
+    if kind == "says":
+        return _says(report, screen, wanted)
+    if kind == "line":
+        lines = list(_lines(report, case.file, source))
+        return any(text in line for text in wanted for line in lines)
+    return any(finding["rule"] in wanted and (kind == "rule" or finding["limiting"]) for finding in findings)
+
+
+def _says(report: Report, screen: str, wanted: Sequence[str]) -> bool:
+    """Whether a text is on the screen or in a finding, wherever its lines are broken."""
+    found = [screen, *(f"{finding['title']} {finding['remedy']}" for finding in report["findings"])]
+    said = [" ".join(text.split()).lower() for text in found]
+    return any(text.lower() in one for text in wanted for one in said)
+
+
+def _lines(report: Report, file: str, source: str) -> Iterable[str]:
+    """Lines of the target that the verdict or a finding points to."""
+    text = source.splitlines()
+    numbers = {int(number) for number in re.findall(rf"{re.escape(file)}:(\d+)", report["verdict"]["summary"])}
+    places = [finding.get("location") or {} for finding in report["findings"]]
+    numbers |= {where["line"] for where in places if where.get("line") and PurePath(where["file"]).name == file}
+    return [text[number - 1] for number in numbers if number <= len(text)]
+
+
+def _wrong(missing: Sequence[str], report: Report) -> bool:
+    """Whether another cause was asserted with confidence: another verdict, or other rules that limit."""
+    verdict = report["verdict"]
+    if verdict["bottleneck"] == "inconclusive" or verdict["confidence"] < SURE:
+        return False
+    kinds = {entry.partition(" ")[0] for entry in missing}
+    limiting = {finding["rule"] for finding in report["findings"] if finding["limiting"]} - GENERAL
+    return "verdict" in kinds or ("limiting" in kinds and bool(limiting))
+
+
+def _cured(case: Case, report: Report, screen: str) -> str:
+    """``yes``, ``no``, ``not ours`` with its sentence said, or ``WRONG`` where other data were proposed."""
+    if (report.get("optimized") or {}).get("equivalent") is False:
+        return "WRONG"
+    if case.cured is None:
+        return "not ours" if _says(report, screen, [case.sentence]) else "no"
+    accepted = {re.split(r"[@:]", fix)[0] for fix in (report.get("optimized") or {}).get("fixes") or ()}
+    coded = [entry.removeprefix("says ") for entry in case.cured if entry.startswith("says ")]
+    return "yes" if accepted & set(case.cured) or (coded and _says(report, screen, coded)) else "no"
+
+
+def goals(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many causes are named and cured, and how many answers are wrong."""
+    rows = list(rows)
+    return {
+        "cases": len(rows),
+        "named": sum(row["named"] == "yes" for row in rows),
+        "cured": sum(row["cured"] == "yes" for row in rows),
+        "not_ours": sum(row["cured"] == "not ours" for row in rows),
+        "wrong": sum("WRONG" in (row["named"], row["cured"]) for row in rows),
+    }
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The page of the stored results."""
+    found = result["goals"]
+    lines = [
+        "# Threads of other people's trouble",
+        "",
+        f"{found['cases']} public reports, made anew in `benchmarks/threads/targets`, on {result['machine']}: cause "
+        f"named in {found['named']}, cured in {found['cured']}, not ours and said so in {found['not_ours']}, wrong in "
+        f"{found['wrong']}. Other work ran on the machine where the report of a run says so. "
+        "`python benchmarks/threads` writes this page.",
+        "",
+        "| | report | cause | named | what the screen said | cured | how | times as fast | s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["rows"]:
+        speed = row["speedup"]
+        times = f"{speed['estimate']:.3g} ({speed['low']:.3g} to {speed['high']:.3g})" if speed else ""
+        cells = (
+            row["number"], row["reference"], row["title"], row["named"], row["said"], row["cured"],
+            ", ".join(row["fixes"]), times, f"{row['seconds']:.0f}",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(' '.join(str(cell).replace('|', '/').split()) for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(text: str) -> str:
+    """Without the folders of this machine."""
+    return re.sub(r"/\S+/(?=[\w.]+:\d+)", "", text)

@@ -1,0 +1,98 @@
+"""The benchmark of public threads: what is named and cured is told from what is not, and from what is wrong."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+_FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "threads"
+
+
+def _module(name: str) -> ModuleType:
+    """A module of the benchmark; ``diagnosis`` has some of the same names."""
+    spec = importlib.util.spec_from_file_location(f"threads_{name}", _FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_CASES, _JUDGING = _module("cases"), _module("judging")
+_SOURCE = "import numpy\n\ndef slow(x):\n    return x\n"
+
+
+def _case(cause: tuple[str, ...], cured: tuple[str, ...] | None = ("native",), sentence: str = "") -> Any:
+    return _CASES.Case(1, "a/b#1", "slow", "t.py", ("optimize", "t.py:make"), cause, cured, sentence)
+
+
+def _report(
+    bottleneck: str = "input", confidence: float = 0.99, rule: str = "python-function", **optimized: Any
+) -> Any:
+    return {
+        "verdict": {"bottleneck": bottleneck, "confidence": confidence, "summary": "it waits for slow() (t.py:3)"},
+        "findings": [{"rule": rule, "limiting": True, "title": "t", "remedy": "r", "location": {}}],
+        "optimized": optimized or None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("cause", "report", "named"),
+    [
+        (("verdict input", "limiting python-function|x", "line def slow", "says Two words"), _report(), "yes"),
+        (("verdict host|input", "rule python-function"), _report(), "yes"),
+        (("verdict host",), _report(), "WRONG"),
+        (("verdict host",), _report(confidence=0.8), "no"),
+        (("verdict host",), _report("inconclusive"), "no"),
+        (("verdict input", "limiting python-function"), _report(rule="shuffle-fill"), "WRONG"),
+        (("verdict input", "limiting python-function"), _report(rule="input-bound"), "no"),
+        (("verdict input", "says four words"), _report(), "no"),
+        (("verdict input", "line def fast"), _report(), "no"),
+    ],
+)
+def test_what_is_named(cause: tuple[str, ...], report: Any, named: str) -> None:
+    assert _JUDGING.judged(_case(cause), report, "two\n   words", _SOURCE)["named"] == named
+
+
+@pytest.mark.parametrize(
+    ("cured", "optimized", "said"),
+    [
+        (("native",), {"fixes": ["native", "prefetch:2"], "equivalent": True}, "yes"),
+        (("cache",), {"fixes": ["cache@Map/_1"], "equivalent": True}, "yes"),
+        (("native",), {"fixes": ["prefetch:2"], "equivalent": True}, "no"),
+        (("native",), {"fixes": ["native"], "equivalent": False}, "WRONG"),
+        (("says two words",), {}, "yes"),
+        (("says three words",), {}, "no"),
+    ],
+)
+def test_what_is_cured(cured: tuple[str, ...], optimized: Any, said: str) -> None:
+    assert _JUDGING.judged(_case((), cured), _report(**optimized), "two words", _SOURCE)["cured"] == said
+
+
+def test_not_ours_is_said_to_be() -> None:
+    assert _JUDGING.judged(_case((), None, "two words"), _report(), "Two words.", _SOURCE)["cured"] == "not ours"
+    assert _JUDGING.judged(_case((), None, "no words"), _report(), "Two words.", _SOURCE)["cured"] == "no"
+
+
+def test_the_page_has_each_row_and_what_they_come_to() -> None:
+    row = {"number": 1, "reference": "a/b#1", "title": "a | b", "seconds": 12.3}
+    row |= _JUDGING.judged(_case(("verdict input",)), _report(fixes=["native"], equivalent=True), "", _SOURCE)
+    row["speedup"] = {"estimate": 2.0, "low": 1.5, "high": 2.5}
+    found = _JUDGING.goals([row])
+    assert found == {"cases": 1, "named": 1, "cured": 1, "not_ours": 0, "wrong": 0}
+    page = _JUDGING.markdown({"machine": "two", "goals": found, "rows": [row]})
+    assert "| 1 | a/b#1 | a / b | yes | it waits for slow() (t.py:3) | yes | native | 2 (1.5 to 2.5) | 12 |" in page
+
+
+def test_every_case_has_its_file_and_reference() -> None:
+    numbers = [case.number for case in _CASES.CASES]
+    assert sorted(set(numbers)) == sorted(numbers)
+    for case in _CASES.CASES:
+        text = (_CASES.TARGETS / case.file).read_text(encoding="utf-8")
+        assert case.file.startswith(f"t{case.number:02d}_")
+        assert all(one in text for one in re.split(r",\s*", case.reference))
+        assert (case.cured is None) == bool(case.sentence)
