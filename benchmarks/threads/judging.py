@@ -28,6 +28,7 @@ def judged(case: Case, report: Report, screen: str, source: str) -> dict[str, An
     """
     missing = [entry for entry in case.cause if not _holds(entry, case, report, screen, source)]
     optimized = report.get("optimized") or {}
+    speed = optimized.get("speedup") or {}
     return {
         "verdict": report["verdict"]["bottleneck"],
         "confidence": report["verdict"]["confidence"],
@@ -36,7 +37,7 @@ def judged(case: Case, report: Report, screen: str, source: str) -> dict[str, An
         "missing": missing,
         "named": "yes" if not missing else "WRONG" if _wrong(missing, report) else "no",
         "fixes": list(optimized.get("fixes") or ()),
-        "speedup": optimized.get("speedup"),
+        "speedup": speed if "estimate" in speed else None,  # else the reason why there is none
         "cured": _cured(case, report, screen),
     }
 

@@ -80,7 +80,10 @@ def test_not_ours_is_said_to_be() -> None:
 
 def test_the_page_has_each_row_and_what_they_come_to() -> None:
     row = {"number": 1, "reference": "a/b#1", "title": "a | b", "seconds": 12.3}
-    row |= _JUDGING.judged(_case(("verdict input",)), _report(fixes=["native"], equivalent=True), "", _SOURCE)
+    row |= _JUDGING.judged(
+        _case(("verdict input",)), _report(fixes=["native"], equivalent=True, speedup={"missing": "none"}), "", _SOURCE
+    )
+    assert row["speedup"] is None
     row["speedup"] = {"estimate": 2.0, "low": 1.5, "high": 2.5}
     found = _JUDGING.goals([row])
     assert found == {"cases": 1, "named": 1, "cured": 1, "not_ours": 0, "wrong": 0}
