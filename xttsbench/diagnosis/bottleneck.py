@@ -249,6 +249,10 @@ def why_undecided(
         return f"only {steps} step(s) were measured after the warm-up"
     batches = min(map(batches_per_epoch, records))
     if batches < _MIN_BATCHES:
+        script = records[0].script
+        for one in script.keras_calls if script is not None else ():
+            if one.for_each_batch:
+                return f"{one.method}() is called anew for each batch: what it makes ready is part of what was measured"
         return (
             f"the dataset ends after {batches:.0f} batch(es), so starting it over is most of what was "
             f"measured; give it {_MIN_BATCHES} at least, or .repeat()"

@@ -28,6 +28,21 @@ _AGAIN: Final = {
         "See the signatures of the traces; make arguments alike from call to call.",
     ),
 }  # Reason -> what is said of it, and the remedy
+_OF_FIT: Final = ("one_step_on_data", "one_step_on_iterator", "multi_step_on_iterator", "train_function")
+_COMPILED_ANEW: Final = (
+    "compile() in a loop makes Keras's functions anew",
+    "Move `model.compile(...)` in front of the loop: fit goes on with a compiled model. Another learning rate is "
+    "`model.optimizer.learning_rate = rate`. In the loop it also forgets the optimizer's state, which is seldom meant.",
+)
+_OF_ITERATORS: Final = tuple(
+    f"_{where}{name}_func" for where in ("", "remote_") for name in ("init", "next", "finalize")
+)
+_EACH_EPOCH: Final = (
+    "TensorFlow makes the iterator of each replica anew in every epoch, with six functions each",
+    "Have one iterator for all epochs of a dataset that repeats: `fit(dataset.repeat(), steps_per_epoch=steps)`, or "
+    "`iter(distributed)` in front of the epochs; a PyDataset has to be put into a tf.data.Dataset for that.",
+)
+"""TensorFlow's functions of an iterator over devices (``MultiDeviceIterator``)."""
 
 
 @rule(
@@ -45,10 +60,21 @@ def retracing(evidence: Evidence) -> Findings:
     again = [trace for trace in evidence.traces if trace.reason != "first"]
     if not again:
         return
-    reason, times = Counter(trace.reason for trace in again).most_common(1)[0]
-    example = next(trace for trace in again if trace.reason == reason)
+    spent_s = dict[tuple[str, str], float]()  # by function and reason: that which is traced most may cost least
+    for trace in again:
+        known = trace.function, trace.reason
+        spent_s[known] = spent_s.get(known, 0.0) + trace.time_s
+    function, reason = max(spent_s, key=spent_s.__getitem__)
+    times = sum(trace.reason == reason for trace in again)
+    example = next(trace for trace in again if (trace.function, trace.reason) == (function, reason))
     limiting, costliest = evidence.limits("compile"), costliest_shape(evidence)
-    why, remedy = _AGAIN[reason]
+    (why, remedy), at = _AGAIN[reason], place_in_step(evidence)
+    if example.function in _OF_ITERATORS:
+        why, remedy = _EACH_EPOCH
+    elif reason == "new function object" and example.function in _OF_FIT and evidence.script is not None:
+        why, remedy = _COMPILED_ANEW
+        calls = (one.place for one in evidence.script.keras_calls if one.method == "fit")
+        at = next((Location(file=one.file, line=one.line) for one in calls), at)
     yield retracing.finding(
         f"{example.function} is traced again after the first step: {why}",
         {
@@ -65,7 +91,7 @@ def retracing(evidence: Evidence) -> Findings:
         remedy,
         severity="critical" if limiting else "warning",
         limiting=limiting,
-        at=place_in_step(evidence),
+        at=at,
         predicted_speedup=evidence.max_speedups.get("compile") if limiting else None,
     )
 

@@ -1,13 +1,16 @@
-"""The rules on Python's share of the step: `host-sync`, `host-stall`, `python-function-in-step`."""
+"""The rules on Python's share of the step: `host-sync`, `host-stall`, `python-function-in-step`, `call-per-batch`."""
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.records.base import Location
+from xttsbench.records.trial import StackLine
 
 
 @rule(
@@ -49,6 +52,16 @@ _REMEDIES: Final = {
 _OTHERWISE: Final = "Do this work less often, or in a thread beside the training, or after the epoch."
 
 
+def _seldom(line: StackLine | None) -> str:
+    """Code that has a callback of Keras do its work for few batches; empty for other lines."""
+    if line is None or not line.function.startswith(("on_train_batch_", "on_batch_")):
+        return ""
+    return (
+        f"Begin {line.function}(self, batch, logs=None) with `if batch % 100: return`, which does its work once in a "
+        "hundred batches, or move it into on_epoch_end()."
+    )
+
+
 @rule(
     "host-stall",
     evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
@@ -83,7 +96,7 @@ def host_stall(evidence: Evidence) -> Findings:
             "period_steps": period.period_steps,
             "gc_s_per_step": collecting_s,
         },
-        _REMEDIES.get("collects" if collects else line.kind if line else "", _OTHERWISE),
+        _seldom(line) or _REMEDIES.get("collects" if collects else line.kind if line else "", _OTHERWISE),
         severity="critical",
         limiting=True,
         at=place_of(None if collects and line is None else line),
@@ -111,3 +124,40 @@ def python_function_in_step(evidence: Evidence) -> Findings:
         limiting=share >= THRESHOLD and evidence.bottleneck == "compute",
         at=place_of(heaviest_line(evidence, ("python_function",))),
     )
+
+
+_SAME: Final = "the same compiled function on the same rows, without Keras's loop and its callbacks."
+_AT_ONCE: Final = (
+    " Where rows are known beforehand, one call for all is better still: `values = model.predict(rows)`. Ever new "
+    "shapes are traced again: pad to a few."
+)
+
+
+@rule(
+    "call-per-batch",
+    evidence="calls, seconds of a call and those of them outside of its compiled function, and the share of these in "
+    "the time of all such calls and of the script between them",
+    threshold="20 calls of a line, of two batches at most, and 10 % of that time; a bottleneck but on a GPU",
+    remedy="Hand over all rows in one call, or call the method for one batch: train_on_batch, test_on_batch, "
+    "predict_on_batch.",
+    false_alarms="on a GPU what waits for results is taken for overhead, so that it is never called a bottleneck there",
+)
+def call_per_batch(evidence: Evidence) -> Findings:
+    """``fit``, ``evaluate`` or ``predict`` is called for one batch at a time."""
+    script = evidence.script
+    for one in script.keras_calls if script is not None and script.steps_per_call == 1 else ():
+        call_s, own_s = (seconds / (one.calls - 1) for seconds in (one.time_s, max(one.time_s - one.function_s, 0.0)))
+        share = own_s * (one.calls - 1) / one.span_s if one.span_s else 0.0
+        if share < THRESHOLD or not one.for_each_batch:
+            continue
+        place = Location(file=one.place.file, line=one.place.line)
+        yield call_per_batch.finding(
+            f"{one.method}() is called for each batch: {1e3 * own_s:.0f} of its {1e3 * call_s:.0f} ms go to what Keras "
+            "makes anew in each call, a dataset, its iterator and callbacks",
+            {"calls": one.calls, "call_s": call_s, "own_s": own_s, "share": share},
+            f"Write `{one.on_batch}` in line {place.line} of {os.path.basename(place.file or '')}: {_SAME}"
+            + (_AT_ONCE if one.method == "predict" else ""),
+            severity="critical" if share >= 0.5 else "warning",
+            limiting=not evidence.on_gpu,
+            at=place,
+        )

@@ -123,6 +123,20 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
         yield _at(fact, memory_growth_conflict, title, severity=severity)
 
 
+@rule(
+    "early-workers",
+    evidence=_LINE,
+    threshold="a class for Keras with both in one file of the target's source; never a bottleneck",
+    remedy="Write `def on_epoch_end(self):` in place of `def on_epoch_begin(self):`, and `self.on_epoch_end()` at the "
+    "end of __init__: Keras calls it when the workers of an epoch have stopped, so that the next epoch sees it.",
+    false_alarms="a Keras that starts its workers later: 3.15 does not, the version after it was to (keras#23283)",
+)
+def early_workers(evidence: Evidence) -> Findings:
+    """A dataset of Keras with workers, which read before its `on_epoch_begin` has run: data of the epoch before."""
+    for fact in _facts(evidence, "early-workers"):
+        yield _at(fact, early_workers)
+
+
 def _facts(evidence: Evidence, kind: str) -> list[SourceFact]:
     return list({(fact.file, fact.line): fact for fact in reversed(evidence.source) if fact.kind == kind}.values())[
         ::-1

@@ -63,11 +63,13 @@ SourceKind = Literal[
     "late-threads",
     "own-environment",
     "growth-with-limit",
+    "early-workers",
 ]
 """``late-environment``: a variable that TensorFlow reads at its import, set after it; ``own-environment``: set before
 it, so that a process that had imported TensorFlow already did not see it; ``late-threads``: thread settings after
 something has run; ``growth-with-limit``: memory growth beside a memory limit; ``pool-size``: where a pipeline's pool
-gets its threads, which is no fault by itself."""
+gets its threads, which is no fault by itself; ``early-workers``: an ``on_epoch_begin`` of a dataset of Keras that has
+workers."""
 
 
 class SourceFact(Record):
@@ -89,6 +91,27 @@ class OwnBatches(Record):
     maker: CallSite | None = None  # The first function that ran meanwhile; ``None`` where none of Python's did
     maker_name: str | None = None
     signature: str | None = None  # ``output_signature`` for them, as code; ``None`` where a part is no array
+
+
+_MANY: Final = 20
+
+
+class KerasCalls(Record):
+    """Calls of ``fit``, ``evaluate`` or ``predict`` of a Keras model at one line; the first is in no time."""
+
+    method: str
+    place: CallSite
+    on_batch: str  # That call as code, in the method for one batch
+    calls: int
+    batches: int  # Or groups of them: calls of a tf.function
+    time_s: float
+    function_s: float  # Of ``time_s``, within those functions
+    span_s: float  # From the first of these calls to the end of the last, at whatever line
+
+    @property
+    def for_each_batch(self) -> bool:
+        """Whether there were many calls, and of one or two batches each: no epochs that a script counts itself."""
+        return self.calls >= _MANY and self.batches <= 2 * (self.calls - 1)
 
 
 class ScriptData(Record):
@@ -142,6 +165,7 @@ class ScriptRun(Record):
     lost_steps: int = 0  # Steps inside a graph that were overwritten before they could be read: they are in no figure
     data: ScriptData | None = None  # The dataset that feeds its training loop; ``None`` where none was seen
     own_batches: OwnBatches | None = None  # Of that loop, where it takes no dataset
+    keras_calls: tuple[KerasCalls, ...] = ()
     trains: bool = False  # Gradients were taken in that loop
     in_one_call: bool = False
     """Many steps of that loop lie within one call of a tf.function, where nothing can be held up."""

@@ -10,8 +10,8 @@ from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import CONFIDENT, Classified, samples_of, why_undecided
 from xttsbench.diagnosis.verdict import verdict
 from xttsbench.findings import find
-from xttsbench.records.code import ScriptRun
-from xttsbench.records.pipeline import Pipeline, PythonFunction
+from xttsbench.records.code import KerasCalls, ScriptRun
+from xttsbench.records.pipeline import CallSite, Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import RoundMark
 
@@ -166,6 +166,24 @@ def test_beside_neighbours_it_takes_more_to_name_something_avoidable(build) -> N
     )
     computes = Classified("compute", 0.7, "dispatch")
     assert why_undecided([build.ladder()], series, computes, taken_share=0.35) is None
+
+
+def test_a_data_set_that_keras_makes_anew_for_each_batch_is_not_to_be_repeated(build) -> None:
+    made = build.segment("as_is", step_s=[0.03] * 120, epoch=list(range(120)), batch=[0] * 120)
+    calls = KerasCalls(
+        method="fit",
+        place=CallSite(file="a.py", line=3),
+        on_batch="model.train_on_batch(x, y)",
+        calls=120,
+        batches=119,
+        time_s=6.0,
+        function_s=0.1,
+        span_s=6.1,
+    )
+    found = Classified("input", 0.99, "compute")
+    for script, said in ((ScriptRun(keras_calls=(calls,)), "fit() is called anew for each batch"), (None, ".repeat()")):
+        trial = build.trial("script", made, script=script)
+        assert said in (why_undecided([trial], [measured(trial, "as_is")], found) or "")
 
 
 def test_what_xla_gains_beyond_the_graph_is_no_launch_overhead(build) -> None:

@@ -5,6 +5,9 @@ import pytest
 from tests.unit.findings.made import line, only, silent, trace
 from xttsbench.findings.compilation import partial_batch, retracing, xla_recompilation
 from xttsbench.records.base import Location
+from xttsbench.records.code import KerasCalls, ScriptRun
+from xttsbench.records.pipeline import CallSite
+from xttsbench.records.report import Finding
 from xttsbench.records.trial import TrialError
 
 
@@ -30,6 +33,31 @@ def test_retracing_names_the_most_common_reason(evidence, build, reason: str, wo
     assert found.evidence["traces_in_steady_state"] == 4
     assert found.evidence["traces_with_this_reason"] == 2
     assert found.evidence["trace_time_s"] == pytest.approx(0.2)
+
+
+def test_the_function_whose_traces_cost_most_is_named(evidence, build) -> None:
+    small = trace("shape").model_copy(update={"function": "map_fn", "time_s": 0.01})
+    steps = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
+    found = only(retracing, evidence("compile", steps=steps, traces=(*[small] * 9, trace("new function object"))))
+    assert found.title.startswith("train_step is traced again after the first step: the tf.function is made anew")
+
+
+def test_a_model_that_is_compiled_before_each_fit_is_told_to_be_compiled_once(evidence, build) -> None:
+    known = {"on_batch": "model.train_on_batch(x, y)", "time_s": 9.0, "function_s": 5.0, "span_s": 9.0}
+    calls = KerasCalls(method="fit", place=CallSite(file="train.py", line=18), calls=30, batches=600, **known)
+    script = ScriptRun(iterations=("fit",), keras_calls=(calls,))
+    steps = build.steps(step_s=[0.1] * 8, traces=[0, 1] * 4)
+
+    def found_for(function: str) -> Finding:
+        again = trace("new function object").model_copy(update={"function": function})
+        return only(retracing, evidence("compile", steps=steps, traces=(trace("first"), again), script=script))
+
+    assert "Make the tf.function once" in found_for("own_step").remedy
+    assert "steps_per_epoch" in found_for("_remote_next_func").remedy, "TensorFlow's, of each replica's iterator"
+    found = found_for("multi_step_on_iterator")
+    assert found.title.endswith("compile() in a loop makes Keras's functions anew")
+    assert found.remedy.startswith("Move `model.compile(...)` in front of the loop")
+    assert found.location == Location(file="train.py", line=18)
 
 
 def test_without_a_line_that_traces_it_is_where_the_step_is_defined(evidence, build) -> None:

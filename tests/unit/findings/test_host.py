@@ -54,6 +54,14 @@ def test_in_an_opaque_step_the_line_that_few_steps_reach_is_the_stall(evidence, 
     assert only(host_stall, made).location.line == 20
 
 
+def test_a_callback_of_keras_is_to_do_its_work_for_few_batches(evidence, build) -> None:
+    in_callback = line("python", 24).model_copy(update={"function": "on_train_batch_end"})
+    found = only(host_stall, evidence("host", anatomy=build.compiled(lines=(in_callback,))))
+    assert "Begin on_train_batch_end(self, batch, logs=None) with `if batch % 100: return`" in found.remedy
+    elsewhere = only(host_stall, evidence("host", anatomy=build.compiled(lines=(line("python", 24),))))
+    assert "batch %" not in elsewhere.remedy
+
+
 def test_no_host_stall_without_host_time(evidence, build) -> None:
     anatomy = build.compiled(lines=(line("python"),))
     for bottleneck in ("compute", "input", "dispatch", "inconclusive"):

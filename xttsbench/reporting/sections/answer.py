@@ -91,6 +91,8 @@ def likely(report: Report) -> tuple[str, float] | None:
     found, time = report.verdict.attribution_s, report.verdict.step_time_s
     if report.verdict.bottleneck != "inconclusive" or found is None or time is None or time.estimate <= 0:
         return None
+    if (limits := cause(report)) is not None and limits.rule == "call-per-batch":
+        return None  # what waits then, waits for a dataset that is made anew
     shares = {name: seconds / time.estimate for name, seconds in found.model_dump().items() if name != "residual"}
     name = max((name for name in shares if name != "compute"), key=shares.__getitem__)
     name = name if shares[name] >= 0.1 else "compute"

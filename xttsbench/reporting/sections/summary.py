@@ -199,7 +199,8 @@ def _headline(report: Report) -> doc.Headline:
         below = [replace(one, lines=2) for one in others][:2]
     sentence = with_calls(said.sentence, report)
     verdict = report.verdict
-    if said.word and not below and verdict.step_time_s is not None and not verdict.at_threshold:
+    decided = verdict.bottleneck != "inconclusive" and verdict.step_time_s is not None and not verdict.at_threshold
+    if said.word and not below and decided:
         sure = units.probability(verdict.confidence)
         sentence = sentence.rstrip(". ")
         if answer.why(report):  # which names the op that is to be mended, and that may be another one

@@ -28,7 +28,7 @@ from xttsbench.targets.source.options import (
     unapplied_options,
     unused_datasets,
 )
-from xttsbench.targets.source.too_late import growth_with_limit, late_environment, late_threads
+from xttsbench.targets.source.too_late import early_workers, growth_with_limit, late_environment, late_threads
 from xttsbench.targets.spec import TargetSpec
 
 MAX_FILES: Final = 200
@@ -36,6 +36,7 @@ MAX_BYTES: Final = 1 << 19
 """Largest total size of the parsed files, in bytes; parsing as much takes five seconds."""
 _WORDS: Final = re.compile(  # a module without any of these has no fact, and need not be taken apart to know that
     "tensorflow|AUTOTUNE|environ|putenv|npy|frombuffer|fromfile|memmap|with_options|padded_batch|ragged_batch|bucket_by"
+    "|on_epoch_begin"
 )
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -62,6 +63,7 @@ def scan_text(
             *late_environment(module, imported_before=imported_before),
             *late_threads(module),
             *growth_with_limit(module),
+            *early_workers(module),
             *fixed_npy_header(module),
         ]
     except (SyntaxError, ValueError, RecursionError):

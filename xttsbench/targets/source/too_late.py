@@ -1,4 +1,4 @@
-"""Settings that a source makes too late: variables after the import that reads them, threads after TensorFlow began."""
+"""Settings that come too late: variables after their import, threads after a first op, an epoch's order after reads."""
 
 from __future__ import annotations
 
@@ -46,6 +46,9 @@ _LIMITS: Final = (
     "tensorflow.config.set_logical_device_configuration",
     "tensorflow.config.experimental.set_virtual_device_configuration",
 )
+
+_BASES: Final = ("tensorflow.keras.utils.PyDataset", "tensorflow.keras.utils.Sequence")
+_NAMED_ONLY: Final = 1 << 10
 
 
 def late_environment(module: Module, *, imported_before: bool) -> Iterator[SourceFact]:
@@ -96,6 +99,21 @@ def growth_with_limit(module: Module) -> Iterator[SourceFact]:
                     said = "gives the GPU a memory limit, after which growth raises ValueError"
                 yield module.fact("growth-with-limit", call, f"line {line} {said}")
                 break
+
+
+def early_workers(module: Module) -> Iterator[SourceFact]:
+    """Each `on_epoch_begin` of a class that is given workers in the same file."""
+    for kind in module.of(cst.ClassDef):
+        methods = {one.name.value: one for one in kind.body.body if isinstance(one, cst.FunctionDef)}
+        begin = methods.get("on_epoch_begin")
+        if begin is None or not any(module.dotted(one.value) in _BASES for one in kind.bases):
+            continue
+        made = [call for call, name in module.calls if name == kind.name.value]
+        made += [call for call in module.inside(kind, cst.Call) if module.code(call.func) == "super().__init__"]
+        workers = max((module.integer(argument_of(call, _NAMED_ONLY, "workers")) or 0 for call in made), default=0)
+        if workers > 0:
+            detail = f"on_epoch_begin() of {kind.name.value} runs when its {workers} workers may have read already"
+            yield module.fact("early-workers", begin, detail)
 
 
 def _variables(module: Module) -> Iterator[tuple[cst.BaseExpression, str]]:

@@ -79,7 +79,8 @@ class NoStep:
         loads = imports != imports_before or traces != traces_before or read - read_before > _LOADS_BYTES
         one_call = recorder.watch.calling and calls == self._calls  # XLA compiles, or all of the training is in it
         self._calls = calls
-        prepares = loads or one_call or self._watched.requesting or self._watched.fitting
+        fits = self._watched.fitting or recorder.keras_calls.within == "fit"
+        prepares = loads or one_call or self._watched.requesting or fits
         if not self._trains and (trains or prepares):  # once it trains, nothing that it does is a preparation
             self._since_s = now_s
         self._trains = trains
@@ -98,6 +99,11 @@ class NoStep:
         tapes, calls = self._watched.recorder.tapes, self._watched.recorder.watch.counts[0]
         seen = [f"gradients were taken {tapes:,} times" if tapes else "no gradients were taken"]
         seen += [f"tf.functions called {calls:,} times"] if calls else []
+        seen += [
+            f"{one.method}() called {one.calls:,} times, for a batch or two each: `{one.on_batch}` takes less"
+            for one in self._watched.recorder.keras_calls.record()
+            if one.for_each_batch
+        ]
         since = f"no step was seen in {now_s - self._began_s:.0f} s: {' and '.join(seen)}"
         return f"{since}{self._place()}"
 

@@ -19,6 +19,7 @@ from tensorflow.python.eager import backprop, context
 from tensorflow.python.framework import ops
 
 from xttsbench.files import LEGACY_KERAS
+from xttsbench.worker.script.keras_calls import ON_BATCH
 from xttsbench.worker.script.replaced import ReplacedStep
 from xttsbench.worker.script.watched import Watched
 
@@ -278,5 +279,7 @@ def patch_keras(watched: Watched, patches: Patches, package: str) -> None:
     if keras.results is not None:
         patches.put(*keras.results, around_results(watched))
     patches.put(keras.trainer, "fit", around_fit)
+    for method in ON_BATCH:
+        patches.put(keras.trainer, method, watched.recorder.keras_calls.around)
     if (replaced := watched.recorder.replaced) is not None:
         patches.put(keras.trainer, "train_on_batch", around_training(replaced))

@@ -23,6 +23,7 @@ from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.profiled import ProfiledSteps
+from xttsbench.worker.script.keras_calls import KerasCallsHeard
 from xttsbench.worker.script.loop import Loop, Loops
 from xttsbench.worker.step_profile import summarise
 
@@ -138,6 +139,7 @@ class Results:
 
     def __init__(self, recorder: Recorder) -> None:
         self._report = report = recorder.report
+        self._keras_calls = recorder.keras_calls
         self.lock = threading.RLock()
         self.loops = recorder.make_loops()
         emulated_ms = report.spec.emulated_ms
@@ -175,6 +177,7 @@ class Results:
                 lost_steps=self.lost_steps,
                 data=main.data if main is not None else None,
                 own_batches=main.own if main is not None else None,
+                keras_calls=self._keras_calls.record(),
                 trains=main is not None and main.trains,
                 unmeasured=dict(self.unmeasured),
             )
@@ -244,6 +247,7 @@ class Recorder:
         self.report = report
         self.watch = Watch()
         self.windows = SamplingWindows(self.watch)
+        self.keras_calls = KerasCallsHeard(self.watch)
         self.tapes = 0
         self.stopping_since: float | None = None
         self.replaced: ReplacedStep | None = None

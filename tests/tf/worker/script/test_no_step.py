@@ -20,9 +20,11 @@ class Script:
         self.watch = SimpleNamespace(counts=[0], traces=[], calling=False)
         channel = SimpleNamespace(send=self.sent.append, phase=self.phases.append)
         self.loops: list[Any] = []
+        self.keras_calls: list[Any] = []
         self.recorder = SimpleNamespace(
             watch=self.watch,
             tapes=0,
+            keras_calls=SimpleNamespace(record=lambda: self.keras_calls, within=""),
             has_results=True,
             results=SimpleNamespace(loops=SimpleNamespace(all=lambda: self.loops)),
             report=SimpleNamespace(channel=channel),
@@ -69,6 +71,18 @@ def test_one_that_trains_without_a_data_set_is_stopped_soon_whatever_it_reads() 
     assert "gradients were taken 110 times" in script.sent[0]["cause"]
 
 
+def test_calls_of_keras_for_each_batch_are_said() -> None:
+    script = Script()
+    script.keras_calls.append(
+        SimpleNamespace(method="predict", calls=1_200, for_each_batch=True, on_batch="model.predict_on_batch(row)")
+    )
+    script.goes_on(200)
+    assert (
+        "predict() called 1,200 times, for a batch or two each: `model.predict_on_batch(row)`"
+        in script.sent[0]["cause"]
+    )
+
+
 def reads(script: Script) -> None:
     script.read += 2 << 20
 
@@ -89,7 +103,11 @@ def fits(script: Script) -> None:
     script.watched.fitting = True
 
 
-@pytest.mark.parametrize("each", [reads, traces, compiles, waits, fits])
+def gets_ready_to_fit(script: Script) -> None:
+    script.recorder.keras_calls.within = "fit"
+
+
+@pytest.mark.parametrize("each", [reads, traces, compiles, waits, fits, gets_ready_to_fit])
 def test_one_that_gets_ready_is_waited_for(each: Callable[[Script], None]) -> None:
     script = Script()
     script.goes_on(300, lambda: each(script))

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
-from xttsbench.records.report import Attribution, Disturbance, Report
+from xttsbench.records.report import Attribution, Disturbance, Finding, Report
 from xttsbench.records.training import CheckpointEntry, Ended, Training, WatchedInterval
 from xttsbench.reporting import console, markdown
 from xttsbench.reporting.console import MOST_LINES
@@ -415,6 +415,10 @@ def test_what_is_likely_follows_the_rule_of_the_verdict() -> None:
     assert found is not None
     assert found[0] == "compute"
     assert answer.likely(optimized()) is None
+    anew = Finding(rule="call-per-batch", severity="critical", limiting=True, title="fit() is called for each batch")
+    made_anew = changed(report, findings=(anew,))
+    assert answer.likely(made_anew) is None, "what waits then waits for a dataset made anew"
+    assert "this verdict: probability" not in flat(screen(made_anew))
 
 
 def test_without_a_known_gain_it_says_what_is_at_best(eager) -> None:

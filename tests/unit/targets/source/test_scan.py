@@ -253,6 +253,26 @@ def test_growth_beside_a_limit() -> None:
     assert scan(f"{GROWTH}\n{LIMIT.replace('memory_limit=1024', '')}") == []
 
 
+CLIPS = """
+class Clips(keras.utils.PyDataset):
+    def __init__(self, files, **given):
+        super().__init__(**given)
+    def on_epoch_begin(self):
+        self.order = shuffled(self.files)
+"""
+
+
+def test_a_dataset_of_keras_that_is_set_when_its_workers_read() -> None:
+    (fact,) = scan(f"{CLIPS}\nmodel.fit(Clips(files, workers=4))")
+    assert (fact.kind, fact.text) == ("early-workers", "def on_epoch_begin(self):")
+    assert "its 4 workers" in fact.detail
+    (own,) = scan(CLIPS.replace("**given)\n    def", "workers=2)\n    def"))
+    assert "its 2 workers" in own.detail
+    assert scan(f"{CLIPS}\nmodel.fit(Clips(files))\nmodel.fit(Clips(files, workers=0))") == []
+    assert scan(f"{CLIPS.replace('on_epoch_begin', 'on_epoch_end')}\nmodel.fit(Clips(files, workers=4))") == []
+    assert scan(f"{CLIPS.replace('keras.utils.PyDataset', 'Base')}\nmodel.fit(Clips(files, workers=4))") == []
+
+
 READ = "def f(path):\n    raw = tf.io.read_file(path)\n"
 
 

@@ -1,0 +1,44 @@
+"""Calls of Keras's own loops: counted by their lines, with the call for one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from xttsbench.worker.script.keras_calls import on_batch
+
+
+@pytest.mark.parametrize("keras", ["keras3", "legacy"])
+def test_calls_for_each_batch_are_counted_at_their_lines(watched: Callable[..., Any], keras: str) -> None:
+    pytest.importorskip("tf_keras" if keras == "legacy" else "keras")
+    ran = watched("fit_one_batch.py", "30", keras, afterwards=False)
+    predict, fit = ran.part("script")["keras_calls"]
+    assert [(one["method"], one["place"]["line"], one["calls"]) for one in (predict, fit)] == [
+        ("predict", 16, 30),
+        ("fit", 20, 30),
+    ]
+    for one in (predict, fit):
+        assert one["batches"] == 29, "the first call is in no figure"
+        assert 0 < one["function_s"] < one["time_s"] < one["span_s"]
+    assert predict["on_batch"] == "model.predict_on_batch(row)"
+    assert fit["on_batch"] == "model.train_on_batch(row, values)"
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "written"),
+    [
+        ("    q = net.predict(states[a:b], 32, verbose=0)[0]\n", "predict", "net.predict_on_batch(states[a:b])"),
+        (
+            "if model.evaluate(x, y, return_dict=True)['loss'] < 1:\n",
+            "evaluate",
+            "model.test_on_batch(x, y, return_dict=True)",
+        ),
+        ("while agent.model.predict(x=state).max() < 0:", "predict", "agent.model.predict_on_batch(x=state)"),
+        ("learn(model, row)", "fit", "train_on_batch(...)"),
+        ("model.fit(x,", "fit", "train_on_batch(...)"),
+    ],
+)
+def test_a_line_is_written_for_one_batch(text: str, method: str, written: str) -> None:
+    assert on_batch(text, method) == written
