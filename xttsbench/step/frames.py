@@ -17,7 +17,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final, Literal, NamedTuple
 
 from xttsbench.files import owner
@@ -218,12 +218,19 @@ def classify(frame: FrameType | None) -> Key | None:
                 break  # all of the step is above it; other frames of ours are wrappers around TensorFlow's functions
         elif whose in (*_WRITTEN, "typed"):
             kind = kind or "python"
-            line = line or (path, frame.f_lineno, frame.f_code.co_name)
+            line = line or (path, frame.f_lineno, _function(frame.f_code))
         frame = frame.f_back
     if line is None:
         # A Keras model's own step, or a lambda of ours around it: no line of the user's, but the time is real.
         return ("", 0, "", kind) if kind else None
     return (*line, kind or "python")
+
+
+def _function(code: CodeType) -> str:
+    """Name of a function; of a comprehension, which Python 3.11 runs as one, that of the function it is in."""
+    if code.co_name not in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
+        return code.co_name
+    return next((name for name in reversed(code.co_qualname.split(".")) if not name.startswith("<")), code.co_name)
 
 
 def _python_function_elsewhere(frames: Iterable[FrameType]) -> Key | None:

@@ -323,3 +323,19 @@ def test_leaving_restores_the_switch_interval_and_ends_the_thread():
 
 def test_no_frame_is_no_line():
     assert classify(None) is None
+
+
+class Callback:
+    """Reads its own stack as a callback does that computes in comprehensions."""
+
+    def on_train_batch_end(self) -> list[str]:
+        return [
+            *[classify(sys._getframe())[2] for _ in range(1)],
+            *{classify(sys._getframe())[2]: 1 for _ in range(1)},
+            *(classify(sys._getframe())[2] for _ in range(1)),
+        ]
+
+
+def test_a_line_in_a_comprehension_is_of_the_function_around_it():
+    assert Callback().on_train_batch_end() == ["on_train_batch_end"] * 3
+    assert [classify(sys._getframe())[2] for _ in range(1)] == [inspect.currentframe().f_code.co_name]
