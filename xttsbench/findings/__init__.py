@@ -62,7 +62,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=worth))
 
 
-_WORSE: Final = ("memory-leak", "nan-batch", "cache-misuse")
+_WORSE: Final = ("memory-leak", "nan-batch", "cache-misuse", "early-workers")
 
 
 def worse_than_slow(finding: Finding) -> bool:

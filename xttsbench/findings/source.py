@@ -134,7 +134,7 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 def early_workers(evidence: Evidence) -> Findings:
     """A dataset of Keras with workers, which read before its `on_epoch_begin` has run: data of the epoch before."""
     for fact in _facts(evidence, "early-workers"):
-        yield _at(fact, early_workers)
+        yield _at(fact, early_workers, severity="critical")
 
 
 def _facts(evidence: Evidence, kind: str) -> list[SourceFact]:

@@ -31,7 +31,7 @@ def fact(kind: str, **fields: object) -> SourceFact:
         ("late-threads", "the threads (4 wanted)", "late-runtime-config", "warning"),
         ("own-environment", "OMP_NUM_THREADS is set before", "late-runtime-config", "info"),
         ("fixed-npy-header", "taken to be 128 bytes", "fixed-npy-header", "warning"),
-        ("early-workers", "runs when its 4 workers may have read", "early-workers", "warning"),
+        ("early-workers", "runs when its 4 workers may have read", "early-workers", "critical"),
         ("growth-with-limit", "line 3 gives a limit", "memory-growth-conflict", "warning"),
     ],
 )
