@@ -10,7 +10,7 @@ from xttsbench.evidence.pipeline import downstream, function_of
 from xttsbench.findings.rule import MAIN_SHARE, Findings, cost_share, gain, is_main, pace_share, rule
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import PipelineOp, Prediction, PythonFunction, every_op
+from xttsbench.records.pipeline import AUTOTUNE, PipelineOp, Prediction, PythonFunction, every_op
 
 _WORDS: Final = {
     "holds": "it computes under Python's interpreter lock",
@@ -88,7 +88,8 @@ def _at_once(function: PythonFunction, op: PipelineOp | None) -> str:
     if op is None or ("Map" not in op.op and op.parallelism is not None):
         return ""
     calls = op.chosen_parallelism or op.parallelism or 1
-    return ", one call after another" if calls == 1 else f", {calls} calls at once" if calls > 1 else ""
+    tuned = ", as AUTOTUNE chose" if op.parallelism == AUTOTUNE and op.chosen_parallelism else ""
+    return f", one call after another{tuned}" if calls == 1 else f", {calls} calls at once{tuned}" if calls > 1 else ""
 
 
 def _each(function: PythonFunction) -> str:

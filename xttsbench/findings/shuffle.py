@@ -18,10 +18,14 @@ from xttsbench.evidence.pipeline import (
     upstream,
 )
 from xttsbench.findings.rule import Findings, is_main, most_costly, pace_s, rule
+from xttsbench.fixes.gather import SLICES
 from xttsbench.records.pipeline import PipelineOp, size
 
 _SLOW_FILL_S: Final = 2.0  # A buffer that takes less to fill goes unnoticed, unless epochs are short
 _VERY_SLOW_FILL_S: Final = 30.0
+_BESIDE_BYTES: Final = 200.0
+"""Memory that a buffered element takes beside its data, one tensor of it at least: 211 of the 215 bytes that each of a
+million float32 took (measured with TensorFlow 2.21)."""
 
 
 @rule(
@@ -45,7 +49,8 @@ def shuffle_fill(evidence: Evidence) -> Findings:
         if fill_s is not None and first_s is not None and first_s < 0.3 * fill_s:
             fill_s = None  # the run itself began sooner than that
         each, memory = bytes_of(evidence, op), memory_bytes(evidence)
-        held_bytes = held * each if each is not None else None
+        held_bytes = held * (each + _BESIDE_BYTES) if each is not None else None
+        small = each is not None and each <= _BESIDE_BYTES
         share = held_bytes / memory if held_bytes is not None and memory else None
         of_epoch = _share_of_epoch(evidence, op, there, fill_s)
         slow = fill_s is not None and (fill_s >= _SLOW_FILL_S or (of_epoch or 0.0) >= LARGE)
@@ -57,8 +62,11 @@ def shuffle_fill(evidence: Evidence) -> Findings:
         if heavy is not None and is_main(evidence, heavy):
             first = f"Shuffle before .map({function_of(heavy)}), where the elements are still names or numbers"
             remedy = f"{first}: {heavy.name} is done for the whole buffer first."
+        elif small and source is not None and source.op == SLICES and held == there:
+            remedy = _as_one_tensor(held)
         takes = [f"{fill_s:.2g} s"] if slow and fill_s is not None else []
-        takes += [size(held_bytes)] if held_bytes is not None else []
+        if held_bytes is not None and each is not None:
+            takes.append(size(held_bytes) + (f", of which {size(held * each)} are data" if small else ""))
         yield shuffle_fill.finding(
             f"{op.name} fills {held} elements before the first batch ({', '.join(takes)})",
             {
@@ -74,6 +82,17 @@ def shuffle_fill(evidence: Evidence) -> Findings:
             at=op,
             severity="warning" if bad else "info",
         )
+
+
+def _as_one_tensor(rows: int) -> str:
+    """Code to write in place of a full shuffle of small rows in memory."""
+    return (
+        "Each row is a tensor of its own there, kept as long as the iterator is. Shuffle all row numbers as one "
+        f"tensor, {size(8.0 * rows)}: rows = "
+        "tf.data.Dataset.range(1).flat_map(lambda _: tf.data.Dataset.from_tensor_slices("
+        f"tf.random.shuffle(tf.range({rows}, dtype=tf.int64)))), which draws another order in each epoch, and gather "
+        "behind the batch: rows.batch(n).map(lambda taken: tf.gather(x, taken)) for each array x."
+    )
 
 
 def _fill_s(evidence: Evidence, op: PipelineOp, elements: int) -> float | None:

@@ -9,7 +9,7 @@ from xttsbench.findings.memory import cold_storage, memory_leak
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import HostReadings, Readings
-from xttsbench.records.trial import Batches, Trace
+from xttsbench.records.trial import Batches, StackLine, StepProfile, Trace
 
 MB = 1_000_000
 STEPS, STEP_S, SAMPLES = 240, 0.03, 34
@@ -65,6 +65,17 @@ def test_traces_without_end_are_named(evidence, build) -> None:
     traces = [Trace(step=n, function="f", reason="python value", signature="", time_s=0.1) for n in range(100)]
     (found,) = find(evidence, build, line(240), traces=traces)
     assert "Each trace" in found.remedy
+
+
+def test_py_function_called_op_by_op_is_named_with_its_line(evidence, build) -> None:
+    where = StackLine(file="a.py", line=7, function="step", kind="tensorflow", share=0.4, steps_share=1.0)
+    anatomy = StepProfile(
+        steps=9, samples=9, eager_ops_per_step=3.0, eager_op_time_s=0.01, op_floor_s=1e-5, function_calls_per_step=1.0,
+        ops={"EagerPyFunc": 1.0}, lines=(where,),
+    )  # fmt: skip
+    (found,) = find(evidence, build, line(240), anatomy=anatomy)
+    assert "tf.numpy_function(" in found.remedy
+    assert (found.location.line, found.evidence["py_functions_per_step"]) == (7, 1.0)
 
 
 @pytest.mark.parametrize(

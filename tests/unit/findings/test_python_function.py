@@ -46,7 +46,7 @@ def test_a_python_function_is_judged_by_its_class(evidence, gil: str, title: str
     ("fields", "told", "at_once"),
     [
         ({"parallelism": 4}, {}, ", 4 calls at once: "),
-        ({"parallelism": -1, "chosen_parallelism": 3}, {}, ", 3 calls at once: "),
+        ({"parallelism": -1, "chosen_parallelism": 3}, {}, ", 3 calls at once, as AUTOTUNE chose: "),
         ({"parallelism": -1}, {}, ": "),
         ({}, {"kind": "generator"}, ", one element after another: "),
     ],

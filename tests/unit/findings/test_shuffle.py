@@ -60,6 +60,25 @@ def test_the_memory_of_a_shuffle(evidence, element_bytes, severity) -> None:
         assert "smaller buffer" in one.remedy
 
 
+def test_small_rows_take_the_memory_of_their_tensors(evidence) -> None:
+    rows = 40_000_000
+    pipeline = Pipeline(
+        ops=(
+            op("Slices/_1", "TensorSliceDataset", cardinality=rows),
+            op("Shuffle/_2", "ShuffleDatasetV3", "Slices/_1", buffer_size=rows, element_bytes=8.0),
+        )
+    )
+    found = only(shuffle_fill, evidence("compute", pipeline=pipeline, environment=ENVIRONMENT))
+    assert found.evidence["buffered_bytes"] == pytest.approx(rows * 208), "beside 8 bytes of data each"
+    assert "of which 305 MiB are data" in found.title
+    assert f"tf.random.shuffle(tf.range({rows}" in found.remedy
+    part = pipeline.ops[1].model_copy(update={"buffer_size": rows // 2})
+    found = only(
+        shuffle_fill, evidence("compute", pipeline=Pipeline(ops=(pipeline.ops[0], part)), environment=ENVIRONMENT)
+    )
+    assert "smaller buffer" in found.remedy, "another order than a part of the rows can have"
+
+
 def test_a_fill_that_takes_much_of_every_epoch(evidence) -> None:
     stalling = shuffled(10_000, cardinality=100)  # a second of it in epochs of 12.5 steps of 100 ms
     found = only(shuffle_fill, evidence("input", pipeline=stalling))
