@@ -22,8 +22,8 @@ _NPY_OFFSET: Final = 128
     "autotune-arithmetic",
     evidence=_LINE,
     threshold=_EVERY_LINE,
-    remedy="Write tf.data.AUTOTUNE alone, or a number alone. To bound what is tuned, set options.autotune.cpu_budget "
-    "or ram_budget.",
+    remedy="Write tf.data.AUTOTUNE alone, or a number alone. To bound the calls, give the map a number or the pipeline "
+    "a pool, options.threading.private_threadpool_size; to bound buffers, set options.autotune.ram_budget.",
     false_alarms="none known",
 )
 def autotune_arithmetic(evidence: Evidence) -> Findings:
@@ -40,7 +40,7 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
     false_alarms="options that a caller elsewhere applies",
 )
 def dead_option(evidence: Evidence) -> Findings:
-    """Options that this TensorFlow does not have, that are never applied, and results thrown away."""
+    """Options that this TensorFlow does not have or has in vain, that are never applied, and results thrown away."""
     for fact in _facts(evidence, "dead-option"):
         old = "is the old name" in fact.detail
         yield _at(fact, dead_option, remedy="Use the new name." if old else None, severity="info" if old else "warning")

@@ -37,6 +37,12 @@ _RENAMED: Final = {
     "experimental_optimization.autotune_ram_budget": "autotune.ram_budget",
     "experimental_distribute.auto_shard": "experimental_distribute.auto_shard_policy",
 }
+_NO_BOUND: Final = {
+    "autotune.cpu_budget": "options.autotune.cpu_budget does not bound how many calls run at once: AUTOTUNE begins "
+    "with one for each thread of the pool, 16 at most, and takes none back; num_parallel_calls=n or "
+    "options.threading.private_threadpool_size = n does",
+}
+"""Measured with TensorFlow 2.21: with a budget of 1, eight calls ran at once in a pool of eight threads, to the end."""
 _CHANGES: Final = frozenset(
     {"apply", "batch", "bucket_by_sequence_length", "cache", "concatenate", "enumerate", "filter", "flat_map"}
     | {"group_by_window", "interleave", "map", "padded_batch", "prefetch", "ragged_batch", "rebatch", "repeat"}
@@ -138,7 +144,7 @@ def _dead(path: tuple[str, ...], known: Known) -> str | None:
         if other is not None:
             return f"options.{dotted} is the old name of options.{other}"
         level = level[name]
-    return None
+    return _NO_BOUND.get(".".join(path))
 
 
 def _hidden(module: Module, node: cst.CSTNode) -> str:

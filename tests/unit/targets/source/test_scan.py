@@ -15,7 +15,7 @@ from xttsbench.targets.source.scan import scan_loaded, scan_text
 
 OPTIONS = {
     "deterministic": None,
-    "autotune": {"enabled": None, "ram_budget": None},
+    "autotune": {"enabled": None, "ram_budget": None, "cpu_budget": None},
     "experimental_deterministic": None,
     "experimental_threading": None,
     "experimental_optimization": {"inject_prefetch": None, "map_parallelization": None},
@@ -91,6 +91,7 @@ def test_autotune_without_arithmetic(text: str) -> None:
         ("o.experimental_optimization.autotune = True", "it is options.autotune.enabled now"),
         ("o.autotune_everything = True", "options.autotune_everything is not in"),
         ("o.experimental_threading.private_threadpool_size = 4", "the old name of options.threading"),
+        ("o.autotune.cpu_budget = 1", "does not bound how many calls run at once"),
         ("setattr(o, 'map_vectorization', True)", "is not in this TensorFlow"),
         ("p = o.experimental_optimization\np.hoist_random_uniform = True", "optimization.hoist_random_uniform is not"),
     ],
