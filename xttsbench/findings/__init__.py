@@ -62,11 +62,11 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     return tuple(sorted((found for rule in rules().values() for found in rule(evidence)), key=worth))
 
 
-_WORSE: Final = ("memory-leak", "nan-batch", "cache-misuse", "early-workers")
+_WORSE: Final = ("memory-leak", "nan-batch", "cache-misuse", "early-workers", "between-fits")
 
 
 def worse_than_slow(finding: Finding) -> bool:
-    """Whether a finding is of what ends a run, or makes it worthless, however fast it is."""
+    """Whether a finding is of what ends a run, makes it worthless or passes beside its steps, however fast they are."""
     return finding.rule in _WORSE and finding.severity == "critical"
 
 

@@ -1,4 +1,4 @@
-"""The rule about batches that a script makes itself, without a dataset."""
+"""The rules about batches that a script makes itself: without a dataset, and before each of many calls of ``fit``."""
 
 from __future__ import annotations
 
@@ -78,4 +78,40 @@ def _sooner(wait_s: float) -> str:
         "that needs the interpreter's lock too: that gains nothing. Where the data are arrays, have TensorFlow take "
         "the rows: `tf.data.Dataset.from_tensor_slices((X, y)).shuffle(len(X)).batch(size).prefetch(2)`, made once, "
         "or make batches larger."
+    )
+
+
+_CALLS: Final = 4  # Calls of fit from which they are pieces of one training
+_SHARE: Final = 0.3  # Of the time from the first of them on, that passes between them
+
+
+@rule(
+    "between-fits",
+    evidence="calls of fit, the seconds between them, and their share of the training",
+    threshold="four calls of one model's fit, each with another dataset, and 30 % of the time between them; critical "
+    "from half; never a bottleneck of a step",
+    remedy="Make one dataset of all pieces and call fit once: then the next piece is made while a step runs.",
+    false_alarms="models that are trained one after another, each from its start",
+)
+def between_fits(evidence: Evidence) -> Findings:
+    """The script makes pieces of its data between calls of `fit`, while nothing trains."""
+    script = evidence.script
+    if script is None or "fit" not in script.iterations or script.datasets < _CALLS or not evidence.wall_s:
+        return
+    between_s = script.between_fits_s
+    share = between_s / (between_s + script.steps_seen * evidence.wall_s)
+    made = next((op.location for op in evidence.graph.ops if op.location.line), None)
+    if share < _SHARE or made is None:
+        return
+    yield between_fits.finding(
+        f"{share:.0%} of the training passes between its {script.datasets} calls of fit, where nothing trains: a cache "
+        "or a prefetch reaches no further than the dataset of one call",
+        {"fits": script.datasets, "between_s": between_s, "share": share},
+        "Make one dataset of all pieces, and call fit once with all epochs: def pieces(): for each piece, yield what "
+        f"goes into the dataset of line {made.line} now; data = "
+        "tf.data.Dataset.from_generator(pieces, output_signature=...).prefetch(1).unbatch().batch(n).prefetch(2). The "
+        "next piece is made while a step runs; where all of them fit into memory, .cache() in front of .batch(n) makes "
+        "each once.",
+        severity="critical" if share >= 0.5 else "warning",
+        at=made,
     )

@@ -23,6 +23,7 @@ from xttsbench.records.pipeline import PipelineOp, size
 
 _SLOW_FILL_S: Final = 2.0  # A buffer that takes less to fill goes unnoticed, unless epochs are short
 _VERY_SLOW_FILL_S: Final = 30.0
+_MUCH_BYTES: Final = 256 << 20  # Of small elements, most of which is not their data
 _BESIDE_BYTES: Final = 200.0
 """Memory that a buffered element takes beside its data, one tensor of it at least: 211 of the 215 bytes that each of a
 million float32 took (measured with TensorFlow 2.21)."""
@@ -31,7 +32,8 @@ million float32 took (measured with TensorFlow 2.21)."""
 @rule(
     "shuffle-fill",
     evidence="elements in the buffer, seconds until it is full, its share of an epoch and of the memory",
-    threshold="2 s, or 10 % of an epoch or of the memory; a warning from 30 s or 25 %; never a bottleneck",
+    threshold="2 s, 10 % of an epoch or of the memory, or 256 MiB for elements of at most 200 bytes; a warning from "
+    "30 s or 25 %; never a bottleneck",
     remedy="A smaller buffer, or shuffle names and numbers in place of data.",
     false_alarms="none known: where the run's own first wait was far shorter than the estimate, that is dropped",
 )
@@ -54,7 +56,8 @@ def shuffle_fill(evidence: Evidence) -> Findings:
         share = held_bytes / memory if held_bytes is not None and memory else None
         of_epoch = _share_of_epoch(evidence, op, there, fill_s)
         slow = fill_s is not None and (fill_s >= _SLOW_FILL_S or (of_epoch or 0.0) >= LARGE)
-        if not slow and (share is None or share < LARGE):
+        much = (share or 0.0) >= LARGE or (small and held_bytes is not None and held_bytes >= _MUCH_BYTES)
+        if not slow and not much:
             continue
         bad = (share or 0.0) >= TOO_LARGE or (fill_s or 0.0) >= _VERY_SLOW_FILL_S or (of_epoch or 0.0) >= TOO_LARGE
         heavy = most_costly(evidence, [own for own in before if own.op.startswith(("Map", "ParallelMap"))])

@@ -160,7 +160,9 @@ class ScriptRun(Record):
     steps_per_call: int = 1  # Steps in one call of the step function (``steps_per_execution``)
     step_function: str | None = None  # ``name (file:line)`` of the function that takes the batch, where one does
     why_no_step: str | None = None  # Why no function that takes the batch could be run by itself
-    datasets: int = 0  # Datasets that it iterated
+    datasets: int = 0  # Datasets that it iterated; where it calls ``fit``, calls of it
+    between_fits_s: float = 0.0
+    """From the last batch of a call of a model's ``fit`` to the first epoch of the next one, with another dataset."""
     steps_seen: int = 0
     lost_steps: int = 0  # Steps inside a graph that were overwritten before they could be read: they are in no figure
     data: ScriptData | None = None  # The dataset that feeds its training loop; ``None`` where none was seen

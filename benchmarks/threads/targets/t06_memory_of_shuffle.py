@@ -7,7 +7,7 @@ long as there is an iterator. tensorflow/tensorflow#60599, tensorflow/tensorflow
 import numpy as np
 import tensorflow as tf
 
-NUMBERS, BATCH = 4_000_000, 4_096
+NUMBERS, BATCH = 2_000_000, 4_096
 
 
 def make():

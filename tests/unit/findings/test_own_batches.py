@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.findings.made import only, silent
-from xttsbench.findings.own_batches import no_dataset
+from xttsbench.findings.own_batches import between_fits, no_dataset
+from xttsbench.records.base import Location
 from xttsbench.records.code import OwnBatches, ScriptRun
-from xttsbench.records.pipeline import CallSite
+from xttsbench.records.pipeline import CallSite, Pipeline, PipelineOp
 
 LOOP, MAKER = CallSite(file="/home/user/train.py", line=40), CallSite(file="/home/user/loader.py", line=12)
 SIGNATURE = "(tf.TensorSpec((None, 3), tf.float32), tf.TensorSpec((None,), tf.int64))"
@@ -56,3 +57,30 @@ def test_a_step_that_does_not_wait_is_no_reason_to_change_anything(evidence) -> 
 def test_a_script_with_a_dataset_is_none_of_it(evidence) -> None:
     assert silent(no_dataset, evidence("input", script=ScriptRun()))
     assert silent(no_dataset, evidence("input"))
+
+
+DATASET = Pipeline(ops=(PipelineOp(name="a", op="TensorSliceDataset", location=Location(file="train.py", line=9)),))
+
+
+def fitted(between_s: float, **fields) -> ScriptRun:
+    return ScriptRun(
+        **{"iterations": ("fit",), "datasets": 24, "steps_seen": 200, "between_fits_s": between_s} | fields
+    )
+
+
+@pytest.mark.parametrize(("between_s", "severity"), [(60.0, "critical"), (10.0, "warning"), (8.0, None)])
+def test_what_is_made_between_calls_of_fit_is_told(evidence, between_s: float, severity: str | None) -> None:
+    found = list(
+        between_fits(evidence("compute", script=fitted(between_s), wall_s=0.1, pipeline=DATASET))
+    )  # 20 s of steps
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    for one in found:
+        assert one.evidence["share"] == pytest.approx(between_s / (between_s + 20.0))
+        assert (one.limiting, one.location.line) == (False, 9)
+        assert "from_generator(pieces" in one.remedy
+
+
+def test_a_few_calls_of_fit_or_another_loop_are_no_pieces(evidence) -> None:
+    for fields in ({"datasets": 3}, {"iterations": ("next()",)}):
+        assert silent(between_fits, evidence("compute", script=fitted(60.0, **fields), wall_s=0.1, pipeline=DATASET))
+    assert silent(between_fits, evidence("compute", script=fitted(60.0), wall_s=0.1)), "arrays, which Keras cuts itself"

@@ -65,6 +65,8 @@ class FitSteps:
 
     def begin(self, model: Any, dataset: Any) -> None:
         """A call of ``fit`` begins its first epoch."""
+        if self.model is model and self.loop is not None and self.loop.dataset is not dataset:
+            self._recorder.results.between_fits_ns += time.perf_counter_ns() - self._last_ns
         self.model = model
         loop = self.loop = self._recorder.results.loops.get(self._recorder.key_of_fit(model), "fit")
         loop.trains = True

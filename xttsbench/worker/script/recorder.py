@@ -145,7 +145,7 @@ class Results:
         emulated_ms = report.spec.emulated_ms
         accelerator = EmulatedAccelerator(emulated_ms) if emulated_ms else None
         self.bench = Bench(report.channel, recorder.watch, accelerator, synchroniser() if recorder.stops else None)
-        self.datasets = self.lost_steps = 0
+        self.datasets = self.lost_steps = self.between_fits_ns = 0
         self.step_function: str | None = None
         self.steps_per_call = 1
         self.unmeasured: dict[str, str] = {}
@@ -173,6 +173,7 @@ class Results:
                 steps_per_call=self.steps_per_call,
                 step_function=self.step_function,
                 datasets=self.datasets,
+                between_fits_s=self.between_fits_ns / 1e9,
                 steps_seen=main.steps if main is not None else 0,
                 lost_steps=self.lost_steps,
                 data=main.data if main is not None else None,
