@@ -107,7 +107,7 @@ CASES: tuple[Case, ...] = (
         "cache and prefetch of each chunk speed nothing up",
         "t08_cache_of_each_chunk.py",
         ("diagnose", "t08_cache_of_each_chunk.py", "--budget", "75"),
-        ("rule between-fits", "line from_tensor_slices((x, y))", "says reaches no further than the dataset of one call"),
+        ("rule between-fits", "line from_tensor_slices((x, y))", "says reaches no further"),
         ("says from_generator(",),
     ),
     Case(
