@@ -7,7 +7,7 @@ the more so the more columns each row has. tensorflow/tensorflow#56258
 import numpy as np
 import tensorflow as tf
 
-ROWS, COLUMNS, BATCH = 40_000, 10, 256
+ROWS, COLUMNS, BATCH = 12_000, 10, 128
 
 
 def make():

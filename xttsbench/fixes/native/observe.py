@@ -12,6 +12,7 @@ import functools
 import linecache
 import textwrap
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,6 +27,9 @@ from xttsbench.pipeline.source import call_of, is_users
 
 _PLAIN: Final = (int, float, str, bool, type(None))
 _MOST_FORCED: Final = 32
+_MOST_TIMES: Final = 10_000
+"""Times that a call may come to one expression: a loop of more turns takes ops longer than Python, some 20 microseconds
+a turn, and written out it takes minutes to trace."""
 
 
 class RefusedError(Exception):
@@ -161,6 +165,7 @@ class Observer:
         self.function = function
         self.seen: dict[types.CodeType, Watched] = {}
         self._made: dict[types.CodeType, types.CodeType] = {}
+        self._times: Counter[tuple[Watched, int]] = Counter()  # that this call came to an expression
         self._forced: list[tuple[Watched, int]] = []  # the test that gives the other answer the next time
 
     def run(self, calls: Sequence[Sequence[Any]]) -> None:
@@ -195,6 +200,7 @@ class Observer:
     def _run(self, arguments: Sequence[Any]) -> Any:
         with np.errstate(all="ignore"):
             given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+            self._times.clear()
             return self.substitute(self.function)(*given)
 
     def substitute(self, function: Any) -> Any:
@@ -231,6 +237,9 @@ class Observer:
         return self.seen[function.__code__]
 
     def _saw(self, watched: Watched, number: int, value: Any) -> Any:
+        self._times[watched, number] += 1
+        if self._times[watched, number] > _MOST_TIMES:
+            raise watched.refused(f"loops more than {_MOST_TIMES:,} times in one call", watched.nodes[number])
         watched.facts[number] = _together(watched.facts.get(number), fact_of(value))
         return value
 

@@ -104,6 +104,13 @@ def decides(audio):
         audio = audio / 2
 
 
+def turns(audio):
+    total = 0
+    for number in range(200_000):
+        total += number % 7
+    return audio + np.float32(total)
+
+
 def otherwise(audio):
     return np.tanh(audio)
 
@@ -129,6 +136,7 @@ def test_an_error_of_the_function_is_one_of_the_pipeline(fixes):
         (counts, "keeps state"),
         (draws, "draws at random"),
         (decides, "else branch must also have a return"),
+        (turns, "loops more than 10,000 times in one call"),
     ],
 )
 def test_what_must_stay_python_is_refused_with_file_and_line(function, reason):
