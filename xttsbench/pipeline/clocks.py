@@ -165,7 +165,9 @@ def measure_shares(
         return None
     # Threads that the function itself started (a BLAS pool) compute for it while the caller waits for them.
     helped_s = max(0.0, process_s - spent.cpu_s - napped.cpu_s)
-    blocks = min(1.0, max(0.0, spent.wall_s - spent.active_s - helped_s) / spent.wall_s)
+    # The napper may be taken off a busy processor while it has the lock, which a function that waits does not miss.
+    held_up_s = min(napped.queued_s, spent.cpu_s)
+    blocks = min(1.0, max(0.0, spent.wall_s - spent.active_s - helped_s - held_up_s) / spent.wall_s)
     # The napper's time in the queue says nothing of the lock. In the function's own, naps pass freely even if it holds
     # the lock whenever it runs: half of that share of the naps is left out, the middle between none and all. A full
     # hold lets one nap through per hand-over.

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from xttsbench.pipeline import clocks
 from xttsbench.pipeline.clocks import Clock, Shares, Timed, least_contended, measure_shares, uncontended_s
 
 LARGE = bytes(16_000_000)
@@ -101,3 +102,26 @@ def test_disturbed_windows_are_left_out():
 def test_windows_of_unlike_elements_are_all_kept_since_a_share_of_queueing_favours_the_long():
     short, long = Timed(1, 1.0, 0.1, 0.3), Timed(1, 60.0, 0.1, 0.3)
     assert least_contended([short, short, short, long]) == [short, short, short, long]
+
+
+@pytest.mark.parametrize(("cpu_s", "kind"), [(0.3, "unknown"), (0.01, "blocks")])
+def test_a_napper_that_keeps_the_lock_in_the_run_queue_makes_no_wait(monkeypatch, cpu_s: float, kind: str) -> None:
+    class Napper:
+        def __enter__(self):
+            self.times = iter((Clock(0.0, 0.0), Clock(1.0, 0.01, 0.5, 0.3)))
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def read(self) -> Clock:
+            return next(self.times)
+
+    own = iter((Clock(0.0, 0.0), Clock(1.0, cpu_s, 0.05)))
+    process = iter((0.0, cpu_s + 0.01))
+    monkeypatch.setattr(clocks, "_Napper", Napper)
+    monkeypatch.setattr(clocks.Clock, "of_thread", lambda: next(own))
+    monkeypatch.setattr(clocks.time, "process_time", lambda: next(process))
+    shares = measure_shares(lambda: None, [()], calls=1)
+    assert shares is not None
+    assert shares.majority() == kind
