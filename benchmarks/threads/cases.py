@@ -98,7 +98,7 @@ CASES: tuple[Case, ...] = (
         "memory grows with every call of py_function",
         "t07_py_function_leaks.py",
         ("diagnose", "t07_py_function_leaks.py:make", "--budget", "60"),
-        ("rule memory-leak", "says py_function keeps", "line tf.py_function|def waves"),
+        ("rule memory-leak", "says py_function keeps", "line tf.py_function|def waves|np.cos"),
         ("says tf.numpy_function(",),
     ),
     Case(

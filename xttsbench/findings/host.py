@@ -112,13 +112,14 @@ def host_stall(evidence: Evidence) -> Findings:
     false_alarms="one that runs once in many steps",
 )
 def python_function_in_step(evidence: Evidence) -> Findings:
-    """Python inside the compiled step: it runs on the processor and needs the interpreter lock."""
+    """Python inside an op of the step: it runs on the processor and needs the interpreter lock."""
     anatomy = evidence.anatomy
     if anatomy is None or not anatomy.python_functions_in_step:
         return
     share = anatomy.kinds.get("python_function", 0.0)
+    how = "an op of TensorFlow's" if {"EagerPyFunc", "PyFunc"} & anatomy.ops.keys() else "inside its graph"
     yield python_function_in_step.finding(
-        f"the step calls Python from inside its graph: {anatomy.python_functions_in_step[0]}",
+        f"the step calls Python from {how}: {anatomy.python_functions_in_step[0]}",
         {"share_of_step": share, "functions": len(anatomy.python_functions_in_step)},
         severity="warning" if share >= THRESHOLD else "info",
         limiting=share >= THRESHOLD and evidence.bottleneck == "compute",

@@ -28,11 +28,10 @@ _TRACES: Final = (
 )
 _KEEPING: Final = "EagerPyFunc"
 _PY_FUNCTION: Final = (
-    "tf.py_function keeps the tensors of each call that the step makes op by op, for a gradient that nobody asks for: "
-    "so TensorFlow does it (seen up to 2.21). Call tf.numpy_function(f, inputs, types) in its place, which gives f "
-    "arrays and keeps nothing; or call it inside the tf.function of the step, where one call's are kept."
+    "tf.py_function keeps memory of each call that is made op by op, and while a GradientTape records the tensors of the "
+    "call, until a gradient goes through it: so TensorFlow does it (seen up to 2.21). Call tf.numpy_function(f, inputs, "
+    "types) in its place, which gives f arrays; or make the step a tf.function, where one call's are kept."
 )
-"""Measured: a call of 50,000 floats leaves 0.2 MB behind, one of ``tf.numpy_function`` nothing."""
 
 
 @dataclass(frozen=True)
