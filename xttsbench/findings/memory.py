@@ -28,9 +28,9 @@ _TRACES: Final = (
 )
 _KEEPING: Final = "EagerPyFunc"
 _PY_FUNCTION: Final = (
-    "tf.py_function keeps memory of each call that is made op by op, and while a GradientTape records the tensors of the "
-    "call, until a gradient goes through it: so TensorFlow does it (seen up to 2.21). Call tf.numpy_function(f, inputs, "
-    "types) in its place, which gives f arrays; or make the step a tf.function, where one call's are kept."
+    "tf.py_function keeps memory of each call that is made op by op, and while a GradientTape records the tensors of "
+    "the call, until a gradient goes through it: so TensorFlow does it (seen up to 2.21). Call tf.numpy_function(f, "
+    "inputs, types) in its place, which gives f arrays; or make the step a tf.function, where one call's are kept."
 )
 
 
