@@ -74,6 +74,7 @@ def test_py_function_called_op_by_op_is_named_with_its_line(evidence, build) -> 
         ops={"EagerPyFunc": 1.0}, lines=(where,),
     )  # fmt: skip
     (found,) = find(evidence, build, line(240), anatomy=anatomy)
+    assert "which tf.py_function keeps, and does not stop" in found.title
     assert "tf.numpy_function(" in found.remedy
     assert (found.location.line, found.evidence["py_functions_per_step"]) == (7, 1.0)
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from unittest.mock import MagicMock
+
+import tensorflow as tf
+
 from xttsbench.records.rows import RowMemory, StepRow
+from xttsbench.worker.script.graph import FitSteps
 from xttsbench.worker.script.loop import Loop, Loops
 
 
@@ -93,3 +99,22 @@ def test_loops_beyond_those_that_there_is_room_for_are_recorded_from_when_they_a
     assert loops.choose() is late
     loops.add(late, StepRow(7, 10), traced=False)
     assert _starts(memory) == {"as_is": (7,)}
+
+
+class _Model:
+    def train_step(self) -> None:
+        pass
+
+
+def test_the_time_between_calls_of_fit_with_other_datasets_is_counted() -> None:
+    recorder = MagicMock()
+    recorder.results.between_fits_ns, recorder.results.datasets = 0, 0
+    recorder.results.loops.get.return_value = Loop("a", "fit")
+    model, one, other = _Model(), tf.data.Dataset.range(1), tf.data.Dataset.range(1)
+    fits, counted = FitSteps(recorder, lambda: None), []
+    for dataset in (one, one, other):
+        fits.begin(model, dataset)
+        counted.append(recorder.results.between_fits_ns)
+        time.sleep(0.01)
+    assert counted[:2] == [0, 0], "the same dataset is the same training"
+    assert counted[2] >= 10_000_000
