@@ -71,8 +71,8 @@ def memory_leak(evidence: Evidence) -> Findings:
     calls = evidence.anatomy.ops.get(_KEEPING, 0.0) if evidence.anatomy is not None else 0.0
     remedy = _PY_FUNCTION if calls else _TRACES if retraced >= growth.steps / 10 else None
     yield memory_leak.finding(
-        f"memory grows by {growth.bytes_per_step / 1e6:.2g} MB a step{', which tf.py_function keeps,' if calls else ''} "
-        f"and does not stop{ends}",
+        f"memory grows by {growth.bytes_per_step / 1e6:.2g} MB a step"
+        f"{', which tf.py_function keeps,' if calls else ''} and does not stop{ends}",
         {
             "bytes_per_step": growth.bytes_per_step,
             "grown_bytes": growth.grown_bytes,
