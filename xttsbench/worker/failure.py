@@ -13,15 +13,14 @@ from xttsbench.records.trial import TrialError
 _OF_MEMORY: Final = ("MemoryError", "ResourceExhaustedError")
 _WHERE: Final = ("Graph execution error", "Detected at", "<stack", "File ", "[[")
 """Beginnings of lines in which TensorFlow says where something happened, before it says what."""
-_ELSEWHERE: Final = re.compile(
-    r"from worker .*(could not find callback|\btables?\b|\bresource\b)", re.DOTALL | re.IGNORECASE
-)
+_ELSEWHERE: Final = re.compile(r"from worker .*could not find callback", re.DOTALL | re.IGNORECASE)
 _WHY_ELSEWHERE: Final = (
-    ". That is TensorFlow's: a worker of the tf.data service is another process, which is given the ops of the dataset "
-    "and neither its Python functions nor its tables. What helps: from_generator, numpy_function, py_function and "
-    "lookups behind .apply(distribute(...)), or written as ops of TensorFlow, of files that the workers can read"
+    "TensorFlow does it so: a worker of the tf.data service is another process, which is given the ops of the dataset "
+    "and none of its Python functions (nor, without an error, the entries of a mutable table). What helps: "
+    "from_generator, numpy_function and py_function behind .apply(distribute(...)), or written as ops of TensorFlow, of "
+    "files that the workers can read"
 )
-"""Seen with TensorFlow 2.21 of a worker in a process of its own; one in the same process finds them."""
+"""Seen with TensorFlow 2.21 of a worker in a process of its own; one in the same process finds all of them."""
 
 
 class ExhaustedError(Exception):
@@ -51,7 +50,7 @@ def failure(error: BaseException, script: str | None = None) -> dict[str, object
     message = str(error)
     if not isinstance(error, XttsbenchError):
         message = said(cause) + (f" at {file}:{line}" if file else "")
-        message += _WHY_ELSEWHERE if _ELSEWHERE.search(str(cause)) else ""
+        message = f"{message.rstrip('.')}. {_WHY_ELSEWHERE}" if _ELSEWHERE.search(str(cause)) else message
         message = f"the target raised in {error}: {message}" if isinstance(error, StepRaisedError) else message
     record = TrialError(
         type=type(cause).__name__,
