@@ -17,8 +17,8 @@ _ELSEWHERE: Final = re.compile(r"from worker .*could not find callback", re.DOTA
 _WHY_ELSEWHERE: Final = (
     "TensorFlow does it so: a worker of the tf.data service is another process, which is given the ops of the dataset "
     "and none of its Python functions (nor, without an error, the entries of a mutable table). What helps: "
-    "from_generator, numpy_function and py_function behind .apply(distribute(...)), or written as ops of TensorFlow, of "
-    "files that the workers can read"
+    "from_generator, numpy_function and py_function behind .apply(distribute(...)), or written as ops of TensorFlow, "
+    "of files that the workers can read"
 )
 """Seen with TensorFlow 2.21 of a worker in a process of its own; one in the same process finds all of them."""
 

@@ -1,7 +1,8 @@
 """A dataset made of a generator, handed to a tf.data service whose worker is a process of its own.
 
-The reports: ``from_generator(...)``, and lookups in a table, that the tf.data service distributes end in an error of
-the worker: a Python function, or a resource, is not there. tensorflow/tensorflow#50252, tensorflow/tensorflow#70541
+The reports: ``from_generator(...)`` that the tf.data service distributes ends in an error of the worker, where there is
+no such Python function, and lookups do not find what a table holds. tensorflow/tensorflow#50252,
+tensorflow/tensorflow#70541
 """
 
 import subprocess
