@@ -39,6 +39,7 @@ def judged(case: Case, report: Report, screen: str, source: str) -> dict[str, An
         "fixes": list(optimized.get("fixes") or ()),
         "speedup": speed if "estimate" in speed else None,  # else the reason why there is none
         "cured": _cured(case, report, screen),
+        "machine": (report.get("disturbance") or {}).get("sentence"),
     }
 
 
@@ -114,7 +115,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "",
         f"{found['cases']} public reports, made anew in `benchmarks/threads/targets`, on {result['machine']}: cause "
         f"named in {found['named']}, cured in {found['cured']}, not ours and said so in {found['not_ours']}, wrong in "
-        f"{found['wrong']}. Other work ran on the machine where the report of a run says so. "
+        f"{found['wrong']}. "
         "`python benchmarks/threads` writes this page.",
         "",
         "| | report | cause | named | what the screen said | cured | how | times as fast | s |",
@@ -128,6 +129,8 @@ def markdown(result: Mapping[str, Any]) -> str:
             ", ".join(row["fixes"]), times, f"{row['seconds']:.0f}",
         )  # fmt: skip
         lines.append(f"| {' | '.join(' '.join(str(cell).replace('|', '/').split()) for cell in cells)} |")
+    beside = [f"- {row['number']}: {row['machine']}" for row in result["rows"] if row.get("machine")]
+    lines += ["", "Beside the command, as its report says:", "", *beside] if beside else []
     return "\n".join(lines) + "\n"
 
 
