@@ -32,13 +32,14 @@ def judged(case: Case, report: Report, screen: str, source: str) -> dict[str, An
     return {
         "verdict": report["verdict"]["bottleneck"],
         "confidence": report["verdict"]["confidence"],
-        "said": _short(report["verdict"]["summary"]),
+        "said": _short(" ".join([report["verdict"]["summary"], *_titles(case, report)])),
         "limiting": sorted({finding["rule"] for finding in report["findings"] if finding["limiting"]}),
         "missing": missing,
         "named": "yes" if not missing else "WRONG" if _wrong(missing, report) else "no",
         "fixes": list(optimized.get("fixes") or ()),
         "speedup": speed if "estimate" in speed else None,  # else the reason why there is none
         "cured": _cured(case, report, screen),
+        "code": [text for text in _coded(case) if _says(report, screen, [text])],
         "machine": (report.get("disturbance") or {}).get("sentence"),
     }
 
@@ -56,6 +57,18 @@ def _holds(entry: str, case: Case, report: Report, screen: str, source: str) -> 
         lines = list(_lines(report, case.file, source))
         return any(text in line for text in wanted for line in lines)
     return any(finding["rule"] in wanted and (kind == "rule" or finding["limiting"]) for finding in findings)
+
+
+def _titles(case: Case, report: Report) -> list[str]:
+    """What the first finding says that is the case's, beside the verdict."""
+    entries = [entry.partition(" ") for entry in case.cause]
+    rules = {rule for kind, _, rest in entries if kind in ("rule", "limiting") for rule in rest.split("|")}
+    return [finding["title"] for finding in report["findings"] if finding["rule"] in rules][:1]
+
+
+def _coded(case: Case) -> list[str]:
+    """Parts of a remedy that is written out as code."""
+    return [entry.removeprefix("says ") for entry in case.cured or () if entry.startswith("says ")]
 
 
 def _says(report: Report, screen: str, wanted: Sequence[str]) -> bool:
@@ -91,8 +104,7 @@ def _cured(case: Case, report: Report, screen: str) -> str:
     if case.cured is None:
         return "not ours" if _says(report, screen, [case.sentence]) else "no"
     accepted = {re.split(r"[@:]", fix)[0] for fix in (report.get("optimized") or {}).get("fixes") or ()}
-    coded = [entry.removeprefix("says ") for entry in case.cured if entry.startswith("says ")]
-    return "yes" if accepted & set(case.cured) or (coded and _says(report, screen, coded)) else "no"
+    return "yes" if accepted & set(case.cured) or _says(report, screen, _coded(case)) else "no"
 
 
 def goals(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -118,15 +130,15 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"{found['wrong']}. "
         "`python benchmarks/threads` writes this page.",
         "",
-        "| | report | cause | named | what the screen said | cured | how | times as fast | s |",
+        "| | report | cause | named | verdict, and the finding that names it | cured | how | times as fast | s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in result["rows"]:
-        speed = row["speedup"]
+        speed, how = row["speedup"], row["fixes"] or [f"code: `{one}`" for one in row.get("code", ())]
         times = f"{speed['estimate']:.3g} ({speed['low']:.3g} to {speed['high']:.3g})" if speed else ""
         cells = (
             row["number"], row["reference"], row["title"], row["named"], row["said"], row["cured"],
-            ", ".join(row["fixes"]), times, f"{row['seconds']:.0f}",
+            ", ".join(how), times, f"{row['seconds']:.0f}",
         )  # fmt: skip
         lines.append(f"| {' | '.join(' '.join(str(cell).replace('|', '/').split()) for cell in cells)} |")
     beside = [f"- {row['number']}: {row['machine']}" for row in result["rows"] if row.get("machine")]

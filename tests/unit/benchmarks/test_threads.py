@@ -73,6 +73,13 @@ def test_what_is_cured(cured: tuple[str, ...], optimized: Any, said: str) -> Non
     assert _JUDGING.judged(_case((), cured), _report(**optimized), "two words", _SOURCE)["cured"] == said
 
 
+def test_a_row_has_the_finding_beside_the_verdict_and_the_code_of_a_remedy() -> None:
+    row = _JUDGING.judged(
+        _case(("rule python-function",), ("native", "says two words")), _report(), "two words", _SOURCE
+    )
+    assert (row["said"], row["code"]) == ("it waits for slow() (t.py:3) t", ["two words"])
+
+
 def test_not_ours_is_said_to_be() -> None:
     assert _JUDGING.judged(_case((), None, "two words"), _report(), "Two words.", _SOURCE)["cured"] == "not ours"
     assert _JUDGING.judged(_case((), None, "no words"), _report(), "Two words.", _SOURCE)["cured"] == "no"
