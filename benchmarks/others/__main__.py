@@ -36,7 +36,7 @@ import numpy as np
 from listed import HERE, PIPELINES, REPOSITORIES, Pipeline
 from made import make
 from outcomes import cases, markdown, outcome, readme, said, with_table
-from published import beside, commit, target
+from published import PublishedError, beside, commit, target
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval
 from xttsbench.files import atomic_write
@@ -60,7 +60,9 @@ def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
         "title": pipeline.title,
         "repository": REPOSITORIES[clone],
         "commit": commit(options.code / clone),
-        "command": " ".join(["xttsbench", *words]),
+        "command": " ".join(
+            [*(f"{name}={value}" for name, value in pipeline.environment.items()), "xttsbench", *words]
+        ),
         "known": list(pipeline.known),
         "advised": bool(pipeline.advised),
     }
@@ -72,6 +74,8 @@ def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
     (before / pipeline.file).write_text(source, encoding="utf-8")
     for tree in pipeline.trees:
         beside(options.code / tree, before)
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)
+    os.environ.update(pipeline.environment)
     row |= _asked(words, before, folder / "run", options.budget)
     if row.get("failed"):
         return row
@@ -90,7 +94,9 @@ def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
         sides["after"] = _loop(pipeline, *_applied(pipeline, folder, patch=row["patch"]))
     if pipeline.own:
         sides["own"] = _loop(pipeline, before / pipeline.file, function=pipeline.own)
-    return row | _in_turns(sides, folder / "loops.json", options, same=bool(row["fixes"]))
+    if not row["fixes"]:
+        sides |= {name: _loop(pipeline, file) for name, file in _tried(pipeline, folder).items()}
+    return row | _in_turns(sides, folder / "loops.json", options)
 
 
 def _asked(words: Sequence[str], folder: Path, run: Path, budget_s: float) -> dict[str, Any]:
@@ -129,6 +135,21 @@ def _applied(pipeline: Pipeline, folder: Path, *, patch: bool) -> tuple[Path, Pa
     return after / pipeline.file, None
 
 
+def _tried(pipeline: Pipeline, folder: Path) -> dict[str, Path]:
+    """The file with each edit by hand, by the edit's name."""
+    files = {}
+    for number, (name, old, new) in enumerate(pipeline.tried):
+        tree = folder / f"tried{number}"
+        shutil.rmtree(tree, ignore_errors=True)
+        shutil.copytree(folder / "before", tree, ignore=shutil.ignore_patterns("__pycache__"))
+        files[name] = tree / pipeline.file
+        source = files[name].read_text(encoding="utf-8")
+        if source.count(old) != 1:
+            raise PublishedError(f"{pipeline.file} has {old!r} {source.count(old)} times; it has to be there once")
+        files[name].write_text(source.replace(old, new), encoding="utf-8")
+    return files
+
+
 def _loop(pipeline: Pipeline, file: Path, plan: Path | None = None, *, function: str = "") -> list[str]:
     """The command that times a file."""
     words = [sys.executable, str(HERE / "plain.py"), str(file)]
@@ -153,8 +174,10 @@ def _same(one: list[str], other: list[str]) -> bool | None:
     return any(first[key] == changed[key] for key in known) if known else None
 
 
-def _in_turns(sides: dict[str, list[str]], note: Path, options: argparse.Namespace, *, same: bool) -> dict[str, Any]:
+def _in_turns(sides: dict[str, list[str]], note: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds a step of each side, and how many times as fast as ``before`` the others are.
+
+    Sides that are not "before", "after" or "own" are edits by hand.
 
     Rounds that ``note`` has are not run again, and none is begun that would end behind ``--limit``.
     """
@@ -166,18 +189,25 @@ def _in_turns(sides: dict[str, list[str]], note: Path, options: argparse.Namespa
         kept["rounds"].append({name: _run(sides[name])["step_s"] for name in names})
         atomic_write(note, json.dumps(kept).encode())
         longest_s = max(longest_s, time.monotonic() - began)
-    if same and "same" not in kept and time.monotonic() + longest_s < options.until:
-        kept["same"] = _same(sides["before"], sides["after"])
-        atomic_write(note, json.dumps(kept).encode())
-    row: dict[str, Any] = {"rounds": len(kept["rounds"]), "same_in_loop": kept.get("same")}
+    compared = [name for name in sides if name not in ("before", "own") and "--script" not in sides[name]]
+    for name in set(compared) - set(kept.setdefault("same", {})):
+        if time.monotonic() + longest_s < options.until:
+            kept["same"][name] = _same(sides["before"], sides[name])
+            atomic_write(note, json.dumps(kept).encode())
+    row: dict[str, Any] = {"rounds": len(kept["rounds"]), "same_in_loop": kept["same"].get("after"), "tried": {}}
     if not kept["rounds"]:
         return row
     logs = {name: np.log([found[name] for found in kept["rounds"]]) for name in sides}
     for name, found in logs.items():
-        row[f"{name}_ms"] = round(float(np.exp(found.mean())) * 1e3, 4)
+        if name in ("before", "after", "own"):
+            row[f"{name}_ms"] = round(float(np.exp(found.mean())) * 1e3, 4)
         if name != "before":
             ratio = interval(logs["before"] - found, LEAST_SCALE).model_dump()
-            row["ratio" if name == "after" else "own_ratio"] = {key: round(value, 4) for key, value in ratio.items()}
+            times = {key: round(value, 4) for key, value in ratio.items()}
+            if name in ("after", "own"):
+                row["ratio" if name == "after" else "own_ratio"] = times
+            else:
+                row["tried"][name] = times | {"same": kept["same"].get(name)}
     return row
 
 

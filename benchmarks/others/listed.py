@@ -19,6 +19,10 @@ REPOSITORIES = {
     "tensorflow-handbook": "snowkylin/tensorflow-handbook",
     "eat_tensorflow2_in_30_days": "lyhue1991/eat_tensorflow2_in_30_days",
     "TransformerTTS": "as-ideas/TransformerTTS",
+    "ssd-tf2": "ChunML/ssd-tf2",
+    "SparrowRecSys": "wzhe06/SparrowRecSys",
+    "bert4keras": "bojone/bert4keras",
+    "DeepRL-TensorFlow2": "marload/DeepRL-TensorFlow2",
 }
 """Folder of a clone -> the repository."""
 
@@ -34,10 +38,12 @@ class Pipeline:
         known: verdicts that are right: what the publisher says of the pipeline, or what a plain loop shows.
         command: ``optimize`` where the fixes are for a dataset, else ``diagnose``.
         step_ms: of an emulated accelerator, where the published code has no step.
+        legacy: whether it is written for Keras 2, which TF_USE_LEGACY_KERAS=1 asks for.
         script: how a script asks for its batches: by a ``loop``, or by ``fit``.
         own: the faster form that its authors publish beside it, if they do: a function, or the stem of a script.
         advised: the same, where it is what xttsbench advises, so that it is the version after as well.
         data: data sets of :mod:`made` that it reads.
+        tried: edits by hand, timed where nothing was changed: a name, a text of ``file``, what stands in its place.
         trees: files and packages of a clone that its file imports, and that lie beside it.
     """
 
@@ -47,10 +53,12 @@ class Pipeline:
     known: tuple[str, ...]
     command: str = "optimize"
     step_ms: float | None = None
+    legacy: bool = False
     script: str = ""
     own: str = ""
     advised: str = ""
     data: tuple[str, ...] = field(default=())
+    tried: tuple[tuple[str, str, str], ...] = ()
     trees: tuple[str, ...] = ()
 
     @property
@@ -58,6 +66,11 @@ class Pipeline:
         """Folder of the clone that its code comes from."""
         first = self.trees[0] if self.trees else self.template().split("@take ", 1)[1]
         return first.split("/", 1)[0]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that its processes have beside those of this one."""
+        return {"TF_USE_LEGACY_KERAS": "1"} if self.legacy else {}
 
     @property
     def target(self) -> str:
@@ -112,6 +125,10 @@ PIPELINES = (
         step_ms=20,
         data=("boxes",),
         trees=("yolov3-tf2/yolov3_tf2/dataset.py",),
+        tried=(
+            ("cache before shuffle", "train_dataset.shuffle(", "train_dataset.cache().shuffle("),
+            ("parallel calls", "anchor_masks, FLAGS.size)))", "anchor_masks, FLAGS.size)), num_parallel_calls=-1)"),
+        ),
     ),
     Pipeline("facades", f"{_TUTORIAL}: pix2pix", "pix2pix.py", ("input",), data=("facades",)),
     Pipeline("weather", f"{_TUTORIAL}: windows of a series, a class", "time_series.py", ("input",)),
@@ -156,5 +173,41 @@ PIPELINES = (
         ("compute",),
         command="diagnose",
         script="fit",
+    ),
+    Pipeline(
+        "detection",
+        "ssd-tf2: boxes by a generator, four modules",
+        "ssd.py",
+        ("input",),
+        step_ms=30,
+        data=("voc",),
+        trees=tuple(
+            f"ssd-tf2/{name}" for name in ("voc_data.py", "image_utils.py", "box_utils.py", "anchor.py", "config.yml")
+        ),
+    ),
+    Pipeline(
+        "articles",
+        "bert4keras: texts through its tokenizer, a class",
+        "iflytek.py",
+        ("input",),
+        step_ms=30,
+        legacy=True,
+        data=("articles",),
+        trees=("bert4keras/bert4keras",),
+    ),
+    Pipeline(
+        "neural_cf",
+        "SparrowRecSys: films from CSV",
+        "neural_cf.py",
+        ("input",),
+        legacy=True,
+        script="fit",
+        data=("ratings",),
+    ),
+    Pipeline(
+        "dqn", "DeepRL-TensorFlow2: replay buffer", "dqn.py", ("dispatch", "host"), command="diagnose", script="fit"
+    ),
+    Pipeline(
+        "custom_training", f"{_TUTORIAL}: tf.distribute", "custom_training.py", ("compute",), legacy=True, script="loop"
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -128,6 +129,52 @@ def mels(folder: Path) -> None:
     (folder / "metadata.csv").write_text("".join(lines))
 
 
+def voc(folder: Path) -> None:
+    """256 JPEG files of 496 x 368 with one to four boxes each, as files of Pascal VOC 2007 lie."""
+    draw = np.random.default_rng(0)
+    jpegs(folder / "VOC2007/JPEGImages", [f"{number:06}.jpg" for number in range(256)], 368, 496)
+    (folder / "VOC2007/Annotations").mkdir()
+    for number in range(256):
+        boxes = np.sort(draw.integers(1, 368, (draw.integers(1, 5), 2, 2)), axis=1)
+        sides = "<xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
+        objects = [f"<object><name>cat</name><bndbox>{sides.format(*box.ravel())}</bndbox></object>" for box in boxes]
+        text = f"<annotation>{''.join(objects)}</annotation>"
+        (folder / f"VOC2007/Annotations/{number:06}.xml").write_text(text)
+
+
+def ratings(folder: Path) -> None:
+    """24,000 and 2,400 ratings of films with the 27 columns of the project's samples, where Keras keeps files."""
+    (folder / ".keras/datasets").mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    whole = "movieId userId rating timestamp label releaseYear movieRatingCount userRatingCount userAvgReleaseYear"
+    films = [f"userRatedMovie{number}" for number in range(1, 6)]
+    shares = ["movieAvgRating", "movieRatingStddev", "userReleaseYearStddev", "userAvgRating", "userRatingStddev"]
+    names = [
+        *whole.split(),
+        *films,
+        *shares,
+        *(f"{of}Genre{n}" for of, last in (("movie", 4), ("user", 6)) for n in range(1, last)),
+    ]
+    limits = {"userId": 30001, "rating": 6, "label": 2, "releaseYear": 2020}
+    for file, rows in (("trainingSamples", 24000), ("testSamples", 2400)):
+        columns = [draw.integers(0, limits.get(name, 1001), rows) for name in [*whole.split(), *films]]
+        columns += [draw.uniform(0, 5, rows).round(2) for _ in shares]
+        columns += [draw.choice(["Drama", "Comedy", "Action", ""], rows) for _ in range(8)]
+        lines = [",".join(map(str, row)) for row in zip(*columns, strict=True)]
+        (folder / f".keras/datasets/{file}.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
+
+
+def articles(folder: Path) -> None:
+    """4,000 texts of 100 to 500 Chinese signs with a label, a line of JSON each, and the signs as a vocabulary."""
+    folder.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    signs = [chr(0x4E00 + number) for number in range(8000)]
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *signs]))
+    texts = ("".join(draw.choice(signs, draw.integers(100, 500))) for _ in range(4000))
+    lines = [json.dumps({"label": str(number % 119), "sentence": text}) for number, text in enumerate(texts)]
+    (folder / "train.json").write_text("\n".join(lines) + "\n")
+
+
 def _reviews(count: int) -> Iterator[str]:
     """Some 230 of 20,000 words, the first of which are the most frequent, with a break here and there."""
     draw = np.random.default_rng(0)
@@ -156,7 +203,11 @@ def _images(count: int, height: int, width: int) -> Iterator[bytes]:
 
 
 MADE: dict[str, Callable[[Path], None]] = {
-    one.__name__: one for one in (flowers, speech, ljspeech, horses, facades, boxes, faces, pets, book, imdb, csv, mels)
+    one.__name__: one
+    for one in (
+        *(flowers, speech, ljspeech, horses, facades, boxes, faces, pets, book, imdb, csv, mels),
+        *(voc, ratings, articles),
+    )
 }
 
 

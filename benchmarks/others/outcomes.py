@@ -89,6 +89,10 @@ def outcome(row: Row) -> str:
             return "right: nothing to change"
         if own and own["low"] > WORTH:
             return f"silent: its authors' own form is {own['estimate']:.2g} times as fast"
+        if helped := [name for name, one in _tried(row).items() if one["low"] > WORTH]:
+            return f"silent: {helped[0]} by hand is faster"
+        if nothing_helps(row):
+            return "right: nothing to change, as tried by hand"
         open_ = [name for name, why in (row.get("not_accepted") or {}).items() if why.startswith("undecided")]
         return f"undecided: {', '.join(open_)}" if open_ else "silent: no fix"
     if row.get("same") is False or row.get("same_in_loop") is False:
@@ -101,6 +105,17 @@ def outcome(row: Row) -> str:
     if own and not row.get("advised") and own["low"] > ratio["high"] * WORTH:
         return f"right in part: its authors' own form is {own['estimate']:.2g} times as fast"
     return "right"
+
+
+def _tried(row: Row) -> dict[str, Mapping[str, float]]:
+    """Edits by hand, but for those after which a loop has other data."""
+    return {name: one for name, one in (row.get("tried") or {}).items() if one.get("same") is not False}
+
+
+def nothing_helps(row: Row) -> bool:
+    """Whether edits with the same data were tried, and none, nor the authors' own form, can be WORTH it."""
+    found = [*_tried(row).values(), *filter(None, [row.get("own_ratio")])]
+    return bool(_tried(row)) and all(one["high"] <= WORTH for one in found)
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -130,6 +145,10 @@ def markdown(result: Mapping[str, Any]) -> str:
         "Not accepted, and why:",
         "",
         *(f"- {_text(row['case'])}: {reasons}" for row in rows if (reasons := _reasons(row))),
+        "",
+        "Tried by hand, times as fast as before:",
+        "",
+        *(f"- {_text(row['case'])}: {tried}" for row in rows if (tried := _by_hand(row))),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -175,6 +194,12 @@ def _reasons(row: Row) -> str:
     return "; ".join(f"{_text(name)} ({_text(why)})" for name, why in (row.get("not_accepted") or {}).items())
 
 
+def _by_hand(row: Row) -> str:
+    data = {True: "the same data", False: "other data", None: "data not compared"}
+    tried = row.get("tried") or {}
+    return "; ".join(f"{_text(name)} {_interval(one)}, {data[one.get('same')]}" for name, one in tried.items())
+
+
 def readme(rows: Sequence[Row]) -> list[str]:
     """The lines of the README: how many pipelines are faster, and of each repository the first that was timed."""
     faster = [row for row in rows if row.get("ratio") and row["outcome"].startswith("right")]
@@ -206,13 +231,13 @@ def cases(rows: Sequence[Row]) -> list[str]:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "| code | case | command | verdict | ms a step | outcome | not accepted |",
-        "|---|---|---|---|---|---|---|",
+        "| code | case | command | verdict | ms a step | outcome | not accepted | tried by hand |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if row not in timed:
             title, command, verdict, _, _, before, *_, outcome_ = _cells(row)
-            cells = title, f"`{row['case']}`", command, verdict, before, outcome_, _reasons(row)
+            cells = title, f"`{row['case']}`", command, verdict, before, outcome_, _reasons(row), _by_hand(row)
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 

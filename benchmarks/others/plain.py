@@ -51,19 +51,23 @@ def loaded(file: Path, function: str, plan: Path | None) -> tuple[Any, Callable[
 
 
 def timed(dataset: Any, step: Callable[[Any], Any] | None, seconds: float) -> dict[str, Any]:
-    """Whole epochs for so many seconds."""
-    steps, began = 0, 0.0
-    for epoch in range(1_000_000):
-        if epoch == 1:
-            began = time.perf_counter()
+    """Whole epochs for so many seconds; of a dataset without an end, so many seconds behind the first LONGEST_S."""
+    steps, began, endless = 0, 0.0, False
+    first = time.perf_counter()
+    while True:
         for batch in dataset:
             if step is not None:
                 step(batch)
-            steps += epoch > 0
-        took = time.perf_counter() - began
-        if epoch and took > seconds:
-            break
-    return {"step_s": took / steps, "steps": steps}
+            now = time.perf_counter()
+            if began:
+                steps += 1
+            elif now - first > LONGEST_S:
+                began, endless = now, True
+            if endless and now - began > seconds:
+                return {"step_s": (now - began) / steps, "steps": steps}
+        if began and now - began > seconds:
+            return {"step_s": (now - began) / steps, "steps": steps}
+        began = began or time.perf_counter()
 
 
 def digest(dataset: Any) -> dict[str, Any]:
@@ -106,7 +110,7 @@ def script(file: Path, how: str, seconds: float) -> dict[str, Any]:
             raise EnoughError
 
     if how == "fit":
-        import keras
+        from tensorflow import keras
 
         fit = keras.Model.fit
 

@@ -27,7 +27,8 @@ _draw = _np.random.default_rng(0)
 def _of(size):
     return _draw.integers(0, 256, (size, 28, 28), "uint8"), _draw.integers(0, 10, size, "uint8")
 _digits = _of(60000), _of(10000)
-_keras.datasets.mnist.load_data = _tf_keras.datasets.mnist.load_data = lambda: _digits
+for _of_keras in (_keras.datasets, _tf_keras.datasets):
+    _of_keras.mnist.load_data = _of_keras.fashion_mnist.load_data = lambda: _digits
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import time
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any, Final
@@ -102,7 +103,7 @@ def tree_of(file: str) -> ast.Module:
     An empty one where the file cannot be read.
     """
     try:
-        tree = ast.parse(text_of(file))
+        tree = _parsed(text_of(file))
     except (SyntaxError, ValueError):
         return ast.Module([], [])
     tree.file = file  # type: ignore[attr-defined]
@@ -110,6 +111,20 @@ def tree_of(file: str) -> ast.Module:
         for child in ast.iter_child_nodes(node):
             child.parent = node  # type: ignore[attr-defined]
     return tree
+
+
+def _parsed(text: str) -> ast.Module:
+    """The tree of a text.
+
+    CPython counts the depth of the trees that all threads build in one place (gh-106905): where another thread, as
+    of AutoGraph, parses meanwhile, it may refuse a whole tree with "AST constructor recursion depth mismatch".
+    """
+    for _ in range(3):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            time.sleep(0.01)
+    return ast.parse(text)
 
 
 @functools.lru_cache(maxsize=2048)

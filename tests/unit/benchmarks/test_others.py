@@ -155,6 +155,8 @@ INPUT = {
     "fixes": ["cache"],
     "what": "a cache",
 }
+NOT_FASTER = ratio(0.9, 0.97, 1.04) | {"same": True}
+FASTER = ratio(1.5, 2.0, 2.5)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,18 @@ INPUT = {
             INPUT | {"ratio": None, "fixes": [], "own_ratio": ratio(4, 5, 6)},
             "silent: its authors' own form is 5 times as fast",
         ),
+        (INPUT | {"ratio": None, "tried": {"a": NOT_FASTER}}, "right: nothing to change, as tried by hand"),
+        (
+            INPUT | {"ratio": None, "tried": {"a": NOT_FASTER, "b": FASTER | {"same": None}}},
+            "silent: b by hand is faster",
+        ),
+        (INPUT | {"ratio": None, "tried": {"a": NOT_FASTER, "b": ratio(0.9, 1.05, 1.2)}}, "silent: no fix"),
+        (
+            INPUT | {"ratio": None, "tried": {"a": NOT_FASTER, "b": FASTER | {"same": False}}},
+            "right: nothing to change, as tried by hand",
+        ),
+        (INPUT | {"ratio": None, "tried": {"b": FASTER | {"same": False}}}, "silent: no fix"),
+        (INPUT | {"ratio": None, "tried": {"a": NOT_FASTER}, "own_ratio": ratio(0.9, 1.05, 1.2)}, "silent: no fix"),
         ({"verdict": "compute", "known": ["compute"]}, "right: nothing to change"),
         ({"failed": "no report"}, "wrong: no report"),
     ],
@@ -209,7 +223,7 @@ def test_the_tables_have_each_row_and_keep_hostile_text_in_its_cell() -> None:
     assert "| 123 | 5.68 | 2.2 (2 to 2.4) |" in lines[2]
     assert "- a: pool (slower / by far)" in page
     assert "- a: others used 7 %" in page
-    silent = row | {"ratio": None, "outcome": "silent: no fix", "case": "b"}
+    silent = row | {"ratio": None, "outcome": "silent: no fix", "case": "b", "tried": {"cache": NOT_FASTER}}
     short = outcomes.readme([silent, row, row | {"case": "c"}, row | {"repository": "d", "outcome": "wrong"}])
     assert short[0].startswith("Of 4 public pipelines, taken as published, 2 became faster: 2 by what `xttsbench ")
     assert short[4:] == ["| A / &lt;b> | a cache | 123 | 5.68 |", "| A / &lt;b> | **wrong** | 123 | 5.68 |"]
@@ -220,8 +234,10 @@ def test_the_tables_have_each_row_and_keep_hostile_text_in_its_cell() -> None:
         "| A / &lt;b> | `a` | `xttsbench optimize a.py:a` | input | cache (patch) | 123 | 5.68 |"
     )
     assert pages[3] == ""
-    assert pages[6].endswith("| 123 | silent: no fix | pool (slower / by far) |")
-    assert pages[7] == "| a | `a` | `xttsbench diagnose a --budget 75` | nothing |  | wrong: no |  |"
+    assert pages[6].endswith(
+        "| 123 | silent: no fix | pool (slower / by far) | cache 0.97 (0.9 to 1.04), the same data |"
+    )
+    assert pages[7] == "| a | `a` | `xttsbench diagnose a --budget 75` | nothing |  | wrong: no |  |  |"
     start, end = outcomes.MARKS
     assert outcomes.with_table(f"before\n{start}\nold\n{end}\nafter", ["new"]) == f"before\n{start}\nnew\n{end}\nafter"
     with pytest.raises(ValueError, match="to put the table between"):
