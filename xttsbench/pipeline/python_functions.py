@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -42,13 +42,14 @@ def classify(
     max_s: float = 10.0,
     calls: int = 8,
     experiment_s: float = 0.5,
+    assumed: Collection[str] = (),
 ) -> Pipeline:
     """Fill in the times, the calls per batch and the class of a pipeline's Python functions.
 
     Runs ``batches`` batches after the first (or ``max_s`` seconds), then makes at most ``calls`` calls within
     ``experiment_s`` seconds of each function. Without the experiment, with too little evidence (under 3 ms of calls),
     or where the function raises outside the pipeline, the class stays ``unknown``. A function that is not reached
-    (behind a full cache) has 0 calls and no times.
+    (behind a full cache) has 0 calls and no times. What is ``assumed`` to be pure (``module.function``) is not read.
 
     Raises:
         tf.errors.OpError: what the pipeline itself raises; the registry is restored first.
@@ -79,6 +80,7 @@ def classify(
             function = _parts(function, found, given, calls, experiment_s)
         wall_s, cpu_s = recorder.mean_s() or (None, None)
         before, after = at_first[function.token]
+        state = python_state(_of_user(found), assumed=assumed)
         update = {
             "gil": gil,
             "calls": recorder.calls,
@@ -87,7 +89,8 @@ def classify(
             "call_times_s": recorder.times_s(),
             "calls_per_batch": (after - before) / (drawn - 1) if drawn > 1 else None,  # buffers fill before the first
             "around_call_s": around_s[function.kind],
-            "settings": python_state(_of_user(found)).settings,
+            "settings": state.settings,
+            "random": state.random,
         }
         return function.model_copy(update=update)
 

@@ -152,6 +152,7 @@ class PythonFunction(Record):
     parts: GeneratorParts | None = None  # Of a generator that can be cut in two
     whole_because: str | None = None  # Why a generator cannot be
     settings: tuple[Setting, ...] = ()  # Settings at whose values its code was read
+    random: str | None = None  # Why its calls give other values each time, as its code says
     elements: int | None = None
     """Elements of one epoch of a generator whose items were counted to their end; ``None`` where that was not reached.
     """

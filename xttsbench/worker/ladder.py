@@ -168,7 +168,7 @@ def run_pipeline(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Benc
     bench.channel.part("pipeline", pipeline)
     if pipeline.python_functions:
         bench.channel.phase("python functions")
-        classified = classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6)
+        classified = classify(loaded.dataset, pipeline, max_s=spec.window_s * 0.6, assumed=spec.assume_pure)
         bench.channel.part("pipeline", with_python_costs(classified))
         bench.channel.phase("python functions as ops")
         found = with_python_costs(examine(loaded.dataset, classified))

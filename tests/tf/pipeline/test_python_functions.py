@@ -248,6 +248,17 @@ def test_behind_a_full_cache_nothing_is_called_and_nothing_claimed():
     assert (found.calls, found.call_time_s, found.gil) == (0, None, "unknown")
 
 
+def drawn(number):
+    return number + np.random.uniform()
+
+
+@pytest.mark.parametrize("assumed", [(), (f"{drawn.__module__}.drawn",)])
+def test_what_draws_at_random_is_told_unless_it_is_assumed_to_be_pure(assumed):
+    dataset = tf.data.Dataset.range(20).map(lambda number: tf.numpy_function(drawn, [number], tf.float64))
+    (found,) = classify(dataset, inspect(dataset), assumed=assumed).python_functions
+    assert found.random is None if assumed else "np.random.uniform" in found.random
+
+
 def test_no_python_function_no_run():
     dataset = tf.data.Dataset.range(3)
     pipeline = inspect(dataset)

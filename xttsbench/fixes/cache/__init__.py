@@ -41,6 +41,7 @@ class CachePlace:
     fits: Literal["memory", "disk"] | None  # where there is room for it; `None` where nowhere, or not known
     why_not: str | None  # why it has no room, or what would happen once only
     proof: str | None  # what must hold of the functions before it
+    refused: str | None  # what of them the code says already, which a cache would repeat
     above: frozenset[str]  # names of the ops before it, its own among them; without those that come after it
 
     @property
@@ -67,19 +68,25 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
         held = elements * op.element_bytes if elements and op.element_bytes else None
         fits, why_not = _room(held, shuffled_bytes(op, pipeline), environment)
         inside = list(every_op([one for one in pipeline.ops if one.name in before]))
-        python = any(own.python_functions for own in inside)
-        proof = "it changes the data if a Python function before it does not always give the same" if python else None
+        tokens = {token for own in inside for token in own.python_functions}
+        proof = "it changes the data if a Python function before it does not always give the same" if tokens else None
+        drawn = next((one.random for one in pipeline.python_functions if one.token in tokens and one.random), None)
+        refused = None if drawn is None else f"it would repeat the first pass: {drawn}"
         other = next((own for own in inside if own.side_effects and not own.python_functions), None)
         if other is not None and fits is not None:
             why_not = f"what {other.name} does besides its result would happen once"
-        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, before))
+        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, refused, before))
     return tuple(found)
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """A candidate for each place that is worth comparing and has room."""
+    """A candidate for each place that is worth comparing and has room, and for the last that the code forbids."""
     pipeline = setting.pipeline
     known = [place for place in cache_places(pipeline, setting.environment) if place.held_bytes is None or place.fits]
+    refused = next((place for place in known if place.refused is not None), None)
+    if refused is not None:
+        yield Candidate(refused.name, None, refused.refused, ops=(refused.op.name,), refused=refused.refused)
+        known = [place for place in known if place.refused is None]  # before what draws
     if known and known[0].held_bytes is None and not any(place.fits for place in known):
         yield Candidate(known[0].name, None, known[0].why_not, ops=(known[0].op.name,))
         return
