@@ -166,7 +166,7 @@ def predict(model: Model, fixes: Sequence[Candidate]) -> Prediction:
         name=str(FixSet.of(fix.name for fix in fixes)),
         fixes=tuple(fix.name for fix in fixes),
         batches_per_s=None,
-        why_not=next((why for why in (*(fix.why_not for fix in fixes), *(fix.proof for fix in fixes)) if why), None),
+        why_not=next(filter(None, (getattr(fix, of) for of in ("why_not", "hazard", "proof") for fix in fixes)), None),
     )
     changed = with_fixes(model, fixes)
     if changed is None:
@@ -274,7 +274,7 @@ def combine(
     All of them leave the data as they are, as far as it can be told without running them; ``asked`` lets kinds in
     that yield the elements in another order.
     """
-    sound = [fix for fix in known if fix.edit is not None and (fix.why_not is None or fix.kind in asked)]
+    sound = [fix for fix in known if fix.edit and not fix.hazard and (fix.why_not is None or fix.kind in asked)]
     rates = {row.fixes: row.batches_per_s or 0.0 for row in alone}
     sure: list[Prediction] = []
     to_prove: list[Prediction] = []

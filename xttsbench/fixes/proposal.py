@@ -27,6 +27,7 @@ class Proposal:
     places: tuple[Location, ...]  # the user's lines that it changes
     worth: bool  # whether it is worth verifying
     why_not: str | None = None  # why it is not, or cannot be
+    hazard: str | None = None  # why it is not: it may change the data, which no trial has to show
     first_pass_s: float | None = None  # seconds until a cache is full, which a trial of it has to wait for
 
     @property

@@ -186,14 +186,16 @@ def option(
         or takes_long(evidence, pass_s)
         or _gives_little(fixes, speedup, raw, wanted)
     )
+    hazard = next((fix.hazard for fix in fixes if fix.hazard), None) if why_not is None else None
     proposal = Proposal(
         name=name,
         fixes=tuple(fix.name for fix in fixes),
         predicted_speedup=speedup,
         what=said(FixSet.of(fix.name for fix in fixes)),
         places=_places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
-        worth=why_not is None,
+        worth=why_not is None and hazard is None,
         why_not=why_not,
+        hazard=hazard,
         first_pass_s=pass_s,
     )
     to_prove, _, held_bytes = simplicity(fixes)

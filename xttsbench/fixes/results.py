@@ -15,7 +15,7 @@ from xttsbench.fixes.rounds import LEAST_BLOCKS, PATCHED
 from xttsbench.fixes.verified import Measured, Verified
 from xttsbench.records.base import FASTER, MARGIN, SLOWER, Estimate
 from xttsbench.records.code import OUTSIDE
-from xttsbench.records.fix import Fix, FixResult, FixSet, Outcome, Patch
+from xttsbench.records.fix import Fix, FixResult, FixSet, Outcome, Patch, Semantics
 from xttsbench.records.report import Finding
 
 _INPUT: Final = "input-bound"  # the rule whose finding every fix of the dataset mends
@@ -68,8 +68,15 @@ def _made_of(
     )
 
 
+def _data(one: Proposal, found: Verified) -> Semantics | None:
+    """Whether a fix leaves the data as they are: by its trials, else by what its code says."""
+    if one.hazard is None or one.name in found.semantics:
+        return found.semantics.get(one.name)
+    return Semantics(equivalent=None, how="unknown", sentence=f"{one.hazard[0].upper()}{one.hazard[1:]}.")
+
+
 def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: str | None) -> FixResult:
-    measured, data = found.measured.get(one.name), found.semantics.get(one.name)
+    measured, data = found.measured.get(one.name), _data(one, found)
     outcome, why = _outcome(one, found, why_stopped)
     evidence = measured.evidence if measured else None
     chosen = found.chosen == one.name
@@ -95,7 +102,7 @@ def _result(one: Proposal, found: Verified, patch: Patch | None, why_stopped: st
 
 
 def _outcome(one: Proposal, found: Verified, why_stopped: str | None) -> tuple[Outcome, str]:
-    measured, data = found.measured.get(one.name), found.semantics.get(one.name)
+    measured, data = found.measured.get(one.name), _data(one, found)
     for cause in (measured.ended if measured else None, data.sentence if data else None):
         if cause is not None and OUTSIDE in cause:
             return "not verified", cause

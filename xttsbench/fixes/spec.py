@@ -37,6 +37,7 @@ class Candidate:
     alone: bool = True  # whether it can give anything without another fix
     held_bytes: float = 0.0  # memory that it takes, as far as it is known
     refused: str | None = None  # why it cannot be made, which was found out already
+    hazard: str | None = None  # why it may change the data, which no trial has to show
 
     @property
     def kind(self) -> str:

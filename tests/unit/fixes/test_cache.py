@@ -83,13 +83,13 @@ def test_python_has_to_be_proved_and_other_side_effects_forbid():
 def test_what_draws_at_random_is_not_cached_but_what_comes_before_it_may_be():
     drawing = PYTHON | {"cardinality": 1000, "element_bytes": 1000.0, "elements_per_batch": 8.0}
     draws = python("blocks", random="f() at a.py:3 draws random numbers (np.random.uniform)")
-    refused, before = candidates(
+    last, before = candidates(
         Setting(pipeline(RANGE, DECODE, drawing, BATCH, python_functions=(draws,)), 2, ENVIRONMENT)
     )
-    assert (refused.name, refused.edit, before.name, before.refused) == ("cache@3", None, "cache@1", None)
-    assert refused.refused == f"it would repeat the first pass: {draws.random}"
+    assert (last.name, before.name, before.hazard) == ("cache@2", "cache@1", None)
+    assert last.hazard == f"a cache would repeat the first pass: {draws.random}; put that behind the cache"
     (only,) = candidates(Setting(pipeline(RANGE, drawing, python_functions=(draws,)), 2, ENVIRONMENT))
-    assert only.refused is not None
+    assert only.hazard is not None
 
 
 def test_behind_a_filter_the_elements_of_a_pass_are_those_that_it_let_through():

@@ -99,6 +99,16 @@ def test_a_cache_behind_python_is_tried_since_running_both_shows_whether_it_hold
     assert "first pass" in of_script.why_not
 
 
+def test_a_cache_of_what_draws_at_random_is_priced_and_not_tried():
+    kept = PYTHON | {"cardinality": 1000, "element_bytes": 100.0, "elements_per_batch": 8.0}
+    draws = python("blocks", random="f() draws random numbers")
+    found = told(pipeline(RANGE, kept, BATCH, python_functions=(draws,)))
+    cache = by_name(found)["cache@1"]
+    assert (cache.worth, cache.why_not) == (False, None)
+    assert cache.hazard == "a cache would repeat the first pass: f() draws random numbers; put that behind the cache"
+    assert not any(one.worth for one in found if "cache@1" in one.fixes)
+
+
 @pytest.mark.parametrize(
     ("ended", "steps", "worth"),
     [("returned", 100, False), ("exited", 100, False), ("stopped", 100, True), ("returned", 225, True)],

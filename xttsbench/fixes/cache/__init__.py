@@ -23,6 +23,7 @@ _SHARE: Final = 0.5  # share of the memory, or of what is free on the disk, that
 _WORTH: Final = 0.02  # share of the pipeline's cost that a cache has to spare, also beside one that holds less
 _SMALLER: Final = 0.95  # a place holds less than another where it holds this share of it at most
 _MOST: Final = 4  # places that are looked at
+BEHIND: Final = "put that behind the cache"
 _NO_PLACE: Final = ("Prefetch", "Repeat", "ForeverRepeat", "Cache", "Options", "Model", "Shuffle", "CopyToDevice")
 """Ops after which a cache holds what one after their input would hold as well, or should not be."""
 _REPEATS: Final = ("Repeat", "ForeverRepeat")
@@ -41,7 +42,7 @@ class CachePlace:
     fits: Literal["memory", "disk"] | None  # where there is room for it; `None` where nowhere, or not known
     why_not: str | None  # why it has no room, or what would happen once only
     proof: str | None  # what must hold of the functions before it
-    refused: str | None  # what of them the code says already, which a cache would repeat
+    hazard: str | None  # what they draw at random, as their code says, and a cache would repeat
     above: frozenset[str]  # names of the ops before it, its own among them; without those that come after it
 
     @property
@@ -71,29 +72,26 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
         tokens = {token for own in inside for token in own.python_functions}
         proof = "it changes the data if a Python function before it does not always give the same" if tokens else None
         drawn = next((one.random for one in pipeline.python_functions if one.token in tokens and one.random), None)
-        refused = None if drawn is None else f"it would repeat the first pass: {drawn}"
+        hazard = None if drawn is None else f"a cache would repeat the first pass: {drawn}; {BEHIND}"
         other = next((own for own in inside if own.side_effects and not own.python_functions), None)
         if other is not None and fits is not None:
             why_not = f"what {other.name} does besides its result would happen once"
-        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, refused, before))
+        found.append(CachePlace(op, spared_s, held, fits, why_not, proof, hazard, before))
     return tuple(found)
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """A candidate for each place that is worth comparing and has room, and for the last that the code forbids."""
+    """A candidate for each place that is worth comparing and has room, and for the last one with a hazard."""
     pipeline = setting.pipeline
     known = [place for place in cache_places(pipeline, setting.environment) if place.held_bytes is None or place.fits]
-    refused = next((place for place in known if place.refused is not None), None)
-    if refused is not None:
-        yield Candidate(refused.name, None, refused.refused, ops=(refused.op.name,), refused=refused.refused)
-        known = [place for place in known if place.refused is None]  # before what draws
     if known and known[0].held_bytes is None and not any(place.fits for place in known):
         yield Candidate(known[0].name, None, known[0].why_not, ops=(known[0].op.name,))
         return
     little_s = _WORTH * sum(_left_to_spare_s(pipeline).values())
     left: list[CachePlace] = []
+    drawn = [place for place in known if place.hazard is not None and place.held_bytes is not None]
     for place in known:  # from the last on, each spares at most what the one before it does
-        if place.held_bytes is None:
+        if place.held_bytes is None or place.hazard is not None:
             continue
         later = left[-1] if left else None
         if later is not None and place.held_bytes > _SMALLER * (later.held_bytes or 0.0):
@@ -101,7 +99,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
         if later is not None and later.spared_s - place.spared_s < little_s:
             left.pop()
         left.append(place)
-    for place in left[:_MOST]:
+    for place in (*drawn[:1], *left[:_MOST]):
         on_disk = place.fits == "disk"
         why_not = "how fast the disk gives its elements back was not measured" if on_disk else None
         yield Candidate(
@@ -111,6 +109,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
             place.proof,
             ops=(place.op.name,),
             held_bytes=0.0 if on_disk else place.held_bytes or 0.0,
+            hazard=place.hazard,
         )
 
 

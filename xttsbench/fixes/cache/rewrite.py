@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.cache import useless
+from xttsbench.fixes.cache import BEHIND, useless
 from xttsbench.fixes.graph.edit import (
     does_not_apply,
     ending_at,
@@ -43,7 +43,6 @@ from xttsbench.throughput.threads import chain_of
 _FILE: Final = "elements"
 _OWNER: Final = "owner"
 _MOST_FOLDERS: Final = 1000
-_BEHIND: Final = "put that behind the cache"
 
 
 def cached(graph: Any, op: str, *, directory: str | None) -> Any:
@@ -121,15 +120,15 @@ def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
     for name in reader.above(op) if op in reader.nodes else list(reader.nodes):
         if name in moved:
             continue
-        yield from (f"a cache would repeat the first pass: {told}; {_BEHIND}" for told in reader.random(name))
+        yield from (f"a cache would repeat the first pass: {told}; {BEHIND}" for told in reader.random(name))
         for told in reader.state(name, ("function", "generator")):
-            yield f"a cache would leave out calls that change state: {told}; {_BEHIND}"
+            yield f"a cache would leave out calls that change state: {told}; {BEHIND}"
         yield from (
-            f"a cache would keep what was read in the first pass: {told}; {_BEHIND}" for told in reader.reads(name)
+            f"a cache would keep what was read in the first pass: {told}; {BEHIND}" for told in reader.reads(name)
         )
         described = reader.ops.get(name)
         if described is not None and "variable" in described.captures:
-            yield f"a cache would keep what {name} read of a variable in the first pass; {_BEHIND}"
+            yield f"a cache would keep what {name} read of a variable in the first pass; {BEHIND}"
 
 
 def _shape(graph: Any) -> tuple[dict[str, str], dict[str, list[str]]]:
