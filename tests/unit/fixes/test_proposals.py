@@ -15,6 +15,8 @@ from xttsbench.evidence import Compared
 from xttsbench.fixes.model import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.registry import SPECS
+from xttsbench.fixes.results import results
+from xttsbench.fixes.verified import Verified
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.fix import FixSet
@@ -107,6 +109,9 @@ def test_a_cache_of_what_draws_at_random_is_priced_and_not_tried():
     assert (cache.worth, cache.why_not) == (False, None)
     assert cache.hazard == "a cache would repeat the first pass: f() draws random numbers; put that behind the cache"
     assert not any(one.worth for one in found if "cache@1" in one.fixes)
+    (said,) = results((cache,), Verified(), None)
+    assert (said.outcome, said.semantics.equivalent) == ("rejected", None)
+    assert said.why == f"not proved to leave the data as they are: A{cache.hazard[1:]}."
 
 
 @pytest.mark.parametrize(

@@ -196,13 +196,6 @@ def test_data_that_cannot_be_read_with_it_reject_with_the_cause(guard, originals
     assert "said nothing for 15 s" in row.why
 
 
-def test_what_the_code_says_already_rejects_without_a_trial(originals) -> None:
-    hazard = "a cache would repeat the first pass: f() draws random numbers; put that behind the cache"
-    found = of("cache@a", verified(originals), proposal("cache@a", worth=False, hazard=hazard))
-    assert (found.outcome, found.predicted_speedup, found.semantics.equivalent) == ("rejected", 2.0, None)
-    assert found.why == f"not proved to leave the data as they are: A{hazard[1:]}."
-
-
 def test_what_cannot_be_told_is_no_yes(guard, originals, measure) -> None:
     other = guard("prefetch", elements(source_limit=7))
     found = verified([*originals, other, *measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01})], DEVICE)
