@@ -184,15 +184,6 @@ PIPELINES = (
         trees=tuple(
             f"ssd-tf2/{name}" for name in ("voc_data.py", "image_utils.py", "box_utils.py", "anchor.py", "config.yml")
         ),
-        tried=(
-            ("prefetch", "return batch_generator", "return batch_generator.prefetch(-1)"),
-            (
-                "targets in a tf.function",
-                "import generate_default_boxes\n",
-                "import generate_default_boxes\nimport tensorflow, voc_data\n"
-                "voc_data.compute_target = tensorflow.function(voc_data.compute_target, reduce_retracing=True)\n",
-            ),
-        ),
     ),
     Pipeline(
         "articles",
@@ -203,28 +194,26 @@ PIPELINES = (
         legacy=True,
         data=("articles",),
         trees=("bert4keras/bert4keras",),
-        tried=(
-            ("prefetch", "return train_dataset", "return train_dataset.prefetch(-1)"),
-            (
-                "each text encoded once",
-                "do_lower_case=True)",
-                "do_lower_case=True)\ntokenizer.encode = __import__('functools').cache(tokenizer.encode)",
-            ),
-        ),
     ),
     Pipeline(
         "neural_cf",
         "SparrowRecSys: films from CSV",
         "neural_cf.py",
-        ("input",),
+        ("compute",),
         legacy=True,
         script="fit",
         data=("ratings",),
     ),
     Pipeline(
-        "dqn", "DeepRL-TensorFlow2: replay buffer", "dqn.py", ("dispatch", "host"), command="diagnose", script="fit"
+        "dqn",
+        "DeepRL-TensorFlow2: replay buffer",
+        "dqn.py",
+        ("inconclusive",),
+        command="diagnose",
+        script="fit",
+        advised="dqn_on_batch",
     ),
     Pipeline(
-        "custom_training", f"{_TUTORIAL}: tf.distribute", "custom_training.py", ("compute",), legacy=True, script="loop"
+        "custom_training", f"{_TUTORIAL}: tf.distribute", "custom_training.py", ("input",), legacy=True, script="loop"
     ),
 )

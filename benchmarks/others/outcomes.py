@@ -79,7 +79,7 @@ def outcome(row: Row) -> str:
     """Right, wrong, silent or undecided, with the reason: of the verdict and of what a loop measured."""
     if row.get("failed"):
         return f"wrong: {row['failed']}"
-    if row["verdict"] == "inconclusive":
+    if row["verdict"] == "inconclusive" and "inconclusive" not in row["known"]:
         return "undecided"
     if row["verdict"] not in row["known"]:
         return f"wrong: {' or '.join(row['known'])} is right"

@@ -2,8 +2,8 @@
 
 Prints ``{"step_s", "steps"}``, the mean of whole epochs after one that is not counted; with ``--digest`` instead what
 the first elements are. A script (no FUNCTION) is run as it is, ended when it was looked at for long enough; its steps
-are the batches that it asks for (``--script loop``) or that ``fit`` ends (``--script fit``). With ``--plan`` the fixes
-of an ``optimized.yaml`` are applied to the dataset first, which is the only thing that xttsbench does here.
+are the batches that it asks for (``--script loop``) or that ``fit`` or ``train_on_batch`` ends (``--script fit``). With
+``--plan`` the fixes of an ``optimized.yaml`` are applied to the dataset first, which is all that xttsbench does here.
 """
 
 from __future__ import annotations
@@ -119,17 +119,27 @@ def script(file: Path, how: str, seconds: float) -> dict[str, Any]:
                 stamp()
 
         keras.Model.fit = lambda self, *args, **named: fit(self, *args, callbacks=[Clock()], **named)
+        on_batch = keras.Model.train_on_batch
+        keras.Model.train_on_batch = lambda self, *args, **named: (on_batch(self, *args, **named), stamp())[0]
     else:
         import tensorflow as tf
+        from tensorflow.python.distribute import input_lib
 
-        iterate = tf.data.Dataset.__iter__
+        def clocked(iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+            def elements(self: Any) -> Iterator[Any]:
+                for element in iterate(self):
+                    stamp()
+                    yield element
 
-        def clocked(self: Any) -> Iterator[Any]:
-            for element in iterate(self):
-                stamp()
-                yield element
+            def iterator(self: Any) -> Iterator[Any]:
+                within = sys._getframe(1).f_globals["__name__"].startswith("tensorflow.")  # of a distributed one
+                return iterate(self) if within else elements(self)
 
-        tf.data.Dataset.__iter__ = clocked
+            return iterator
+
+        for kind in (tf.data.Dataset, input_lib.DistributedDataset):
+            kind.__iter__ = clocked(kind.__iter__)
+    sys.argv = [str(file)]
     try:
         runpy.run_path(str(file), run_name="__main__")
     except EnoughError:

@@ -170,6 +170,7 @@ FASTER = ratio(1.5, 2.0, 2.5)
         (INPUT | {"same_in_loop": False}, "wrong: other data"),
         (INPUT | {"verdict": "compute"}, "wrong: input is right"),
         (INPUT | {"verdict": "inconclusive"}, "undecided"),
+        (INPUT | {"verdict": "inconclusive", "known": ["inconclusive"]}, "right"),
         (INPUT | {"ratio": None, "fixes": []}, "silent: no fix"),
         (
             INPUT | {"ratio": None, "fixes": [], "not_accepted": {"prefetch": "undecided: 1.5", "pool": "slower"}},
