@@ -4,6 +4,7 @@
 
     XttsbenchError            exit code 1, a fault of ours unless a subclass says otherwise
     |-- UsageError            2, the command line is wrong
+    |-- NotProvedError        3, an edit of which nothing can be compared
     |-- NothingMeasuredError  4, no element came or no step ended
     |-- InvalidInputError     5, a scenario, recipe, data set or target is unusable
     |   |-- TargetError       5, the target is missing, malformed, of the wrong type, or raised
@@ -19,6 +20,7 @@ __all__ = [
     "HelperError",
     "InvalidInputError",
     "JournalError",
+    "NotProvedError",
     "NothingMeasuredError",
     "TargetError",
     "UsageError",
@@ -37,6 +39,12 @@ class UsageError(XttsbenchError):
     """The command line is wrong: an unknown value, a taken directory."""
 
     exit_code = 2
+
+
+class NotProvedError(XttsbenchError):
+    """Both versions of an edit run, and no data of theirs can be compared."""
+
+    exit_code = 3
 
 
 class NothingMeasuredError(XttsbenchError):

@@ -182,3 +182,24 @@ def test_a_py_dataset_that_shuffles_between_epochs_is_opened_and_no_cache_is_put
     cached = [fix for fix in ran.report["fixes"] if any(part.startswith("cache@") for part in fix["fixes"])]
     assert all(fix["outcome"] != "accepted" for fix in cached)
     assert "on_epoch_end" in " ".join(fix["why"] for fix in cached)
+
+
+@redirects
+@pytest.mark.slow
+def test_batches_of_a_loop_s_own_are_made_ahead_by_a_dataset_around_them(tmp_path: Path) -> None:
+    chosen = proved(optimized("own_loops.py", tmp_path, "plain"))
+    assert chosen["fixes"] == ["dataset"]
+    assert "batches = tf.data.Dataset.from_generator(lambda: clips, output_signature=" in chosen["patch"]["diff"]
+    assert "+    for x, y in batches.as_numpy_iterator():" in chosen["patch"]["diff"]
+
+
+@redirects
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "why"), [("weights", "weights"), ("replay", "kept")])
+def test_a_loader_that_hangs_on_the_step_is_not_run_ahead(tmp_path: Path, how: str, why: str) -> None:
+    ran = optimized("own_loops.py", tmp_path, how, budget_s=90)
+    assert not any(fix["chosen"] for fix in ran.report["fixes"])
+    (fix,) = [fix for fix in ran.report["fixes"] if fix["fixes"] == ["dataset"]]
+    assert fix["outcome"] == "rejected"
+    assert why in fix["why"]
+    assert "own_loops.py:" in fix["why"]

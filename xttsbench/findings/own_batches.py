@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.fixes.dataset import WORTH_S, expected
 from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import OwnBatches
 from xttsbench.records.pipeline import CallSite
 
-_HANDED_OVER_S: Final = 0.0007
-"""Seconds that `from_generator` takes for a batch by itself, measured on two cores of a virtual machine with batches of
-a few hundred numbers; making such a dataset takes some 0.2 s, and each start of it 0.05 s."""
-_WORTH_S: Final = 0.005  # A batch that takes less is made sooner than handed over, beside a step that needs the lock
+_NUMBERED: Final = re.compile(r"enumerate\((.*?)(, *(start=)?\d+)?\)")
 
 
 @rule(
@@ -30,9 +29,9 @@ def no_dataset(evidence: Evidence) -> Findings:
     if own is None:
         return
     waits, wait_s = evidence.share("input"), evidence.parts.get("input", 0.0)
-    limits, ahead = evidence.limits("input"), wait_s >= _WORTH_S
+    limits, ahead = evidence.limits("input"), wait_s >= WORTH_S
     wall_s = evidence.wall_s or 0.0
-    faster = Estimate.exactly(wall_s / max(wait_s + _HANDED_OVER_S, wall_s - wait_s)) if limits and ahead else None
+    faster = Estimate.exactly(expected(wall_s, wait_s)) if limits and ahead else None
     yield no_dataset.finding(
         f"{_maker(own)} makes each batch in the thread that trains: none is made while a step runs",
         {"wait_s": wait_s, "wait_share": waits, "loop": _at(own.place)},
@@ -56,8 +55,10 @@ def _at(site: CallSite) -> str:
 
 def _around(own: OwnBatches) -> str:
     """Code to write in place of the loop's own line."""
-    over = own.text.startswith("for ")
-    made = f"lambda: {own.text.partition(' in ')[2]}" if over else "made"
+    over, given = own.text.startswith("for "), own.text.partition(" in ")[2]
+    if numbered := _NUMBERED.fullmatch(given):
+        given = numbered[1]
+    made = f"lambda: {given}" if over else "made"
     dataset = f"tf.data.Dataset.from_generator({made}, output_signature={own.signature or '...'}).prefetch(2)"
     if not over:
         return (
@@ -66,9 +67,10 @@ def _around(own: OwnBatches) -> str:
             "next(batches)` in it."
         )
     return (
-        f"Have the batches made ahead: `batches = {dataset}` once, before the epochs, and `for {own.names} in "
-        f"batches:` in place of line {own.place.line}. What computes in Python itself holds the interpreter's lock, "
-        "which the step needs as well: give that processes of its own, or write it as a map of TensorFlow ops."
+        f"Have the batches made ahead: `batches = {dataset}` once, before the epochs, and `"
+        f"{own.text.replace(given, 'batches')}:` in place of line {own.place.line}. What computes in Python itself "
+        "holds the interpreter's lock, which the step needs as well: give that processes of its own, or write it as a "
+        "map of TensorFlow ops."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.base import Location
+from xttsbench.records.code import OwnBatches
 from xttsbench.records.fix import Edit, Fix, FixSet, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import Trace
@@ -28,6 +29,7 @@ def propose(
     own: Callable[[str], bool],
     step_place: Location | None = None,
     step_traces: Sequence[Trace] = (),
+    own_batches: OwnBatches | None = None,
     cache_file: Callable[[str], str] | None = None,
 ) -> Patch:
     """Proposes edits of the user's source that give it the fixes.
@@ -42,10 +44,11 @@ def propose(
         own: whether a file may be edited: it is the user's, neither generated nor a library's.
         step_place: where the step's function is defined; ``None`` where a Keras model is trained.
         step_traces: of tf.functions, as the target ran.
+        own_batches: of a script's training loop that takes no dataset.
         cache_file: where ``cache-file@<op>`` keeps the elements, by the op's name; by default a file beside the
             program that is named after the op.
     """
-    calls = Calls(pipeline, read, own, fixes, step_place, step_traces)
+    calls = Calls(pipeline, read, own, fixes, step_place, step_traces, own_batches)
     if cache_file is not None:
         calls.cache_file = cache_file
     draft = _Draft()

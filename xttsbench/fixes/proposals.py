@@ -14,6 +14,7 @@ from typing import Final
 
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.fixes.cache import cache_places, first_pass_batches
+from xttsbench.fixes.dataset import DATASET, WORTH_S, expected
 from xttsbench.fixes.model import (
     Modelled,
     combine,
@@ -76,6 +77,19 @@ def of_input(
     wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
     for fixes, row in zip(groups, rows, strict=True):
         yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, asked=asked)
+
+
+def of_own_batches(evidence: Evidence, idle: str | None) -> Iterator[Option]:
+    """A dataset around the batches of a script's loop that has none."""
+    own = evidence.script.own_batches if evidence.script is not None else None
+    if own is None:
+        return
+    wait_s, name = evidence.parts.get("input", 0.0), DATASET.name
+    sooner = f"a batch takes {1e3 * wait_s:.1f} ms: it is made sooner than a dataset hands it over"
+    why_not = idle or (sooner if wait_s < WORTH_S else None)
+    speedup = expected(evidence.wall_s, wait_s) if evidence.wall_s else None
+    at = Location(file=own.place.file, line=own.place.line)
+    yield Option(Proposal(name, (name,), speedup, DATASET.words, (at,), why_not is None, why_not), speedup or WORTH)
 
 
 def without_room(evidence: Evidence) -> Iterator[Option]:
@@ -256,7 +270,11 @@ def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Propo
     said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=step_alone_s(evidence), asked=asked)
     believed = said_of.model if said_of is not None and said_of.off is None else None
     idle = _does_not_wait(evidence)
-    options = [*of_input(evidence, said_of, idle, asked=asked), *without_room(evidence)]
+    options = [
+        *of_input(evidence, said_of, idle, asked=asked),
+        *of_own_batches(evidence, idle),
+        *without_room(evidence),
+    ]
     steps = list(of_step(evidence, believed))
     both = _of_both(evidence, said_of, options, steps, asked=asked)
     return ranked([*options, *steps, *both])

@@ -10,6 +10,7 @@ from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
 from xttsbench.fixes.before_maps import FILTER_FIRST
 from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.cache import CACHE, CACHE_FILE
+from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.gather import GATHER
 from xttsbench.fixes.native import NATIVE
 from xttsbench.fixes.open_generator import OPEN_GENERATOR
@@ -36,6 +37,7 @@ from xttsbench.records.fix import Fix, FixSet
 SPECS: Final[Mapping[str, Spec]] = {
     spec.name: spec
     for spec in (
+        DATASET,
         FILTER_FIRST,
         REBATCH,
         OPEN_GENERATOR,

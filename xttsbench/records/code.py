@@ -88,9 +88,12 @@ class OwnBatches(Record):
     place: CallSite  # Where its loop asks for one
     text: str  # The code there: ``for x, y in Clips(files)``
     names: str  # That have the batch then: ``x, y``
+    number: int = 0  # Of the place, as such places are found in the script's files, with an edit there or without
     maker: CallSite | None = None  # The first function that ran meanwhile; ``None`` where none of Python's did
     maker_name: str | None = None
     signature: str | None = None  # ``output_signature`` for them, as code; ``None`` where a part is no array
+    kind: str | None = None
+    """Kind of its parts: ``arrays``, ``tensors``, ``lists of`` either; ``None`` where they are of several kinds."""
 
 
 _MANY: Final = 20
@@ -128,7 +131,8 @@ OUTSIDE: Final = "it was stopped before it reached what cannot be kept in memory
 class ScriptAgain(Record):
     """Facts about the script from the run before, for a trial of a fix."""
 
-    data: ScriptData
+    data: ScriptData | None = None
+    own: int | None = None  # Where no dataset feeds the loop: number of the place that gives its batches
     trains: bool = True
     """Gradients are taken in the loop: it is known by that. Else it is the first one over the dataset."""
     in_graph: bool = False  # The loop lies within one tf.function, where nothing can be held up

@@ -94,7 +94,8 @@ def read_elements(
     bench.channel.phase("reading the graph")
     before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
     made = cut = batching(before) if before is not None else Batching()
-    if spec.whole:  # of two versions that yield the same only one may say that it makes batches
+    # Of two versions that yield the same only one may say that it makes batches.
+    if spec.whole or not isinstance(original, tf.data.Dataset):
         cut = replace(cut, batched=True, size=None)
     drawn = () if before is None else random_ops(original, before)
     passes = max(spec.epochs, EPOCHS) if drawn else spec.epochs
@@ -285,6 +286,8 @@ def _epochs(dataset: tf.data.Dataset, graph: Any | None, original: Any | None) -
 
 
 def _graph(dataset: tf.data.Dataset, unknown: dict[str, str]) -> Any | None:
+    if not isinstance(dataset, tf.data.Dataset):  # batches of a loop that runs
+        return None
     try:
         return read_graph(dataset)
     except tf.errors.OpError as error:

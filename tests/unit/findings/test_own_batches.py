@@ -31,6 +31,13 @@ def test_what_makes_the_batches_is_named_and_the_dataset_written_out(evidence) -
     assert "`for x, y in batches:` in place of line 40" in found.remedy
 
 
+def test_the_numbers_of_batches_stay_outside_of_the_dataset(evidence) -> None:
+    script = own("for i, (x, y) in enumerate(Clips(files))")
+    found = only(no_dataset, evidence("input", script=script, parts={"input": 0.06, "compute": 0.04}))
+    assert "from_generator(lambda: Clips(files), " in found.remedy
+    assert "`for i, (x, y) in enumerate(batches):`" in found.remedy
+
+
 def test_statements_become_a_generator(evidence) -> None:
     script = own("x, y = ready.get()", maker=None, maker_name=None)
     found = only(no_dataset, evidence("input", script=script, parts={"input": 0.02, "compute": 0.08}))

@@ -50,8 +50,8 @@ def extracted(module: Module, *, xla: bool) -> Change:
         NoEditError: there is no such loop or several, or a function would not do what the statements do.
     """
     loop, block = _step_of(module)
-    outer = _outermost(module, loop)
-    flow = Flow(module, _function_of(module, loop) or module.tree)
+    outer = outermost(module, loop)
+    flow = Flow(module, function_of(module, loop) or module.tree)
     for node in block:
         _check(module, flow, block, node)
     given, returned = _given(module, flow, block, outer), _returned(module, flow, block)
@@ -59,15 +59,15 @@ def extracted(module: Module, *, xla: bool) -> Change:
     name = next((one for one in _NAMES if one not in module.text), None)
     if name is None:
         raise NoEditError(f"the names {', '.join(_NAMES)} are all in use in {module.file}")
-    at = _above(module, outer)
+    at = above(module, outer)
     indent, end = module.indent(module.start(outer)), module.line_end
     lines = [f"@{spelled(module, loop, 'function')}{'(jit_compile=True)' if xla else ''}"]
     lines += [f"def {name}({', '.join(given)}):"]
     lines += [f"{_UNIT}{line}" if line.strip() else "" for line in text]
     lines += [f"{_UNIT}return {', '.join(returned)}"] if returned else []
     function = end.join(f"{indent}{line}" if line else "" for line in lines)
-    above = module.text[:at]
-    blank = (len(above) - len(above.rstrip("\r\n"))) // len(end) - 1
+    before = module.text[:at]
+    blank = (len(before) - len(before.rstrip("\r\n"))) // len(end) - 1
     call = f"{', '.join(returned)} = " if returned else ""
     start, stop = module.start(block[0]), module.line_stop(module.end(block[-1]))
     return Change(
@@ -83,7 +83,7 @@ def extracted(module: Module, *, xla: bool) -> Change:
 
 def function_with_tape(module: Module) -> cst.FunctionDef | None:
     """The one function of a file that takes gradients, where no loop does so itself."""
-    around = [_function_of(module, node) for node in _tapes(module) if _loop_of(module, node) is None]
+    around = [function_of(module, node) for node in _tapes(module) if loop_of(module, node) is None]
     found = {one for one in around if one is not None}
     return next(iter(found)) if len(found) == 1 and len(around) == len(_tapes(module)) else None
 
@@ -97,7 +97,7 @@ def _step_of(module: Module) -> tuple[cst.For | cst.While, Sequence[cst.CSTNode]
     """The loop, and its statements from the first tape to the last update."""
     loops: dict[cst.For | cst.While, list[cst.With]] = {}
     for node in _tapes(module):
-        if (around := _loop_of(module, node)) is not None:
+        if (around := loop_of(module, node)) is not None:
             loops.setdefault(around, []).append(node)
     if len(loops) != 1:
         raise NoEditError(f"{module.file} has {len(loops) or 'no'} loops that take gradients where they are written")
@@ -110,21 +110,23 @@ def _step_of(module: Module) -> tuple[cst.For | cst.While, Sequence[cst.CSTNode]
     return loop, body[first : last + 1]
 
 
-def _loop_of(module: Module, node: cst.CSTNode) -> cst.For | cst.While | None:
+def loop_of(module: Module, node: cst.CSTNode) -> cst.For | cst.While | None:
     """The innermost loop around a statement, within the same function."""
     kinds = (cst.For, cst.While, cst.FunctionDef, cst.Lambda, cst.ClassDef)
     found = next((one for one in module.ancestors(node) if isinstance(one, kinds)), None)
     return found if isinstance(found, cst.For | cst.While) else None
 
 
-def _outermost(module: Module, loop: cst.CSTNode) -> cst.CSTNode:
+def outermost(module: Module, loop: cst.CSTNode) -> cst.CSTNode:
+    """The outermost loop around one, within the same function."""
     found = loop
-    while (around := _loop_of(module, found)) is not None:
+    while (around := loop_of(module, found)) is not None:
         found = around
     return found
 
 
-def _function_of(module: Module, node: cst.CSTNode) -> cst.FunctionDef | None:
+def function_of(module: Module, node: cst.CSTNode) -> cst.FunctionDef | None:
+    """The innermost function around a node."""
     return next((one for one in module.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
 
 
@@ -204,7 +206,7 @@ def _dedented(module: Module, block: Sequence[cst.CSTNode]) -> list[str]:
     return textwrap.dedent(module.text[start:stop]).splitlines()
 
 
-def _above(module: Module, node: cst.CSTNode) -> int:
+def above(module: Module, node: cst.CSTNode) -> int:
     """Position where the line of a statement begins, or the comment above it."""
     start = module.line_start(module.start(node))
     lines = module.text[:start].splitlines(keepends=True)

@@ -39,7 +39,7 @@ from xttsbench.pipeline.python.bytecode import from_bytecode
 from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.set_up import set_up_of
-from xttsbench.pipeline.python.values import LOCAL, MUTATORS, Scope, Value
+from xttsbench.pipeline.python.values import LOCAL, MUTATORS, Scope, Value, special_methods
 from xttsbench.records.pipeline import Setting
 
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
@@ -276,7 +276,9 @@ def _read(function: Any, reader: Reader | None = None) -> Reader:
         try:
             if isinstance(function, functools.partial):
                 reader.partial(function)
-            reader.function(inner)
+            for one in reader.function(inner).objects:  # which TensorFlow iterates where the function is a generator's
+                for method in special_methods(one, ("__iter__", "__next__", "__getitem__")):
+                    reader.function(method)
         except Exception:  # objects of a user's may raise whatever they like when they are looked at
             reader.effects.extend(from_bytecode(inner))
     return reader

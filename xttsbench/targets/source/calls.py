@@ -17,6 +17,7 @@ import libcst as cst
 from libcst.metadata import ClassScope
 
 from xttsbench.records.base import Location
+from xttsbench.records.code import OwnBatches
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Setting, kind_of_op
 from xttsbench.records.trial import Trace
@@ -57,6 +58,7 @@ class Calls:
     step_place: Location | None = None
     """Place of the step's function; without a line the file of the loop that contains the step; ``None`` for Keras."""
     step_traces: Sequence[Trace] = ()  # of tf.functions, as the target ran
+    own_batches: OwnBatches | None = None  # of a script's training loop that takes no dataset
     cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"  # of a cache on disk behind an op
     _modules: dict[str, Module | str] = field(default_factory=dict)
 

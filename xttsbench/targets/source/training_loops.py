@@ -11,6 +11,9 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import copy
+import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -18,10 +21,11 @@ from typing import Any, Final, NamedTuple
 from xttsbench.targets.source.rewritten import Rewrite, rewriting
 
 _NAME: Final = "__xttsbench_loop__"
-_MARKS: Final = (b"GradientTape", b"apply_gradients", b"minimize", b"train")
+_MARKS: Final = (b"for ", b"while ")
 _UPDATES: Final = frozenset({"apply_gradients", "minimize", "train_on_batch", "GradientTape"})
 _TRAINS: Final = re.compile(r"_?(train|training|fit|update)_?(one_?|on_?)?(step|batch|iteration)|_?(step|batch)_?train")
-"""Names of functions of other files that are taken to train."""
+"""Names of functions that are taken to train, where their text is not at hand."""
+_MOST_FILES: Final = 50  # that a file imports, which are read for functions that train
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -42,8 +46,8 @@ class Place(NamedTuple):
 class Hearing:
     """Hears of the batches of loops, by the numbers of their places; this one does nothing with them."""
 
-    def over(self, iterable: Any, number: int) -> Any:
-        """The iterable to go over in place of one."""
+    def over(self, iterable: Any, number: int, anew: Callable[[], Any]) -> Any:
+        """The iterable to go over in place of one, which ``anew`` makes another time."""
         return iterable
 
     def take(self, make: Callable[[], Any], number: int) -> Any:
@@ -81,19 +85,25 @@ def hearing(loops: Loops) -> Iterator[None]:
     """
     setattr(builtins, _NAME, loops)
     try:
-        with rewriting(Rewrite(_MARKS, lambda tree, path: _Telling(loops, path, _training(tree)).visit(tree))):
+        with rewriting(Rewrite(_MARKS, lambda tree, path: _Telling(loops, path, _training(tree, path)).visit(tree))):
             yield
     finally:
         delattr(builtins, _NAME)
 
 
-def _training(tree: ast.Module) -> frozenset[str]:
-    """Names of the file's own functions that train, and what they are called otherwise: ``train = tf.function(step)``.
+def _training(tree: ast.Module, path: str) -> frozenset[str]:
+    """Names of functions that train, and what they are called otherwise: ``train = tf.function(step)``.
 
-    A method counts by its name alone, whatever object has it.
+    They are those of the file itself, and of files beside it that it imports. A method counts by its name alone,
+    whatever object has it.
     """
     mentions: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
+    trees, folder = [tree], os.path.dirname(path)
+    files = dict.fromkeys(_imported(tree, folder))
+    for file in itertools.islice(files, _MOST_FILES):
+        with contextlib.suppress(OSError, SyntaxError, ValueError), open(file, "rb") as source:
+            trees.append(ast.parse(source.read(), file))
+    for node in itertools.chain.from_iterable(map(ast.walk, trees)):
         if isinstance(node, ast.FunctionDef):
             mentions.setdefault(node.name, set()).update(*map(_mentioned, node.body))
         elif isinstance(node, ast.Assign) and not _is_result(node.value):
@@ -103,6 +113,15 @@ def _training(tree: ast.Module) -> frozenset[str]:
     while (found := frozenset(name for name, own in mentions.items() if own & (_UPDATES | known))) != known:
         known = found
     return known
+
+
+def _imported(tree: ast.Module, folder: str) -> Iterator[str]:
+    """Files in a folder, or below it, that a file there may import."""
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)):
+        module = getattr(node, "module", None) or ""
+        for name in (module, *(f"{module}.{one.name}".strip(".") for one in node.names)):
+            stem = os.path.join(folder, *name.split("."))
+            yield from filter(os.path.isfile, (f"{stem}.py", os.path.join(stem, "__init__.py")))
 
 
 def _is_result(value: ast.AST) -> bool:
@@ -141,15 +160,34 @@ class _Telling(ast.NodeTransformer):
         if not any(map(self._trains, node.body)) or any(one in self._told for one in ast.walk(node)):
             return node
         over = None
-        if isinstance(node, ast.For) and not _of_numbers(node.iter):
-            target = ast.unparse(node.target)
-            target = target[1:-1] if isinstance(node.target, ast.Tuple) else target
-            text = f"for {target} in {ast.unparse(node.iter)}"
-            over = self._loops.place(Place(self._file, node.lineno, text, target))
-            node.iter = _call("over", node.iter, over, node.iter)
-        if self._tell_of_statements(node.body, over) or over is not None:
+        if isinstance(node, ast.For) and not _of_numbers(node.iter) and not _waits(node.iter):
+            text = f"for {_bare(node.target)} in {ast.unparse(node.iter)}"
+            target, given = node.target, node.iter
+            numbered = given if isinstance(given, ast.Call) and _last(given.func) == "enumerate" else None
+            if numbered is not None and numbered.args and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+                target, given = target.elts[1], numbered.args[0]
+            over = self._loops.place(Place(self._file, node.lineno, text, _bare(target)))
+            asked = _call("over", given, over, given)
+            asked.args.append(_lambda(copy.deepcopy(given)))
+            if numbered is None or given is node.iter:
+                node.iter = asked
+            else:
+                numbered.args[0] = asked
+        numbers = _names(node.target, ast.Store) if isinstance(node, ast.For) and over is None else set()
+        if self._tell_of_statements(node.body, over) or over is not None or self._tell_of_part(node.body, numbers):
             self._told.add(node)
         return node
+
+    def _tell_of_part(self, block: list[ast.stmt], numbers: set[str]) -> bool:
+        """Have the first part of some data tell that is taken by the loop's number: ``model(X[i : i + 32])``."""
+        for one in (one for statement in block for one in ast.walk(statement) if isinstance(one, ast.Subscript)):
+            if isinstance(one.ctx, ast.Load) and _names(one.slice, ast.Load) & numbers and not _waits(one):
+                place = self._loops.place(Place(self._file, one.lineno, ast.unparse(one), "batch"))
+                whole = ast.copy_location(ast.Subscript(one.value, one.slice, one.ctx), one)
+                taken = _call("take", _lambda(whole), place, whole)
+                one.value, one.slice = ast.Tuple([taken], ast.Load()), ast.Constant(0)  # (batch,)[0]
+                return True
+        return False
 
     def _trains(self, node: ast.AST) -> bool:
         """Whether a statement trains when it runs: what it defines does so only when it is called."""
@@ -212,9 +250,8 @@ class _Telling(ast.NodeTransformer):
                 if not isinstance(value, ast.Call | ast.Subscript) or self._trains(value) or _waits(value):
                     continue
                 text = ast.unparse(value)
-                made = ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
                 place = self._loops.place(Place(self._file, value.lineno, text, "batch"))
-                taken = _call("take", ast.copy_location(made, value), place, value)
+                taken = _call("take", _lambda(value), place, value)
                 call.args[number] = (
                     ast.copy_location(ast.Starred(taken, ast.Load()), argument) if value is not argument else taken
                 )
@@ -235,6 +272,16 @@ def _call(name: str, value: ast.expr | None, number: int, at: ast.AST) -> ast.Ca
         if not hasattr(one, "lineno"):
             ast.copy_location(one, at)
     return made
+
+
+def _bare(target: ast.expr) -> str:
+    """Text of what a loop sets, without parentheses."""
+    text = ast.unparse(target)
+    return text[1:-1] if isinstance(target, ast.Tuple) else text
+
+
+def _lambda(value: ast.expr) -> ast.Lambda:
+    return ast.copy_location(ast.Lambda(ast.arguments([], [], None, [], [], None, []), value), value)
 
 
 def _of_numbers(node: ast.AST) -> bool:

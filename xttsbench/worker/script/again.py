@@ -15,6 +15,7 @@ from typing import Any
 
 from xttsbench.records.code import OUTSIDE, ScriptAgain
 from xttsbench.records.trial import TrialSpec
+from xttsbench.targets.source.training_loops import Hearing
 from xttsbench.targets.spec import substituted
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.script.effects import Effects
@@ -71,13 +72,22 @@ class AgainProcess(Process):
         import tensorflow as tf
 
         from xttsbench.worker.script.elements import ElementsTrial
+        from xttsbench.worker.script.own_again import RunningElements
         from xttsbench.worker.script.trials import VariantTrial
 
         np.random.seed(self.spec.seed)
         tf.random.set_seed(self.spec.seed)
-        kind = ElementsTrial if self.spec.kind == "elements" else VariantTrial
-        self._trial = kind(self)
+        elements = ElementsTrial if self.again.own is None else RunningElements
+        self._trial = elements(self) if self.spec.kind == "elements" else VariantTrial(self)
         return self._trial.watched
+
+    def _new_hearing(self, watched: Any) -> Hearing:
+        """Batches of the script's own are heard of where they feed the loop that the trial is about."""
+        if self.again.own is None:
+            return Hearing()
+        from xttsbench.worker.script.own_again import OwnBatchesAgain
+
+        return OwnBatchesAgain(watched, self._loops, self._trial)
 
     def _keras_loaded(self, package: str) -> None:
         super()._keras_loaded(package)

@@ -155,7 +155,8 @@ def _dataset_of(iterator: Any) -> Any:
     return getattr(inner, "_dataset", None)
 
 
-_MARK: Final = "_xttsbench_loop"
+LOOP_MARK: Final = "_xttsbench_loop"
+"""Attribute of an iterator, or of what stands for one, that has its loop: without it an epoch begins."""
 _LOOKED_AT: Final = 20  # Steps of a loop in whose calls its step function is looked for
 _ALIKE: Final = 4  # Steps of a loop with nothing between them after which the next ones are taken to be like them
 
@@ -343,15 +344,15 @@ class EagerLoops:
         return end_ns if is_timed and not paused else time.perf_counter_ns()
 
     def _loop_of(self, iterator: Any) -> Loop:
-        loop: Loop | None = iterator.__dict__.get(_MARK)
+        loop: Loop | None = iterator.__dict__.get(LOOP_MARK)
         if loop is None:
             dataset = _dataset_of(iterator)
             made = dataset_place(original(dataset))
             key = (call_site(), made if made is not None else str(getattr(iterator, "element_spec", "")))
             loop = self._recorder.results.loops.get(key, getattr(iterator, "how", "next()"))
-            loop.own = getattr(iterator, "found", None)
+            loop.own = iterator if hasattr(iterator, "found") else None
             loop.epochs, loop.taken = loop.epochs + 1, 0
             loop.takes(dataset)
             self._recorder.results.datasets = len({id(one.dataset) for one in self._recorder.results.loops.all()})
-            iterator.__dict__[_MARK] = loop
+            iterator.__dict__[LOOP_MARK] = loop
         return loop

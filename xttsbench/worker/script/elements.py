@@ -45,9 +45,14 @@ _OURS: Final = 0x5EED5EED  # The first of the two seeds of an op that draws by i
 
 
 class StepDraws:
-    """Numbers the draws of a step; one that is fewer, or comes elsewhere, is another."""
+    """Numbers the draws of a step; one that is fewer, or comes elsewhere, is another.
+
+    Attributes:
+        paused: whether what is drawn is none of the step's.
+    """
 
     def __init__(self) -> None:
+        self.paused = False
         self._place = 0
         self._traced_at: int | None = None
         with tf.init_scope():
@@ -59,7 +64,7 @@ class StepDraws:
         original = random_seed.get_seed
 
         def get_seed(op_seed: Any) -> Any:
-            if op_seed is not None:
+            if op_seed is not None or self.paused or threading.current_thread() is not threading.main_thread():
                 return original(op_seed)
             self._place += 1
             return _OURS, self._place
@@ -100,7 +105,7 @@ _STATELESS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 class FewSteps(AgainRecorder):
-    """Has a script stop after three steps of its training loop, of whose end ``at_last`` is told."""
+    """Counts the steps of a script's training loop, from the third on of whose end ``at_last`` is told."""
 
     grace_s = 3.0
 
@@ -119,7 +124,6 @@ class FewSteps(AgainRecorder):
             self.ended = loop.steps
             if loop.steps >= _STEPS and self.stopping_since is None:
                 self._at_last()
-                self.stop()
         return False
 
 
@@ -127,7 +131,7 @@ class ElementsTrial(Trial):
     """Takes the fingerprints of the dataset, then compares what the script trains on the first batches of it."""
 
     def __init__(self, process: AgainProcess) -> None:
-        self._steps = FewSteps(process.report, process.again, self._take_state)
+        self._steps = FewSteps(process.report, process.again, self.stepped)
         super().__init__(process, self._steps)
         self._ending = threading.Lock()
         self._state: tuple[tuple[float, ...], ...] | None = None
@@ -168,15 +172,21 @@ class ElementsTrial(Trial):
             self.watched.recorder.stop()
             raise StoppedByUs("the data were read")
         self.channel.phase("stepping")
-        self._draws = draws = StepDraws()
-        draws.install()
-        self.watched.on_batch, self.watched.on_trace = draws.next_step, draws.next_trace
-        if self._step:
-            sys.setprofile(self._profiled)
+        self._draws = self._draw_by_place()
+        self.watched.on_batch = self._draws.next_step
         few = tf.data.Dataset.from_tensors(batches[0])
         for batch in batches[1:]:
             few = few.concatenate(tf.data.Dataset.from_tensors(batch))
         return few if self.again.in_graph else few.repeat()
+
+    def _draw_by_place(self) -> StepDraws:
+        """Have the step draw by its places, and its losses told."""
+        draws = StepDraws()
+        draws.install()
+        self.watched.on_trace = draws.next_trace
+        if self._step:
+            sys.setprofile(self._profiled)
+        return draws
 
     @property
     def _trains(self) -> bool:
@@ -190,10 +200,15 @@ class ElementsTrial(Trial):
             if record is not None:
                 self._send(record)
 
+    def stepped(self) -> None:
+        """The script has trained on enough batches."""
+        self._take_state()
+        self.watched.recorder.stop()
+
     def _take_state(self) -> None:
         """Sketch the variables, before the script's frames let go of them."""
-        sys.setprofile(None)
         if self._trains and self._state is None:
+            sys.setprofile(None)
             own = [*self._untrained, *([self._draws.step] if self._draws is not None else [])]
             trained = [one for one in _variables() if not any(one is other for other in own)]
             self._state = sketched(trained, {})

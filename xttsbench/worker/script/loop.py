@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import tensorflow as tf
 
 from xttsbench.pipeline.places import place_of
-from xttsbench.records.code import OwnBatches, ScriptData
+from xttsbench.records.code import ScriptData
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
+
+if TYPE_CHECKING:
+    from xttsbench.worker.script.own_batches import Source
 
 _MARK: Final = "_xttsbench_data"
 _ORIGINAL: Final = "_xttsbench_original"
@@ -113,7 +116,7 @@ class Loop:
         epochs: how often its data were begun.
         taken: batches of this epoch that a trial has looked at.
         dataset: what it iterated last.
-        own: what is known of batches that come from no dataset.
+        own: what gives its batches where they come from no dataset; ``found`` is what is known of them.
         inner: keys of the loops that are known to run within it, its validation for one.
         segments: where its rows are, by their names; a loop that is not recorded has none.
     """
@@ -129,7 +132,7 @@ class Loop:
     taken: int = 0
     warming: bool = True
     dataset: Any = None
-    own: OwnBatches | None = None
+    own: Source | None = None
     inner: set[Hashable] = field(default_factory=set)
     segments: dict[str, SegmentRows] = field(default_factory=dict)
     _data: ScriptData | None = None

@@ -7,13 +7,15 @@ it is no batch.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
@@ -21,9 +23,12 @@ from xttsbench.files import owner
 from xttsbench.records.code import OwnBatches
 from xttsbench.records.pipeline import CallSite
 from xttsbench.targets.source.training_loops import Hearing, Loops, Place
+from xttsbench.worker.script.eager import LOOP_MARK
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
+
+_SIZES: Final = re.compile(r"\b(\d+|None)\b")
 
 
 class Source:
@@ -34,11 +39,12 @@ class Source:
         tells: whether its batches are told; ``None`` as long as it is looked at.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, place: Place, number: int) -> None:
+        self.place, self.number = place, number
         self.how = f"{place.text} (no tf.data.Dataset)"
         self.tells: bool | None = None
         self.found: OwnBatches | None = None
+        self.shapes: set[int] = set()
         self.requests = 0
         self.began_ns = self.ended_ns = 0
         self._maker: tuple[CallSite, str] | None = None  # with its name
@@ -61,10 +67,18 @@ class Source:
                 place=CallSite(file=self.place.file, line=self.place.line),
                 text=self.place.text,
                 names=self.place.names,
+                number=self.number,
                 maker=maker,
                 maker_name=name,
                 signature=signature_of(batch),
+                kind=kind_of(batch),
             )
+
+    def widen(self, batch: Any) -> None:
+        """A batch of other sizes came: those that vary are left open in the signature."""
+        if self.found is not None:
+            signature = joined(self.found.signature, signature_of(batch))
+            self.found = self.found.model_copy(update={"signature": signature})
 
 
 class OwnBatchesHeard(Hearing):
@@ -76,10 +90,11 @@ class OwnBatchesHeard(Hearing):
         self._sources: dict[int, Source] = {}
         self._main = threading.main_thread().ident
 
-    def over(self, iterable: Any, number: int) -> Any:
+    def over(self, iterable: Any, number: int, anew: Callable[[], Any]) -> Any:
         """The iterable itself where it is TensorFlow's, or runs elsewhere; else one that tells of each batch."""
         if not self._hears() or type(iterable).__module__.startswith("tensorflow"):
             return iterable
+        vars(self._source(number)).pop(LOOP_MARK, None)  # An epoch begins
         return _Telling(self, number, iter(iterable))
 
     def asks(self, number: int) -> None:
@@ -123,7 +138,7 @@ class OwnBatchesHeard(Hearing):
 
     def _source(self, number: int) -> Source:
         if number not in self._sources:
-            self._sources[number] = Source(self._loops.places[number])
+            self._sources[number] = Source(self._loops.places[number], number)
         return self._sources[number]
 
     def _begin(self, source: Source) -> None:
@@ -150,6 +165,10 @@ class OwnBatchesHeard(Hearing):
         began_ns, source.began_ns = source.began_ns, 0
         if source.tells:
             self._watched.after_next(began_ns, source.ended_ns, batch)
+            shape = self._watched.recorder.results.shape_of(batch)[0]
+            if shape not in source.shapes:
+                source.shapes.add(shape)
+                source.widen(batch)
         else:
             source.looked(batch, self._watched.requests - source.requests)
             self._watched.expects_steps = self._watched.expects_steps or bool(source.tells)
@@ -177,6 +196,23 @@ def _leaves(batch: Any) -> list[Any]:
         return list(tf.nest.flatten(batch))
     except (TypeError, ValueError):  # a dictionary whose keys cannot be sorted
         return [batch]
+
+
+def kind_of(batch: Any) -> str | None:
+    """Kind of a batch's parts, where all are of one."""
+    kinds = {"arrays" if isinstance(one, np.ndarray | np.generic) else type(one).__name__ for one in _leaves(batch)}
+    kind = {"arrays": "arrays", "EagerTensor": "tensors"}.get("".join(kinds))
+    return f"lists of {kind}" if kind and isinstance(batch, list) else kind
+
+
+def joined(one: str | None, other: str | None) -> str | None:
+    """The signature of batches of two; ``None`` where they are not of the same structure and ranks."""
+    if one is None or other is None:
+        return None
+    parts, others = _SIZES.split(one), _SIZES.split(other)
+    if parts[::2] != others[::2]:
+        return None
+    return "".join(part if part == more else "None" for part, more in zip(parts, others, strict=True))
 
 
 def signature_of(batch: Any) -> str | None:

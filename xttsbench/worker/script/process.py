@@ -30,7 +30,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.checkout import enter
 from xttsbench.targets.source.left_out import Guard, guarding
 from xttsbench.targets.source.rewritten import code_of
-from xttsbench.targets.source.training_loops import Loops, hearing
+from xttsbench.targets.source.training_loops import Hearing, Loops, hearing
 from xttsbench.worker.channel import (
     AUTOGRAPH,
     LockedChannel,
@@ -207,7 +207,6 @@ class Process:
 
     def _tensorflow_loaded(self) -> None:
         def watch() -> None:
-            from xttsbench.worker.script.own_batches import OwnBatchesHeard
             from xttsbench.worker.script.patches import Patches, patch_tensorflow
 
             watched, self._patches = self._new_watched(), Patches()
@@ -216,8 +215,7 @@ class Process:
                 patch_writers(self._effects, self._patches)
             watched.begin()
             self.watched, self._guard.deciding = watched, watched.recorder.replaced
-            if self.report.spec.script is None:  # a fix is one of a dataset's
-                self._loops.hearing = OwnBatchesHeard(watched, self._loops)
+            self._loops.hearing = self._new_hearing(watched)
             for package in self._keras:
                 self._watch_keras(package)
 
@@ -227,6 +225,11 @@ class Process:
         from xttsbench.worker.script.watched import Watched
 
         return Watched(self.report, self.end_at_once)
+
+    def _new_hearing(self, watched: Any) -> Hearing:
+        from xttsbench.worker.script.own_batches import OwnBatchesHeard
+
+        return OwnBatchesHeard(watched, self._loops)
 
     def _keras_loaded(self, package: str) -> None:
         self._keras.append(package)

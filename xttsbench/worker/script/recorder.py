@@ -177,7 +177,7 @@ class Results:
                 steps_seen=main.steps if main is not None else 0,
                 lost_steps=self.lost_steps,
                 data=main.data if main is not None else None,
-                own_batches=main.own if main is not None else None,
+                own_batches=main.own.found if main is not None and main.own is not None else None,
                 keras_calls=self._keras_calls.record(),
                 trains=main is not None and main.trains,
                 unmeasured=dict(self.unmeasured),

@@ -98,7 +98,9 @@ class AgainLoops(Loops):
         return self.counts(loop) and self.is_own(loop)
 
     def is_own(self, loop: Loop) -> bool:
-        """Whether a loop iterates the dataset that the trial is about."""
+        """Whether a loop iterates the dataset that the trial is about, or trains where there is none."""
+        if self._again.data is None:
+            return loop.trains or not self._again.trains
         return loop.data is not None and loop.data.kind == self._again.data.kind
 
     def add(self, loop: Loop, row: StepRow, *, traced: bool) -> tuple[SegmentRows, int] | None:
@@ -177,6 +179,18 @@ class Trial:
         """Replacement for the script's dataset, once that is known to feed the training loop."""
         raise NotImplementedError
 
+    def asks(self) -> None:
+        """The script asks for its data, or for a batch of its own."""
+        if self._began is not None:
+            self.channel.part("setup_s", time.perf_counter() - self._began)
+            self._began = None
+
+    def got(self, batch: Any) -> None:
+        """A batch of its own has come."""
+
+    def passed(self) -> None:
+        """The iterable that gives such batches has ended."""
+
     def end(self) -> None:
         """The script is over, or was stopped."""
         self.watched.end()
@@ -196,11 +210,9 @@ class Trial:
                 raise InvalidInputError(self.again.no_edit)
             parts = self.fixes.of_dataset
             fixed = apply(dataset, parts, cache_dir=self.spec.cache_dir) if parts else dataset
-            if mark.begun < self.again.data.begun:
+            if self.again.data is not None and mark.begun < self.again.data.begun:
                 return fixed
-            if self._began is not None:
-                self.channel.part("setup_s", time.perf_counter() - self._began)
-                self._began = None
+            self.asks()
             return self.use(dataset, fixed)
         except Exception as error:  # ours, or the data's: no exception of the script's
             self._failed = error

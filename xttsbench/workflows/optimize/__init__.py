@@ -18,16 +18,17 @@ from xttsbench.diagnosis import Diagnosis
 from xttsbench.evidence import Evidence
 from xttsbench.execution.run_directory import read_record, write_json
 from xttsbench.files import atomic_write, owner
+from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.model import predict_speedup
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.results import results
-from xttsbench.fixes.rounds import PATCHED
+from xttsbench.fixes.rounds import PATCHED, slug
 from xttsbench.fixes.step import STEP_GRAPH, STEP_NO_XLA, STEP_TRACED_ONCE, retraced
 from xttsbench.fixes.verified import Verified, verified
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
-from xttsbench.records.code import ScriptAgain, ScriptRun
+from xttsbench.records.code import OwnBatches, ScriptAgain, ScriptRun
 from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch
 from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.plan import RunPlan
@@ -56,16 +57,22 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
         place = step_place(script, session.trials[0].spec.target)
 
     def patched(fixes: str) -> Patch | None:
-        traces = evidence.traces
-        return patch_of(FixSet.parse(fixes), evidence.pipeline, directory, step_place=place, step_traces=traces)
+        own = script.own_batches if script is not None else None
+        return patch_of(
+            *(FixSet.parse(fixes), evidence.pipeline, directory),
+            step_place=place,
+            step_traces=evidence.traces,
+            own_batches=own,
+        )
 
     if script is not None:
         traced = retraced(evidence.traces, name_and_place(script.step_function)[0])
         mode_fix = STEP_NO_XLA if evidence.given_mode == "xla" else STEP_GRAPH
         step_fix = (mode_fix if traced is None else STEP_TRACED_ONCE).name
         step = patched(step_fix) if place is not None else None
-        no_edit = step.unpatched.get(step_fix) if step is not None else None
-        known = again(script, directory, no_edit, anything=plan.repeat)
+        around = patched(DATASET.name) if script.own_batches is not None else None
+        whys = [why for patch in (around, step) if patch is not None for why in patch.unpatched.values()]
+        known = again(script, directory, "; ".join(whys) or None, anything=plan.repeat)
         if known is None or why_not_again(plan, script) is not None:
             return
         job = replace(job, again=known)
@@ -74,10 +81,12 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
     @cache
     def step_files(fixes: str) -> Mapping[str, str]:
         """Changed copies of the files of a script's own step; empty for a Keras model, changed in its process."""
-        if script is None or place is None or not (steps := FixSet.parse(fixes).of_step):
+        parts = FixSet.parse(fixes)
+        in_source = FixSet(tuple(one for one in parts if one.kind == DATASET.name or (place and one.is_of_step)))
+        if script is None or not in_source:
             return {}
-        patch = patched(str(steps))
-        return copies(directory, patch, str(steps).replace(":", "-")) if patch is not None else {}
+        patch = patched(str(in_source))
+        return {} if patch is None or patch.unpatched else copies(directory, patch, slug(str(in_source)))
 
     patch = verify(
         Verification(
@@ -155,6 +164,9 @@ def _measured(patch: Patch | None, found: Verified) -> Patch | None:
     data, speed = (found.semantics.get(PATCHED), found.measured.get(PATCHED)) if patch.ran else (None, None)
     ratio = speed.evidence.ratio if speed and speed.evidence else None
     why_not = None
+    if patch.ran and data is None and found.chosen is not None:  # its trials ran what the patch is
+        data, speed = found.semantics.get(found.chosen), found.measured.get(found.chosen)
+        ratio = speed.evidence.ratio if speed and speed.evidence else None
     if data is None:
         by_hand = "; ".join(f"{fix}: {why}" for fix, why in patch.unpatched.items())
         why_not = by_hand or patch.why_not or "there was no time to run it"
@@ -204,24 +216,26 @@ def patch_of(
     *,
     step_place: Location | None = None,
     step_traces: Sequence[Trace] = (),
+    own_batches: OwnBatches | None = None,
 ) -> Patch | None:
-    """The patch of some fixes; ``None`` where no pipeline was read.
+    """The patch of some fixes; ``None`` where no pipeline was read, and the script's loop takes some dataset.
 
     A cache on disk goes into the directory of the run. The user's step is defined at ``step_place``; its traces are
     those of tf.functions as the target ran.
     """
-    if pipeline is None:
+    if pipeline is None and own_batches is None:
         return None
     from xttsbench.fixes.patch import propose
 
     patch = propose(
         fixes,
-        pipeline,
+        pipeline or Pipeline(),
         lambda file: Path(file).read_bytes().decode(),  # line ends as they are
         # Neither installed, nor Python's, nor ours but for the bundled workload, which is a target like any other.
         own=lambda file: owner(str(Path(file).resolve())) in ("user", "workload"),
         step_place=step_place,
         step_traces=step_traces,
+        own_batches=own_batches,
         cache_file=lambda op: str(directory / "cache" / re.sub(r"\W+", "-", op)),
     )
     return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
@@ -249,7 +263,7 @@ def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:
     What a script writes is no reason where it can be redirected. What it tells other machines always is one, and so
     is a script that was only to be diagnosed, unless ``--repeat`` was said.
     """
-    if script.data is None:
+    if script.data is None and script.own_batches is None:
         return "the script fed its training loop from no tf.data.Dataset that could be seen"
     if plan.repeat:
         return None
@@ -269,10 +283,12 @@ def again(
     script: ScriptRun, directory: Path, no_edit: str | None = None, *, anything: bool = False
 ) -> ScriptAgain | None:
     """Facts about a script for trials of its fixes; ``no_edit`` is why the source of its step cannot be changed."""
-    if script.data is None:
+    own = script.own_batches
+    if script.data is None and own is None:
         return None
     return ScriptAgain(
         data=script.data,
+        own=own.number if own is not None else None,
         trains=script.trains,
         in_graph=script.in_one_call,
         step=None if _is_keras(script) else script.step_function,

@@ -18,6 +18,7 @@ from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
 from xttsbench.fixes.cache import over_a_training
+from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.model import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (
     ALONE,
@@ -149,6 +150,8 @@ def _patched(work: Verification, best: str) -> Patch | None:
     patch = work.patch(best)
     if patch is None or not patch.files or patch.unpatched or work.over or work.left_s <= 0:
         return patch
+    if DATASET.name in FixSet.parse(best) and {*patch.files} == {*work.step_files(best)}:
+        return patch.model_copy(update={"ran": True})  # what its trials ran is the patch
     files = copies(work.directory, patch)
     _guard(work, [(PATCHED, 0)], patched=files)
     patch = patch.model_copy(update={"ran": True})

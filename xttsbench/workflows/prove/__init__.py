@@ -14,7 +14,7 @@ from typing import Final
 
 from xttsbench.comparison.effects import MIN_PROCESSES, settled_arms
 from xttsbench.comparison.sweep import LEAST_ROUNDS
-from xttsbench.errors import InvalidInputError, UsageError
+from xttsbench.errors import InvalidInputError, NotProvedError, UsageError
 from xttsbench.execution.limits import Limits
 from xttsbench.fixes.rounds import ORIGINAL, Size, comparison, guard_trial
 from xttsbench.planning import Job
@@ -109,7 +109,9 @@ def _measured(run: Recorded, request: Request, jobs: Mapping[str, Job], told: Pr
             jobs = {name: _known(run, job, session, told) for name, job in jobs.items()}
         _read(plan, jobs, session)
         edit = edit_of(plan, session.trials)
-        if edit is not None and edit.new is not None and not plan.redact:
+        # The values of batches that come while a loop trains are gone.
+        kept = all(job.again is None or job.again.own is None for job in jobs.values())
+        if edit is not None and edit.new is not None and kept and not plan.redact:
             _show(run, edit, jobs, session)
         if plan.timed and edit is not None and edit.outcome != "differs":
             _time(_compared(plan, jobs, request.margin), plan, session)
@@ -124,9 +126,14 @@ def _known(run: Recorded, job: Job, session: Session, told: Progress) -> Job:
     record = session.run(spec, Limits(plan.budget_s / 3, plan.budget_s / 3, most_s=plan.budget_s / 2))
     script = record.script
     known = again(script, run.directory, anything=plan.repeat) if script and record.status == "ok" else None
-    why = why_not_again(plan, script) if script and known else record.cause or "no dataset fed its loop"
+    given = plan.new if number else plan.target
+    if script is not None and known is None and record.status == "ok":
+        raise NotProvedError(
+            f"Not proved: no loop of {given} was seen to train on batches, so that none can be compared."
+        )
+    why = why_not_again(plan, script) if script and known else record.cause or record.status
     if script is None or known is None or why is not None:
-        raise InvalidInputError(f"{plan.new if number else plan.target} cannot be run again and again: {why}.")
+        raise InvalidInputError(f"{given} cannot be run again and again: {why}.")
     if (said := said_writes(script)) is not None:
         told.status(said)
     if number:

@@ -33,7 +33,7 @@ class Recording(Hearing):
         self.places = loops.places
         self.told: list[Any] = []
 
-    def over(self, iterable: Any, number: int) -> Any:
+    def over(self, iterable: Any, number: int, anew: Any) -> Any:
         """Goes over the same, and tells of each element."""
         for element in iterable:
             self.told.append((self.places[number].text, element))
@@ -81,7 +81,7 @@ SAME = [("for x in [1, 2]", 1), ("for x in [1, 2]", 2)]
         ("for x in [1, 2]:\n    if x:\n        step(x)\n    else:\n        pass", SAME),
         ("def main():\n    for x in [1, 2]:\n        step(x)\nmain()", SAME),
         ("for number, (x, y) in enumerate([(1, 2)]):\n    step(x)",
-         [("for number, (x, y) in enumerate([(1, 2)])", (0, (1, 2)))]),
+         [("for number, (x, y) in enumerate([(1, 2)])", (1, 2))]),
         # A loop over numbers, whose batch a statement asks for.
         ("it = iter([5, 6])\nfor number in range(2):\n    x = next(it)\n    step(x)",
          ["asks 15", "came", ("x = next(it)", (5,)), "asks 15", "came", ("x = next(it)", (6,))]),
@@ -96,6 +96,11 @@ SAME = [("for x in [1, 2]", 1), ("for x in [1, 2]", 2)]
         ("it = iter([5, 6])\nfor n in range(2):\n    step(next(it))", [("next(it)", 5), ("next(it)", 6)]),
         ("it = iter([[5]])\nwhile not seen:\n    y = step(*next(it))", [("next(it)", [5])]),
         ("data = [7]\nfor n in range(1):\n    loss = abs(step(data[n]) or 1)", [("data[n]", 7)]),
+        # A part of data that were loaded before, by the loop's number.
+        ("data = [7, 8]\nfor n in range(2):\n    with tf.GradientTape():\n        seen.append(data[n])",
+         [("data[n]", 7), ("data[n]", 8)]),
+        ("for epoch in range(1):\n    data = abs(-5), 6\n    for n in range(2):\n        with tf.GradientTape():\n"
+         "            seen.append(abs(data[n]))", [("data[n]", 5), ("data[n]", 6)]),
         # Nothing is told of what trains nothing, hands nothing over, or only defines what would.
         ("for x in [1, 2]:\n    seen.append(x)", []),
         ("for x in [1, 2]:\n    def later():\n        step(x)", []),
@@ -137,3 +142,15 @@ def test_statements_in_a_loop_over_batches_know_that_loop() -> None:
     with hearing(loops):
         code_of((PRELUDE + "for x in [1]:\n    y = abs(x)\n    step(y)\n").encode(), "/somewhere/train.py")
     assert [(one.text, one.over) for one in loops.places] == [("for x in [1]", None), ("y = abs(x)", 0)]
+
+
+def test_functions_of_files_beside_train_too(tmp_path) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "agent.py").write_text(
+        "class Agent:\n    def learn(self, x):\n        self.opt.minimize(x)\n"
+    )
+    for imported in ("from agents.agent import Agent", "import agents.agent", "from agents import agent"):
+        loops = Loops()
+        with hearing(loops):
+            code_of(f"{imported}\nfor x in data:\n    one.learn(x)\n".encode(), str(tmp_path / "train.py"))
+        assert [one.text for one in loops.places] == ["for x in data"]

@@ -1,0 +1,48 @@
+"""Trains on batches of its own making, which may depend on what the step or the loop did before.
+
+ARGS: ``plain``, a loader with a state of its own; ``weights``, one that reads the model's; ``replay``, one that draws
+from what the loop keeps. Each batch takes 20 ms to make, a step about as long.
+"""
+
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+HOW = sys.argv[1]
+weights = tf.Variable(tf.zeros([32, 1]))
+kept = [np.ones([16, 32], np.float32)]
+
+
+class Clips:
+    def __init__(self):
+        self.made = 0
+
+    def __iter__(self):
+        for _ in range(200):
+            time.sleep(0.02)
+            self.made += 1
+            x = np.full([16, 32], self.made % 7, np.float32)
+            if HOW == "weights":
+                x = x + weights.numpy()[0, 0]
+            if HOW == "replay":
+                x = x + kept[-1].mean()
+            yield x, np.ones([16, 1], np.float32)
+
+
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weights - y) ** 2)
+    weights.assign_sub(0.001 * tape.gradient(loss, weights))
+    return loss
+
+
+clips = Clips()
+for _ in range(20):
+    for x, y in clips:
+        loss = train_step(x, y)
+        if HOW == "replay":
+            kept.append(x)
+        time.sleep(0.02)  # the device
