@@ -102,12 +102,12 @@ def checked(text: str) -> FixSet:
 
 def _check(fix: Fix) -> None:
     spec = SPECS.get(fix.kind)
-    if fix.is_of_step or fix.kind == "step":
-        raise InvalidInputError(
-            f"The fix {str(fix)!r} is one of the training step, not of the dataset. Leave it out here."
-        )
+    if fix.is_of_step or fix.kind in ("step", DATASET.name):
+        of = "a script's own loop" if spec is DATASET else "the training step"
+        raise InvalidInputError(f"The fix {str(fix)!r} is one of {of}, not of the dataset. Leave it out here.")
     if spec is None:
-        forms = ", ".join(known.usage for known in SPECS.values() if not known.name.startswith("step:"))
+        own = [known for known in SPECS.values() if known is not DATASET and not known.name.startswith("step:")]
+        forms = ", ".join(known.usage for known in own)
         raise InvalidInputError(f"There is no fix named {str(fix)!r}. Use one of {forms}.")
     if fix.mark == "@" or spec.form == "name@op":
         if spec.form != "name@op" or not fix.op:

@@ -11,7 +11,7 @@ from xttsbench.fixes.registry import SPECS, checked, combined, said
 from xttsbench.records.fix import Fix, FixSet
 
 USES = {"name": [""], "name[:n]": ["", ":3"], "name:n": [":3"], "name@op": ["@MapDataset/_4"]}
-OF_DATASET = {name: spec for name, spec in SPECS.items() if not name.startswith("step:")}
+OF_DATASET = {name: spec for name, spec in SPECS.items() if not name.startswith(("step:", "dataset"))}
 
 
 @pytest.mark.parametrize("name", [name + tail for name, spec in OF_DATASET.items() for tail in USES[spec.form]])
@@ -20,6 +20,12 @@ def test_every_name_is_understood(name: str) -> None:
     assert fix.kind in SPECS
     assert str(fix) == name
     assert (fix.number, fix.op) == (3 if ":" in name else None, "MapDataset/_4" if "@" in name else None)
+
+
+@pytest.mark.parametrize(("name", "of"), [("dataset", "a script's own loop"), ("step:xla", "the training step")])
+def test_what_is_none_of_a_dataset_s_is_refused(name: str, of: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"is one of {of}, not of the dataset"):
+        checked(name)
 
 
 @given(st.text(max_size=20))
