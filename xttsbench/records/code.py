@@ -138,6 +138,7 @@ class ScriptAgain(Record):
     in_graph: bool = False  # The loop lies within one tf.function, where nothing can be held up
     step: str | None = None  # ``name (file:line)`` of the function that takes the batch, whose losses are compared
     no_edit: str | None = None  # Why the source of a step that is no Keras model's cannot be changed
+    no_dataset: str | None = None  # Why no dataset can be written around the batches of its loop
     redirected: bool = True  # What the script writes goes to memory, and is gone with the process
     directory: str  # Of the run: what is written there stays
     anything: bool = False  # It may do again whatever it does: the user said so

@@ -1,7 +1,7 @@
-"""Trains on batches of its own making, which may depend on what the step or the loop did before.
+"""Trains on batches of its own making, which may depend on what the step did before.
 
-ARGS: ``plain``, a loader with a state of its own; ``weights``, one that reads the model's; ``replay``, one that draws
-from what the loop keeps. Each batch takes 20 ms to make, a step about as long.
+ARGS: ``plain``, a loader with a state of its own; ``weights``, one that reads the model's weights. Each batch takes
+20 ms to make, a step about as long.
 """
 
 import sys
@@ -12,7 +12,6 @@ import tensorflow as tf
 
 HOW = sys.argv[1]
 weights = tf.Variable(tf.zeros([32, 1]))
-kept = [np.ones([16, 32], np.float32)]
 
 
 class Clips:
@@ -26,8 +25,6 @@ class Clips:
             x = np.full([16, 32], self.made % 7, np.float32)
             if HOW == "weights":
                 x = x + weights.numpy()[0, 0]
-            if HOW == "replay":
-                x = x + kept[-1].mean()
             yield x, np.ones([16, 1], np.float32)
 
 
@@ -43,6 +40,4 @@ clips = Clips()
 for _ in range(20):
     for x, y in clips:
         loss = train_step(x, y)
-        if HOW == "replay":
-            kept.append(x)
         time.sleep(0.02)  # the device

@@ -18,7 +18,7 @@ from xttsbench.fixes.dataset import AHEAD
 from xttsbench.fixes.step.written_out import above, loop_of, outermost
 from xttsbench.records.code import OwnBatches
 from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, spelled
+from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement, spelled
 from xttsbench.targets.source.module import Module
 
 _NAMES: Final = ("batches", "batches_ahead", "made_ahead")
@@ -105,14 +105,16 @@ def _refuse_leaving(module: Module, loop: cst.For) -> None:
     """Refuse a loop that may be left early, or whose errors are handled."""
     for node in (one for kind in _LEAVING for one in module.inside(loop.body, kind)):
         if isinstance(node, cst.Return) or loop_of(module, node) is loop:
-            raise NoEditError(
+            raise NothingToDoError(
                 f"the loop may be left at {_at(module, node)} before its batches end: those that were made ahead "
                 "would be lost"
             )
     for one in module.ancestors(loop):
         for handler in one.handlers if isinstance(one, cst.Try) else ():
             if handler.type is None or module.code(handler.type) != "KeyboardInterrupt":
-                raise NoEditError(f"what the loader raises is handled at {_at(module, handler)}: it would be another")
+                raise NothingToDoError(
+                    f"what the loader raises is handled at {_at(module, handler)}: it would be another"
+                )
 
 
 def _refuse_changes(module: Module, own: OwnBatches, loop: cst.For, given: Iterable[cst.CSTNode]) -> None:
@@ -127,7 +129,7 @@ def _refuse_changes(module: Module, own: OwnBatches, loop: cst.For, given: Itera
         changed = isinstance(around, cst.Attribute) and (module.is_set(around) or around.attr.value in _CHANGING)
         changed |= isinstance(around, cst.Subscript) and around.value is name and module.is_set(around)
         if name.value in read and (changed or module.is_set(name)):
-            raise NoEditError(
+            raise NothingToDoError(
                 f"the name {name.value}, which makes the batches, is changed in the loop at {_at(module, name)}"
             )
 

@@ -108,7 +108,8 @@ class RunningElements(ElementsTrial):
         """The step draws by its places, and what is drawn for a batch is none of the step's."""
         super().asks()
         if self.fixes and not self.spec.patched:
-            self._failed = InvalidInputError(self.again.no_edit or f"{self.spec.fix} is no edit of this script")
+            why = (self.again.no_dataset if DATASET.name in self.fixes else None) or self.again.no_edit
+            self._failed = InvalidInputError(why or f"{self.spec.fix} is no edit of this script")
             self.watched.recorder.stop()
             raise StoppedByUs("the trial failed")
         if self._draws is None:

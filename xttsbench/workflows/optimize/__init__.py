@@ -70,9 +70,10 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
         mode_fix = STEP_NO_XLA if evidence.given_mode == "xla" else STEP_GRAPH
         step_fix = (mode_fix if traced is None else STEP_TRACED_ONCE).name
         step = patched(step_fix) if place is not None else None
+        no_edit = step.unpatched.get(step_fix) if step is not None else None
         around = patched(DATASET.name) if script.own_batches is not None else None
-        whys = [why for patch in (around, step) if patch is not None for why in patch.unpatched.values()]
-        known = again(script, directory, "; ".join(whys) or None, anything=plan.repeat)
+        no_dataset = around.unpatched.get(DATASET.name) if around is not None else None
+        known = again(script, directory, no_edit, no_dataset, anything=plan.repeat)
         if known is None or why_not_again(plan, script) is not None:
             return
         job = replace(job, again=known)
@@ -280,9 +281,14 @@ def why_not_again(plan: RunPlan, script: ScriptRun) -> str | None:
 
 
 def again(
-    script: ScriptRun, directory: Path, no_edit: str | None = None, *, anything: bool = False
+    script: ScriptRun,
+    directory: Path,
+    no_edit: str | None = None,
+    no_dataset: str | None = None,
+    *,
+    anything: bool = False,
 ) -> ScriptAgain | None:
-    """Facts about a script for trials of its fixes; ``no_edit`` is why the source of its step cannot be changed."""
+    """Facts about a script for trials of its fixes, with why its step, or its loop, cannot be edited."""
     own = script.own_batches
     if script.data is None and own is None:
         return None
@@ -293,6 +299,7 @@ def again(
         in_graph=script.in_one_call,
         step=None if _is_keras(script) else script.step_function,
         no_edit=no_edit,
+        no_dataset=no_dataset,
         redirected=script.not_redirected is None,
         directory=str(directory.absolute()),
         anything=anything,
