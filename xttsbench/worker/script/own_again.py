@@ -144,6 +144,12 @@ class RunningElements(ElementsTrial):
                 self._failed = error
         super().end()
 
+    def failure(self, error: BaseException | None) -> dict[str, Any] | None:
+        """Message on an error, also where the script raised before there were enough batches."""
+        if error is not None and not self._kept.enough:
+            self._failed = self._failed or error
+        return super().failure(error)
+
     @property
     def _trains(self) -> bool:
         return True

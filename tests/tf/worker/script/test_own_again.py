@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from xttsbench.worker.script.own_again import Kept, tensors_of
+from xttsbench.worker.script.own_again import Kept, RunningElements, tensors_of
 from xttsbench.worker.script.own_batches import joined, kind_of
 
 
@@ -50,3 +50,12 @@ def test_sizes_that_vary_are_left_open():
     assert joined(one, one.replace("3, 8", "5, 8")) == one.replace("3, 8", "None, 8")
     assert joined(one, one.replace("3, 8", "5")) is None
     assert joined(one, None) is None
+
+
+def test_a_script_that_raises_before_there_is_enough_shows_nothing():
+    trial = RunningElements.__new__(RunningElements)
+    trial._kept, trial._failed, trial._read, trial._began = kept([1]), None, True, None
+    assert trial.failure(None) is None
+    assert "no such op" in trial.failure(ValueError("no such op"))["cause"]
+    trial._failed, trial._kept.enough = None, True
+    assert trial.failure(ValueError("no such op")) is None
