@@ -134,11 +134,15 @@ _STAGED_BYTES: Final = 1 << 25  # That an area may hold before it is emptied wit
 
 
 class ScriptContents:
-    """Digests of the batches of a script's loop: of that for which ``counts`` is true."""
+    """Digests of the batches of a script's loop: of that for which ``counts`` is true.
 
-    def __init__(self, counts: Callable[[Loop], bool]) -> None:
+    Where a call takes several steps, its first batch is asked for at another place of the graph than the others, and
+    they have no common numbers: those of graphs are kept only where ``numbered`` is true.
+    """
+
+    def __init__(self, counts: Callable[[Loop], bool], numbered: Callable[[], bool]) -> None:
         self.look = ContentLook()
-        self._counts = counts
+        self._counts, self._numbered = counts, numbered
         self._areas: list[_Area] = []
         self._lock = threading.Lock()
 
@@ -154,7 +158,9 @@ class ScriptContents:
         parts = tf.nest.flatten(given, expand_composites=True)
         dtypes = [one.dtype for one in parts if isinstance(one, tf.Tensor | tf.TensorSpec)]
         plain = dtypes and not any(one in (tf.variant, tf.resource) for one in dtypes)
-        if plain and not tf.config.list_logical_devices("GPU"):  # a copy would cost more than a step may
+        if (
+            plain and self._numbered() and not tf.config.list_logical_devices("GPU")
+        ):  # a copy would cost more than a step may
             self._areas.append(_Area(f"xttsbench/batches/{len(self._areas)}", [tf.int64, *dtypes]))
             self._areas[-1].write(number, batch)
 

@@ -228,8 +228,9 @@ class VariantTrial(Trial):
     def __init__(self, process: AgainProcess) -> None:
         recorder = AgainRecorder(process.report, process.again)
         super().__init__(process, recorder)
-        self._contents = ScriptContents(recorder.loops.counts_own) if self.spec.hashed else None
-        if self._contents is not None:
+        self._contents = None
+        if self.spec.hashed:
+            self._contents = ScriptContents(recorder.loops.counts_own, lambda: recorder.results.steps_per_call == 1)
             self.watched.on_batch, self.watched.clock.contents = self._contents.got, self._contents
             recorder.turn_over = self._contents.digest
 

@@ -227,6 +227,19 @@ def test_a_callback_that_would_miss_batches_is_told_with_its_line(helper: Helper
     assert elements(spec(tmp_path, "elements", str(script), "counts", fix="step:no-xla"), helper).objections == ()
 
 
+def test_batches_of_a_call_with_several_steps_are_not_compared_by_numbers_that_they_do_not_have(
+    helper: Helper, tmp_path: Path
+) -> None:
+    script = tmp_path / "tiny.py"
+    script.write_text(TINY)
+    given = [spec(tmp_path, "arm", str(script), "plain", fix=fix, turns=True) for fix in (None, "step:several:4")]
+    original, fixed = (in_turns(one, helper, 40)[0].contents for one in given)
+    assert original is not None
+    assert fixed is not None
+    assert original.digests
+    assert compare_timed({0: [original, original]}, {0: [fixed]}, bits=True).same is None
+
+
 @pytest.mark.measured
 def test_several_steps_a_call_are_faster_where_a_step_is_short(helper: Helper, tmp_path: Path) -> None:
     script = tmp_path / "tiny.py"
