@@ -188,7 +188,7 @@ CASES: tuple[Case, ...] = (
         "tensorflow/tensorflow#49730",
         "a Sequence under ten replicas stands still",
         "t17_sequence_replicas.py",
-        ("optimize", "t17_sequence_replicas.py", "--budget", "75"),
+        ("optimize", "t17_sequence_replicas.py", "--budget", "150"),
         ("verdict compile", "rule retracing", "says iterator of each replica anew"),
         None,
         "TensorFlow makes the iterator of each replica anew in every epoch",
