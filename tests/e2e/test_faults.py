@@ -58,8 +58,8 @@ def test_padding_prefetches_and_lengths(diagnose: Diagnose, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_stragglers_of_the_input(diagnose: Diagnose, tmp_path: Path) -> None:
     _, found = findings(diagnose, "faults.py:stumbles", tmp_path / "run", 20)
-    assert found["stragglers"]["evidence"]["in_wait"] > 0.5
-    assert found["stragglers"]["evidence"]["share_of_time"] > 0.2
+    assert found["stragglers"]["evidence"]["own_wait_share"] > 0.5
+    assert found["stragglers"]["evidence"]["excess_share"] > 0.2
 
 
 @pytest.mark.slow

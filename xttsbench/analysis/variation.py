@@ -225,8 +225,12 @@ def burstiness(gaps: npt.ArrayLike) -> float:
     return float((above - below) / (above - 2 * ratio + below))
 
 
-def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
+def oscillation(wall_s: npt.ArrayLike, every_s: npt.ArrayLike | None = None) -> tuple[Oscillation, dict[str, str]]:
     """The oscillation vector of the steady-state steps, and why each of its nulls is one.
+
+    Args:
+        wall_s: seconds of steps in a row.
+        every_s: seconds of all steps, of which other percentiles are, where these are a part of them.
 
     Returns:
         The record, and the reason for every field that is ``None``, by field name.
@@ -242,11 +246,12 @@ def oscillation(wall_s: npt.ArrayLike) -> tuple[Oscillation, dict[str, str]]:
         "effective_steps": effective_size(steps),
     }
     reasons: dict[str, str] = {}
-    if n >= _MIN_P99_STEPS:
-        median, p99 = np.quantile(steps, [0.5, 0.99])
+    every = steps if every_s is None else np.asarray(every_s, dtype=np.float64)
+    if every.size >= _MIN_P99_STEPS:
+        median, p99 = np.quantile(every, [0.5, 0.99])
         values["p99_over_p50"] = float(p99 / median)
     else:
-        reasons["p99_over_p50"] = f"only {n} steps, {_MIN_P99_STEPS} are needed for a 99th percentile"
+        reasons["p99_over_p50"] = f"only {every.size} steps, {_MIN_P99_STEPS} are needed for a 99th percentile"
     if varies(steps):
         values["autocorrelation"] = float(autocorrelation(steps, 1)[1])
         values["ljung_box_p"] = ljung_box(steps, min(20, n // 5))

@@ -135,7 +135,7 @@ def build_diagnosis(
     )
 
     stretch = series[0][in_one_stretch(series[0])]
-    vector, missing = oscillation(stretch.wall_s)
+    vector, missing = oscillation(stretch.wall_s, np.concatenate([one.wall_s for one in series]))
     if (own := len(stretch)) < len(series[0]):
         in_a_row = rf"\g<0> in a row (of {len(series[0])})"
         missing = {name: re.sub(rf"(only|in) {own} steps", in_a_row, reason) for name, reason in missing.items()}

@@ -46,7 +46,7 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: s
     name, *drawn = verdicts(parts, wall.entries).tolist()
     confidence = drawn.count(name) / len(drawn)
     trial, (steps, state) = max(found, key=lambda one: len(one[1][0]))
-    vector, missing = oscillation(steps.wall_s)
+    vector, missing = oscillation(steps.wall_s, np.concatenate([rows.wall_s for _, (rows, _) in found]))
     unmeasured = {f"oscillation.{key}": reason for key, reason in missing.items()}
     attribution: Attribution | None = Attribution(**{part: float(values[0]) for part, values in parts.items()})
     if mode == "eager" and name == "compute":

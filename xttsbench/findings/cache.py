@@ -75,7 +75,6 @@ def cacheable(evidence: Evidence) -> Findings:
             "bytes": held,
             "fits_in_memory": in_memory if memory is not None else None,
             "epoch_s": _epoch_s(evidence, pipeline, op),
-            "repeated": again,
             "python_functions": len(python),
         },
         remedy,

@@ -47,7 +47,7 @@ def xla_slower(evidence: Evidence) -> Findings:
         return
     if evidence.given_mode == "graph" and speedup.high < 1 / WORTH:
         yield xla_slower.finding(
-            f"XLA would slow the step down, to {speedup.estimate:.2f} of its speed",
+            f"with XLA the step would take {1 / speedup.estimate:.3g} times as long",
             {"step_speedup": speedup.estimate, "first_compilation_s": other.compile_s},
         )
     if evidence.given_mode == "xla" and speedup.low > WORTH:
@@ -95,7 +95,7 @@ def precision(evidence: Evidence) -> Findings:
         yield precision.finding(
             f"{_SAID[name]} runs the step {speedup.estimate:.2f} times as fast"
             if helps
-            else f"{_SAID[name]} would slow the step down, to {speedup.estimate:.2f} of its speed",
+            else f"with {_SAID[name]} the step would take {1 / speedup.estimate:.3g} times as long",
             {"precision": name, "helps": helps, "step_speedup": speedup.estimate},
             f"{_DONE_BY[name]}; compare the losses before it is kept."
             if helps

@@ -162,7 +162,8 @@ def per_element_overhead(evidence: Evidence) -> Findings:
         "TensorFlow ops take a leading dimension as they are, what reads or decodes a file does not)."
     )
     yield per_element_overhead.finding(
-        f"{elements:.0f} elements a batch at {1e6 * total_s / elements:.0f} us each: calls may be most of that",
+        f"{elements:.0f} elements a batch at {1e6 * total_s / elements:.0f} us each, in {_ops(len(tiny))}: calls may "
+        "be most of that",
         {
             "elements_per_batch": elements,
             "ops_per_element": len(tiny),
@@ -176,6 +177,10 @@ def per_element_overhead(evidence: Evidence) -> Findings:
         severity="warning" if evidence.limits("input") else "info",
         helps=gain(evidence, "batch-first", "gather"),
     )
+
+
+def _ops(count: int) -> str:
+    return f"the {count} ops that take them one by one, together" if count > 1 else "the op that takes them one by one"
 
 
 def _is_tiny(op: PipelineOp) -> bool:
@@ -282,8 +287,8 @@ def padding_waste(evidence: Evidence) -> Findings:
         {
             "padding_share": batches.padding_share,
             "padding_efficiency": useful,
-            "batches": batches.cached,
-            "shapes": len(batches.shapes),
+            "batches_examined": batches.cached,
+            "shapes_of_all_batches": len(batches.shapes),
             "step_s_that_goes_to_padding": _padding_s(evidence, batches.padding_share),
         },
         remedy,

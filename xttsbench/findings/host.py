@@ -29,7 +29,7 @@ def host_sync(evidence: Evidence) -> Findings:
     share = cost_s / evidence.wall_s if evidence.wall_s else 0.0
     limiting = evidence.limits("host") and share >= THRESHOLD
     yield host_sync.finding(
-        f"{per_step:.1f} values a step are fetched from the device",
+        f"values are fetched from the device, {per_step:.3g} a step",
         {"fetches_per_step": per_step, "fetch_s_per_step": cost_s, "share": share, "gpu": evidence.on_gpu},
         None
         if evidence.on_gpu

@@ -30,7 +30,9 @@ def gpu_invisible(evidence: Evidence) -> Findings:
         yield gpu_invisible.finding(
             "no GPU on this machine: the processor is the device",
             {"reason": str(reason), "built_with_cuda": evidence.devices.built_with_cuda},
-            "Nothing to mend here. To judge the input side of a GPU run, use --accelerator emulated:MS.",
+            "Nothing to mend here: the device is emulated."
+            if evidence.emulated
+            else "Nothing to mend here. To judge the input side of a GPU run, use --accelerator emulated:MS.",
         )
         return
     if mask is not None:

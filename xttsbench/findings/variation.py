@@ -14,6 +14,7 @@ from xttsbench.analysis.steps import Steps, in_one_stretch, measured, steady
 from xttsbench.analysis.variation import Trend, changed, trend
 from xttsbench.analysis.variation import drift as drift_of
 from xttsbench.evidence import Evidence
+from xttsbench.findings.boundary import BEGUN, BETWEEN, boundary, over_the_boundary
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
 from xttsbench.records.trial import Batches
@@ -85,7 +86,7 @@ def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None, begun:
     begins = np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0
     excess, other_size = steps.wall_s - np.median(steps.wall_s), steps.batch_size != _usual(steps.batch_size)
     signs: list[tuple[str, str, npt.NDArray[np.bool_]]] = [
-        (_BEGUN, begun, begins),
+        (BEGUN, begun, begins),
         ("Python collects garbage in them", _TIMES["gc_s"][1], steps.gc_s >= _AMOUNT * np.maximum(excess, 1e-9)),
         ("something is traced or compiled in them", _TIMES["compile_s"][1], steps.compiling),
         ("values are fetched from the device in them", _TIMES["sync_s"][1], steps.sync_s >= 0.5 * steps.wall_s),
@@ -142,22 +143,11 @@ def _is_periodic(values: FloatArray, period_steps: float) -> bool:
     return float(_folded(values, period_steps).var()) / variance >= max(3 * bins / len(values), 0.2)
 
 
-_BEGUN: Final = "they begin an epoch"
-_BETWEEN: Final = "Look at what the loop does between two epochs: validation, checkpoints, callbacks."
-
-
-def _over_the_boundary(evidence: Evidence) -> str:
-    """Remedy of an iterator that is made anew for each epoch, beyond what the pipeline has already."""
-    if any(op.op.startswith("Repeat") and (op.cardinality or 0) > 0 for op in evidence.graph.ops):
-        return "Leave out the count of repeat(), so that one iterator goes over all epochs, and count an epoch's steps."
-    return "Keep the iterator over epochs: dataset.repeat() before prefetch, and count the steps of an epoch."
-
-
 def _epochs(evidence: Evidence, steps: Steps, period_steps: float) -> list[_Correlate]:
     starts = np.flatnonzero(np.diff(steps.epoch) > 0)
     if len(starts) < 3 or abs(float(np.median(np.diff(starts))) / period_steps - 1) > _NEAR:
         return []
-    return [_Correlate("the epoch: a pass over the data set has as many steps", _over_the_boundary(evidence), 1.0)]
+    return [_Correlate("the epoch: a pass over the data set has as many steps", over_the_boundary(evidence), 1.0)]
 
 
 def _lines(evidence: Evidence, period_steps: float) -> list[_Correlate]:
@@ -276,25 +266,30 @@ def stragglers(evidence: Evidence) -> Findings:
         return
     slow = steps[np.isin(np.arange(len(steps)), found.indices)]
     in_wait = float(slow.wait_s.sum() / slow.wall_s.sum())
-    begun = _over_the_boundary(evidence) if in_wait > 0.5 else _BETWEEN
+    begun = over_the_boundary(evidence) if in_wait > 0.5 else BETWEEN
     common = _in_slow_steps(steps, found.indices, evidence.batches, begun)
     place = _same_place_in_epoch(steps, found.indices)
     said = f"; {common[0].name}" if common else ""
     said = said.replace("they begin", "it begins").replace(" in them", " in it") if count == 1 else said
-    remedy = "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there."
+    at, remedy = (
+        None,
+        "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there.",
+    )
     if common or place[:1] == [0]:
-        first = common[0] if common else _Correlate(_BEGUN, f"An epoch's first batch is often one. {begun}", 0.0)
-        remedy = first.remedy if first.name == _BEGUN else f"{first.remedy} {remedy}"
+        first = common[0] if common else _Correlate(BEGUN, f"An epoch's first batch is often one. {begun}", 0.0)
+        at = boundary(evidence) if first.name == BEGUN and in_wait > 0.5 else None
+        remedy = first.remedy if first.name == BEGUN else f"{first.remedy} {remedy}"
     elif place and not any(op.random for op in evidence.graph.ops):  # else it has other elements each time
         remedy = f"Batch {place[0]} of an epoch is slow again and again: look at its elements. {remedy}"
     yield stragglers.finding(
-        f"{count} of {len(steps)} steps took {found.share_of_time:.0%} of the time beyond the median{said}",
+        f"{count} of {len(steps)} steps are far slower: {found.share_of_time:.0%} of all time is what they take beyond "
+        f"a median step{said}",
         {
             "stragglers": count,
             "steps": len(steps),
             "excess_s_per_step": found.excess_s_per_step,
-            "share_of_time": found.share_of_time,
-            "in_wait": in_wait,
+            "excess_share": found.share_of_time,
+            "own_wait_share": in_wait,
             "threshold_s": found.threshold_s,
             "first_steps": ", ".join(str(int(index)) for index in found.indices[:8]),
             "in_common": "; ".join(one.name for one in common) or None,
@@ -302,6 +297,7 @@ def stragglers(evidence: Evidence) -> Findings:
         },
         remedy,
         severity="warning",
+        at=at,
         # Beside a much larger wait in all steps these few are not what to mend first.
         limiting=in_wait > 0.5
         and evidence.limits("input")

@@ -89,7 +89,7 @@ def _step_option(evidence: Evidence, name: str, speedup: float | None, place: Lo
     if why_not is None and speedup is not None and speedup < WORTH:
         alone = step_ratio(evidence, name)
         why_not = f"estimated {speedup:.2f} times as fast: less than 5 %"
-        why_not = f"the step alone is {alone:.3g} times as fast with it" if alone and alone < 1.0 else why_not
+        why_not = f"the step alone takes {1 / alone:.3g} times as long with it" if alone and alone < 1.0 else why_not
     ceiling = evidence.max_speedups.get("dispatch")
     where = (place,) if place.file else ()
     return Option(

@@ -105,10 +105,8 @@ def _read_model(dataset: Any, ops: Sequence[PipelineOp], batches: int, max_s: fl
     costs = op_costs.costs(merged, matched, ops)
     if not any(cost.cost_s for cost in costs.values()):
         return _Modelled(note="TensorFlow's model counted no time in any op")
-    text = (
-        f"TensorFlow's performance model over {max(1, drawn - 1)} batches, fusion and default rewrites off; "
-        f"{ignored} model nodes belong to no op"
-    )
+    text = f"TensorFlow's performance model over {max(1, drawn - 1)} batches, fusion and default rewrites off"
+    text += f"; {ignored} nodes of it belong to no op" if ignored else ""
     return _Modelled(costs, text + error, first_batch_s)
 
 
@@ -227,9 +225,6 @@ def read_costs(dataset: Any, *, batches: int, max_s: float, stages_s: float = ST
     return _filled(pipeline, modelled, stages, sequential_s, tuned, notes)
 
 
-_BESIDE: Final = 1.25  # share of a sequential batch from which the times of its ops are said to be longer than alone
-
-
 def _filled(
     pipeline: Pipeline,
     modelled: _Modelled,
@@ -242,14 +237,7 @@ def _filled(
     priced = [cost for cost in chosen.values() if cost.cost_s is not None]
     if stages:
         alone = sum(cost.cost_from == "prefix" for cost in priced)
-        notes.append(f"{alone} of {len(pipeline.ops)} ops have the cost of a run by themselves, uncontended")
-    if sequential_s is not None:
-        share = op_costs.explained(pipeline.ops, chosen, sequential_s)
-        slower = ": each takes longer beside others" if share > _BESIDE else ""
-        notes.append(
-            f"a batch takes {sequential_s * 1e3:.3g} ms where nothing runs at once, and the times of the ops, all of "
-            f"their calls together, come to {share:.0%} of that{slower}"
-        )
+        notes.append(f"for {alone} of {len(pipeline.ops)} ops as measured where they run by themselves")
     if len(priced) < len(pipeline.ops):
         notes.append(f"{len(pipeline.ops) - len(priced)} of the ops have no cost")
     text = "; ".join(note for note in notes if note)

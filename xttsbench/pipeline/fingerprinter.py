@@ -42,6 +42,8 @@ class Batching:
     """Values that fill rows up, by component; empty where they are not known by component, ``None`` where no row is
     filled up.
     """
+    node: str | None = field(default=None, compare=False)
+    """Op of the graph that makes the batches; ``None`` where several do, or a function has it."""
 
 
 def batching(graph: Any) -> Batching:
@@ -55,7 +57,8 @@ def _of(name: str, by_name: Mapping[str, Any], library: nodes.FunctionLibrary, *
     """Batching at one dataset node; ``mapped`` where a function comes between it and the result."""
     while (node := by_name.get(name)) is not None:
         if _BATCHES.fullmatch(node.op):
-            return Batching(True, nodes.constant_input(node, "batch_size", by_name), _padding(node, by_name, mapped))
+            size = nodes.constant_input(node, "batch_size", by_name)
+            return Batching(True, size, _padding(node, by_name, mapped), name)
         if node.op == "GroupByWindowDataset":
             return _of_windows(node, library, mapped)
         inputs = nodes.dataset_inputs(node, by_name)

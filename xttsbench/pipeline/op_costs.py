@@ -209,7 +209,6 @@ AGREE: Final = 0.25
 _ABOUT: Final = 0.5  # calls for an element of a map that differ by less from one are one
 _HAND_ON: Final = r"(Prefetch|Cache|Repeat|Take|Skip|Snapshot|Save|AssertCardinality|CopyToDevice|MapOnGpu)Dataset"
 _ONE_FOR_ONE: Final = re.compile(rf"((Parallel)?Map|Zip|Shuffle)Dataset|{_HAND_ON}")
-_LEFT_OUT: Final = re.compile(rf"Shuffle|{_HAND_ON}")
 _BATCHING: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset", "MapAndBatchDataset")
 _MANY: Final = 1024  # from this many elements on, the counts of the model are believed before those of the op's own run
 
@@ -273,12 +272,6 @@ def choose(
 
 def _times(value: float | None, count: float | None) -> float | None:
     return None if value is None or count is None else value * count
-
-
-def explained(ops: Sequence[PipelineOp], chosen: Mapping[str, Chosen], sequential_s: float) -> float:
-    """Share of a sequential batch that the costs of the ops that were in it add up to."""
-    counted = [cost_s for op in ops if not _LEFT_OUT.match(op.op) and (cost_s := chosen[op.name].cost_s) is not None]
-    return sum(counted) / sequential_s if sequential_s else math.nan
 
 
 def _off(costs: Mapping[str, float], sequential_s: float) -> float:

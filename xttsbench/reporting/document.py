@@ -364,10 +364,9 @@ class Document:
 
 def bars(seconds: Mapping[str, float], whole_s: float) -> Bars:
     """A step of so many seconds, by its parts in seconds."""
-    shares = {name: value / whole_s if whole_s else 0.0 for name, value in seconds.items()}
-    return Bars(
-        tuple(Part(name, units.duration(seconds[name]), share, units.percent(share)) for name, share in shares.items())
-    )
+    shares = [value / whole_s if whole_s else 0.0 for value in seconds.values()]
+    parts = zip(seconds.items(), shares, units.percents(shares), strict=True)
+    return Bars(tuple(Part(name, units.duration(value), share, said) for (name, value), share, said in parts))
 
 
 def numeric(*names: str) -> tuple[Column, ...]:

@@ -38,6 +38,7 @@ from xttsbench.reporting.sections import (
     compares,
     figures,
     fixes,
+    on_cpu,
     pipeline,
     step,
     target_figures,
@@ -63,6 +64,7 @@ from xttsbench.reporting.sections.summary import (
     likely_sentence,
     memory_bytes,
     training_facts,
+    without_op,
 )
 from xttsbench.reporting.time_line import PARTS, TimeLine, time_line
 from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
@@ -116,7 +118,8 @@ def _headline(report: Report) -> doc.Headline:
     said = headline(report)
     likely = [doc.Paragraph(text, "strong")] if (text := likely_sentence(report)) else []
     below = [one for one in said.below if not one.text.startswith("Machine: ")]  # that stands in the strip
-    return replace(said, sentence=with_calls(said.sentence, report), below=(*likely, *below))
+    sentence = with_calls(without_op(said.sentence, report), report)
+    return replace(said, sentence=sentence, below=(*likely, *below))
 
 
 def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
@@ -140,7 +143,7 @@ def _machine(report: Report) -> Iterator[doc.Fact]:
     if cores := cpu.get("allowed_cpus") or found.get("cpus"):
         yield doc.Fact("processors", f"{cores:g} of {cpu['model']}" if cpu.get("model") else f"{cores:g}")
     kind, label = (str(report.accelerator.get(key, "")) for key in ("kind", "label"))
-    if said := label or kind:  # an emulated accelerator is never to be taken for a device
+    if (said := label or kind) and (kind == "emulated" or not on_cpu(report)):  # never one to be taken for the other
         yield doc.Fact("accelerator", said.replace("emulated", "EMULATED") if kind == "emulated" else said)
     yield doc.Fact("GPU", gpu_names(found) or "none")
     if total := memory_bytes(found):

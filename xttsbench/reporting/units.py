@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from xttsbench.records import pipeline
@@ -58,6 +58,22 @@ def percent(share: float) -> str:
     if 0 < abs(value) < 0.05:
         return "<0.1 %" if value > 0 else ">-0.1 %"
     return f"{value:.1f} %"
+
+
+def percents(shares: Sequence[float]) -> list[str]:
+    """Parts of one whole as percentages that add up to it: rounding is made good by the parts that it moves least.
+
+    Parts of a tenth and more, and the largest one, stay as :func:`percent` has them: they are said elsewhere too.
+    """
+    tenths = [round(1000.0 * share) for share in shares]
+    off = round(1000.0 * sum(shares)) - sum(tenths)
+    step = 1 if off > 0 else -1
+    smaller = sorted(range(len(shares)), key=shares.__getitem__)[:-1]
+    moved = sorted(smaller, key=lambda at: (shares[at] >= 0.1, step * (tenths[at] - 1000.0 * shares[at])))
+    for at in [at for at in moved if tenths[at] + step >= 0][: abs(off)]:
+        tenths[at] += step
+    said = zip(shares, tenths, strict=True)
+    return [f"{tenth / 10:.1f} %" if tenth else percent(math.copysign(min(abs(one), 4e-4), one)) for one, tenth in said]
 
 
 def probability(value: float) -> str:

@@ -34,8 +34,8 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
         "The device's own work is the limit; nothing avoidable reaches 10 % of the step.",
         "What is left of the step when all other parts are taken away; an emulated accelerator's wait, and a step that "
         "works outside TensorFlow, are in it.",
-        "A faster step: XLA, another precision, larger batches, a smaller model or a faster device. Nothing in the "
-        "input pipeline is worth changing.",
+        "Make the step itself cheaper: XLA, another precision, a smaller model; or take a faster processor or GPU. "
+        "Nothing in the input pipeline is worth changing.",
     ),
     "compile": Meaning(
         "Tracing or XLA compilation recurs after the first step.",

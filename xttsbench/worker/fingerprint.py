@@ -22,7 +22,7 @@ from xttsbench.errors import first_line
 from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.buckets.samples import compare_apart, padding_of
 from xttsbench.fixes.graph.edit import from_graph
-from xttsbench.fixes.graph.hazards import hazards, random_ops
+from xttsbench.fixes.graph.hazards import hazards, not_there, random_ops
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
 from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.altered import (
@@ -35,6 +35,7 @@ from xttsbench.pipeline.altered import (
     shortened,
     source_length,
 )
+from xttsbench.pipeline.cut import Cut
 from xttsbench.pipeline.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.python.state import trace_time_effects
@@ -134,6 +135,9 @@ def read_elements(
     if spec.cache_dir is not None and FixSet.parse(spec.fix).keeps_files and spec.cache_use != "filled":
         shutil.rmtree(spec.cache_dir, ignore_errors=True)  # of a shortened dataset, which nobody must read
     bench.channel.phase("reading the code")
+    if before is not None and spec.assume_pure and not (spec.fix or spec.whole):
+        for sentence in not_there(original, before, spec.assume_pure):
+            bench.channel.note(sentence)
     losses = _losses(spec, step, told.kept, unknown, bench)
     look()
     if spec.shown is not None:
@@ -296,11 +300,24 @@ def _graph(dataset: tf.data.Dataset, unknown: dict[str, str]) -> Any | None:
 
 
 def _rows_of(dataset: tf.data.Dataset, graph: Any | None, cut: Batching) -> int | None:
-    """Samples of a whole epoch, a last batch counted as full; those of the only source where the dataset is endless."""
+    """Samples of a whole epoch; those of the only source where the dataset is endless."""
     elements = int(dataset.cardinality())
     if elements >= 0:
-        return elements * (cut.size or 1)
+        return elements * (cut.size or 1) - _lacking(elements, graph, cut)
     return source_length(graph) if graph is not None else None
+
+
+def _lacking(elements: int, graph: Any | None, cut: Batching) -> int:
+    """Samples by which the last batches of whole passes are short; 0 where that cannot be read."""
+    if graph is None or cut.node is None or cut.size is None:
+        return 0
+    try:
+        pieces = Cut(graph)
+        batches, samples = pieces.cardinality(cut.node), pieces.cardinality(pieces.inputs(cut.node)[0])
+    except (tf.errors.OpError, ValueError):
+        return 0
+    known = batches > 0 and samples >= 0 and elements % batches == 0
+    return elements // batches * max(0, batches * cut.size - samples) if known else 0
 
 
 def _ordered(dataset: tf.data.Dataset, graph: Any) -> bool:

@@ -120,7 +120,7 @@ def test_processor_time_sizes_and_cardinalities_are_there_whichever_reading_the_
     assert source.cost_s < 0.5 * mapped.cost_s
     assert {op.cost_from for op in (source, mapped, batch)} <= {"model", "prefix"}
     assert prefetch.cpu_s is None  # it is stepped over
-    assert "where nothing runs at once" in pipeline.costs_from
+    assert "ops as measured where they run by themselves" in pipeline.costs_from
 
 
 def test_an_empty_dataset_has_no_costs_and_the_reason():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from xttsbench.fixes import graph as rewrite
+from xttsbench.fixes.graph.hazards import not_there
 from xttsbench.pipeline import places
 from xttsbench.pipeline.read import read_graph
 from xttsbench.records.trial import TrialSpec
@@ -391,3 +393,29 @@ def test_a_switch_that_is_turned_unseen_is_noticed_where_the_code_is_read_again(
     cached = "cache@" + next(node.name for node in read_graph(loader.create()).node if node.op == "MapDataset")
     objections = take(loader.create, fix=cached, step=step).objections
     assert any("draws random numbers" in one for one in objections) is turned
+
+
+@pytest.mark.parametrize(
+    ("make", "samples"),
+    [
+        (lambda: tf.data.Dataset.range(10).batch(4), 10),
+        (lambda: tf.data.Dataset.range(10).batch(4, drop_remainder=True), 8),
+        (lambda: tf.data.Dataset.range(10).batch(4).repeat(3).prefetch(1), 30),
+        (lambda: tf.data.Dataset.range(10).repeat(3).batch(4), 30),
+        (lambda: tf.data.Dataset.range(10), 10),
+    ],
+)
+def test_the_samples_of_an_epoch_are_counted_with_a_last_batch_as_it_is(take, make, samples):
+    assert take(make).rows_of == samples
+
+
+def test_a_name_that_is_assumed_to_be_pure_and_is_not_there_is_told():
+    def halved(i):
+        return i / 2
+
+    dataset = tf.data.Dataset.range(9).map(lambda i: tf.numpy_function(halved, [i], tf.float64))
+    graph, stem = read_graph(dataset), Path(__file__).stem
+    assert not_there(dataset, graph, (f"{stem}.halved",)) == ()
+    (told,) = not_there(dataset, graph, ("data.load",))
+    assert told.startswith("--assume-pure data.load: nothing of that name is called in the pipeline, which has ")
+    assert f"{stem}.halved" in told

@@ -72,9 +72,9 @@ def straggling(build, *, in_wait: bool, height: float = 0.5):
 def test_stragglers_of_the_input(evidence, build) -> None:
     found = only(stragglers, evidence("input", **straggling(build, in_wait=True)))
     assert (found.limiting, found.severity) == (True, "warning")
-    assert found.title == "2 of 100 steps took 9% of the time beyond the median"
+    assert found.title == "2 of 100 steps are far slower: 9% of all time is what they take beyond a median step"
     assert found.evidence["first_steps"] == "20, 70"
-    assert found.evidence["in_wait"] == pytest.approx(1.02 / 1.2)
+    assert found.evidence["own_wait_share"] == pytest.approx(1.02 / 1.2)
     assert "elements of those batches" in found.remedy
 
 
@@ -194,7 +194,19 @@ def test_stragglers_at_the_beginning_of_epochs(evidence, build) -> None:
     found = only(stragglers, evidence("input", **given))
     assert "they begin an epoch" in found.title
     assert found.evidence["same_batch_of_epochs"] == "0"
-    assert found.remedy.startswith("Keep the iterator over epochs: dataset.repeat() before prefetch")
+    assert found.remedy.startswith("Write .repeat() at the end of the dataset")
+    assert found.remedy.endswith("no line can be named.")
+
+
+def test_an_iterator_over_all_epochs_is_advised_with_the_line_to_edit(evidence, build) -> None:
+    given = slow_at(build, (25, 50, 75), epoch=np.arange(100) // 25)
+    at = Location(file="data.py", line=31)
+    ops = (PipelineOp(name="m", op="MapDataset"), PipelineOp(name="p", op="PrefetchDataset", location=at))
+    found = only(stragglers, evidence("input", pipeline=Pipeline(ops=ops), **given))
+    assert found.remedy.startswith("Write .repeat() before .prefetch(...) at data.py:31, make one iterator")
+    assert (found.location.line, found.location.op) == (31, "p")
+    found = only(stragglers, evidence("input", pipeline=Pipeline(ops=ops[:1]), **given))
+    assert found.remedy.startswith("Write .repeat() behind m, make one iterator")
 
 
 def test_what_is_advised_at_the_beginning_of_epochs_is_not_done_already(evidence, build) -> None:

@@ -13,7 +13,6 @@ from xttsbench.pipeline.op_costs import (
     choose,
     costs,
     elements_per_batch,
-    explained,
     match,
     merge,
     with_python_costs,
@@ -240,12 +239,11 @@ def test_a_sequential_op_has_no_more_processor_time_than_the_cost_that_is_believ
     assert (own.cost_s, own.cpu_s) == (pytest.approx(0.010), pytest.approx(0.009))
 
 
-def test_without_either_there_is_none_and_what_is_left_out_does_not_count():
+def test_without_either_there_is_none():
     ops = (op("MapDataset"), op("CacheDatasetV2", "MapDataset"), op("RepeatDataset", "CacheDatasetV2"))
     found = choose(ops, {"CacheDatasetV2": modelled(5.0)}, {"MapDataset": alone(0.010)})
     assert found["RepeatDataset"].cost_s is None
     assert found["RepeatDataset"].cost_from is None
-    assert explained(ops, found, 0.020) == pytest.approx(0.5)
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=6), st.integers(1, 64))

@@ -107,10 +107,10 @@ def _shares(report: Report, texts: dict[str, str]) -> Iterator[str]:
     parts, time = report.verdict.attribution_s, report.verdict.step_time_s
     if parts is None or time is None or not time.estimate:
         return
-    for name, seconds in parts.model_dump().items():
-        share = seconds / time.estimate
+    every = parts.model_dump()
+    shares = [seconds / time.estimate for seconds in every.values()]
+    for (name, seconds), share, said in zip(every.items(), shares, units.percents(shares), strict=True):
         if share >= _SHOWN:
-            said = units.percent(share)
             yield from _lacks(texts, _EVERYTHING, f"{part(name)} {units.duration(seconds)} {said}")
             if share >= 0.1:
                 yield from _lacks(texts, _ANSWERS[:2], f"{part(name)} {said}")

@@ -14,6 +14,7 @@ from xttsbench.reporting.console import MOST_LINES
 from xttsbench.reporting.document import Facts
 from xttsbench.reporting.markdown import escape, render
 from xttsbench.reporting.sections import unmeasured
+from xttsbench.reporting.sections.naming import speaker
 from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.words import plain
 
@@ -39,7 +40,7 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
             assert plain(finding.title) in words, name
             assert finding.rule in words, name
         for fact in (fact for found in unmeasured(report) for fact in one(found, Facts).facts):
-            assert f"{fact.label} {fact.value}" in words, name
+            assert speaker(report)(f"{fact.label} {fact.value}") in words, name
 
 
 def test_the_residual_and_the_plots_are_shown(starving) -> None:
@@ -61,7 +62,7 @@ def test_a_comparison_is_the_title_and_its_plots_stand_by_its_table(comparing) -
             "<summary>loaders: EMULATED accelerator, 10 ms a step</summary>",
             "](plots/arms-loaders-emulated-accelerator-10-ms-a-step.png)",
             "](plots/traces-loaders-emulated-accelerator-10-ms-a-step.png)",
-            "<summary>modes: REAL device</summary>",
+            "<summary>modes: THIS CPU</summary>",
             "](plots/arms-modes-real-device.png)",
             "<summary>Not measured</summary>",
         )

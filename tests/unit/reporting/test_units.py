@@ -93,3 +93,12 @@ def test_number(value: float, text: str) -> None:
 )
 def test_the_unit_moves_from_the_name_to_the_number(name: str, value: object, expected: tuple[str, str]) -> None:
     assert units.named(name, value) == expected
+
+
+def test_parts_of_a_whole_add_up_and_the_largest_is_as_it_is_said_elsewhere() -> None:
+    shares = [0.44149, 0.39251, 0.03949, 0.03149, 0.02549, 0.06951, 0.00002]
+    said = units.percents(shares)
+    assert sum(round(10 * float(one.removesuffix(" %"))) for one in said[:-1]) == 1000
+    assert (said[0], said[-1]) == (units.percent(shares[0]), "<0.1 %")
+    assert units.percents([0.0, 1.0]) == ["0.0 %", "100.0 %"]
+    assert units.percents([]) == []

@@ -19,7 +19,7 @@ from xttsbench.fixes.registry import SPECS
 from xttsbench.pipeline.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
 from xttsbench.pipeline.python.opened import compiled
 from xttsbench.pipeline.python.split import CannotOpenError
-from xttsbench.pipeline.python.state import PythonState, python_state
+from xttsbench.pipeline.python.state import PythonState, names_of, python_state
 from xttsbench.pipeline.read import inspect
 from xttsbench.pipeline.source import lookup
 from xttsbench.records.fix import FixSet
@@ -37,6 +37,7 @@ STOPS: Final = re.compile(r"\w*(Take|Zip|DirectedInterleave)\w*Dataset(V\d+)?")
 """Ops that may end before what they read does."""
 _BEGINS_ANEW: Final = re.compile(r"\w*(Repeat|Cache)\w*Dataset(V\d+)?")
 _ENDLESS: Final = 2**62
+_MOST_NAMES: Final = 8  # Of functions that a sentence lists
 STATELESS: Final = "make the function depend on its arguments alone"
 _HANDED: Final = "hand it over as a part of each element"
 """Remedies: they would settle a hazard."""
@@ -196,6 +197,22 @@ def hazards(
         reasons += reader.changed_meanwhile() if spec.runs_ahead else ()
         found += reasons
     return tuple(dict.fromkeys(found))
+
+
+def not_there(dataset: Any, graph: Any, assumed: Collection[str]) -> tuple[str, ...]:
+    """A sentence on each name that is assumed to be pure, and that no Python function of a pipeline has."""
+    known: dict[str, str] = {}
+
+    def noted(function: Any) -> PythonState:
+        known.update(names_of(function))
+        return PythonState()
+
+    reader = Reader(dataset, graph, noted)
+    for name in reader.nodes:
+        list(reader.python(name))
+    there = ", ".join(sorted(set(known.values()))[:_MOST_NAMES]) or "no Python function"
+    said = "--assume-pure {}: nothing of that name is called in the pipeline, which has {}"
+    return tuple(said.format(one, there) for one in assumed if one not in known)
 
 
 def random_ops(dataset: Any, graph: Any, *, state_of: Callable[[Any], PythonState] = python_state) -> tuple[str, ...]:

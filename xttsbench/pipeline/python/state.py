@@ -17,7 +17,7 @@ import ast
 import functools
 import os
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
@@ -203,16 +203,27 @@ class _Assuming(Reader):
     def __init__(self, settled: Collection[str] | None, assumed: Collection[str]) -> None:
         super().__init__(settled)
         self._assumed = frozenset(assumed)
+        self.names: dict[str, str] = {}
+        """Names by which the functions that were met can be assumed to be pure, each to its shortest."""
 
     def function(self, function: Any, given: dict[str, Value] | None = None) -> Value:
         """Read a function, unless it is assumed to be pure."""
         inner = getattr(function, "__func__", function)
-        if self._assumed and isinstance(inner, types.FunctionType):
+        if isinstance(inner, types.FunctionType):
             stem = os.path.basename(place(inner.__code__)[0]).removesuffix(".py")
             names = inner.__qualname__, inner.__name__
-            if self._assumed & {f"{module}.{name}" for module in (inner.__module__, stem) for name in names}:
+            own = {f"{module}.{name}" for module in (inner.__module__, stem) for name in names}
+            self.names |= dict.fromkeys(own, f"{stem}.{inner.__name__}")
+            if self._assumed & own:
                 return LOCAL
         return super().function(function, given)
+
+
+def names_of(function: Any) -> Mapping[str, str]:
+    """Names by which a user's function, and those that it calls, can be assumed to be pure, each to the shortest."""
+    reader = _Assuming(None, ())
+    _read(_unwrapped(function), reader)
+    return reader.names
 
 
 def python_state(function: Any, *, assumed: Collection[str] = ()) -> PythonState:

@@ -51,6 +51,16 @@ def missing(report: Report, path: str) -> str:
     return NOT_MEASURED
 
 
+def on_cpu(report: Report) -> bool:
+    """Whether the real device can be no other than the CPU."""
+    return bool(report.environment) and not report.environment.get("gpus")
+
+
+def no_device(reason: str) -> bool:
+    """Whether a figure is missing because it is one of a device that is not there."""
+    return reason.startswith("no accelerator") or "so it is 0" in reason
+
+
 def _dotted(path: str) -> str:
     return re.sub(r"\[(\d+)\]", r".\1", path)
 
@@ -72,7 +82,7 @@ def unmeasured(report: Report) -> tuple[Section, ...]:
         what = missed(re.sub(r"\.\d+", ".*", _dotted(path)))
         number = re.match(r"arms\.(\d+)\.", _dotted(path))
         arm = report.arms[int(number[1])] if number and int(number[1]) < len(report.arms) else None
-        if what is None or (arm is not None and not arm.group and arm.status == "ok"):
+        if what is None or no_device(reason) or (arm is not None and not arm.group and arm.status == "ok"):
             continue
         subject = ", ".join(filter(None, (configuration(arm.id), arm.accelerator))) if arm is not None else ""
         if (at := re.match(r"findings\.(\d+)\.", _dotted(path))) and int(at[1]) < len(report.findings):
@@ -85,6 +95,7 @@ def unmeasured(report: Report) -> tuple[Section, ...]:
 
 
 _KIND: Final = re.compile(r"\b(real|emulated)\b", re.IGNORECASE)
+_REAL: Final = "REAL device"
 _LONGEST_SLUG: Final = 48
 MOST_SHOWN: Final = 26
 """Configurations of a group that a table or a plot has at most; a round of a sweep may have a thousand."""
@@ -110,6 +121,7 @@ class Group:
     name: str
     accelerator: str  # The label as the report has it, such as "emulated accelerator, 10 ms a step"
     arms: tuple[Variant, ...]
+    real: str = _REAL
 
     @property
     def emulated(self) -> bool:
@@ -118,8 +130,8 @@ class Group:
 
     @property
     def where(self) -> str:
-        """The accelerator, with REAL or EMULATED in capitals: one is never to be taken for the other."""
-        return _KIND.sub(lambda found: found[0].upper(), self.accelerator)
+        """The accelerator, with REAL (or THIS CPU) or EMULATED in capitals: one is never to be taken for the other."""
+        return _KIND.sub(lambda found: found[0].upper(), self.accelerator).replace(_REAL, self.real)
 
     @property
     def title(self) -> str:
@@ -161,7 +173,7 @@ def groups(report: Report) -> tuple[Group, ...]:
     for key, arms in found.items():
         slug = _slug(*key)
         unlike = next(one for one in (slug, *(f"{slug}-{n}" for n in range(2, len(found) + 2))) if one not in made)
-        made[unlike] = Group(unlike, *key, tuple(arms))
+        made[unlike] = Group(unlike, *key, tuple(arms), "THIS CPU" if on_cpu(report) else _REAL)
     return tuple(made.values())
 
 

@@ -195,8 +195,9 @@ def _faster_step(report: Report) -> str:
     tried = next((arm.effect for arm in report.arms if arm.id == "step:xla" and arm.effect is not None), None)
     if tried is None:
         return remedy
-    said = f"With XLA the step alone is {units.ratio(tried.estimate)} as fast."
-    return f"{remedy if tried.estimate >= WORTH else remedy.replace('XLA, ', '')} {said}"
+    gain = tried.estimate
+    said = f"takes {1 / gain:.3g} times as long" if gain < 1.0 else f"is {units.ratio(gain)} as fast"
+    return f"{remedy if gain >= WORTH else remedy.replace('XLA, ', '')} With XLA the step alone {said}."
 
 
 def _is_for(found: Finding, option: Option) -> bool:
@@ -212,8 +213,8 @@ def _apply(chosen: FixResult, report: Report, place: str) -> str:
     patch = chosen.patch
     if patch is None or not patch.diff.strip():
         return f"Change it by hand, or load the plan as the next command does: {words}."
-    speed = f", {units.ratio_interval(patch.verified_speedup)} as fast" if patch.verified_speedup is not None else ""
-    ran = f"The patched source, the same change, was run as well: the same data{speed}. " if patch.equivalent else ""
+    faster = ", and faster too" if patch.verified_speedup is not None and patch.verified_speedup.low > 1.0 else ""
+    ran = f"The patched source, the same change, was run as well: the same data{faster}. " if patch.equivalent else ""
     ran = ran if patch.ran else "The patched source was not run. "
     rest = f" Left to do by hand: {' '.join(patch.unpatched.values())}" if patch.unpatched else ""
     where = f"{place}/patch.diff" if place else "the run's patch.diff"

@@ -31,6 +31,7 @@ from xttsbench.reporting.words import SAME_DATA, in_words, part
 _LIKELY: Final = (*FASTER, "likely_faster")
 _DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
 _LEAST_MORE_S: Final = 120  # Seconds that another run gets more, at least: a trial begins anew with its process
+_IN_TIME: Final = ("stragglers", "oscillation")  # Rules on few of the steps, beside which all others cost something
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 
 
@@ -137,7 +138,10 @@ def why(report: Report) -> str:
         return with_calls(found.title, report) if found is not None else ""
     how = with_calls(python.title, report) if python is not None else _works(report)
     told = found is None or found.rule == "input-bound" or (python is not None and found.rule == "sequential-map")
-    return how if how and told else "; ".join(filter(None, (how, with_calls(found.title, report) if found else "")))
+    said = with_calls(found.title, report) if found else ""
+    if how and found is not None and found.rule in _IN_TIME:  # which is first, and what every batch costs beside it
+        return f"{said}. In every batch {how}"
+    return how if how and told else "; ".join(filter(None, (how, said)))
 
 
 def _works(report: Report) -> str:

@@ -32,7 +32,7 @@ _MARKS: Final = {
     "not measured": doc.Cell("NOT MEASURED", tone="warning"),
 }
 _SPEED: Final = ("configuration", "A per s", "B per s", "speed of B over A (95 %)", doc.Column("result", leads=True))
-_ALONE: Final = ("configuration", "step time", "per second (first dimension)", "speed-up", "processes", "result")
+_ALONE: Final = ("configuration", "step time", "speed-up", "processes", "result")
 _MOST_ROWS, _MOST_WARNINGS = 5, 2  # Of the tables and warnings on one screen
 _METHODS: Final = {
     "paired blocks": "Rounds of one run, paired; 95 % intervals over rounds and processes.",
@@ -278,7 +278,6 @@ def _row(arm: Variant) -> tuple[str | doc.Cell, ...]:
     return (
         configuration(arm.id),
         cell(arm.step_time_s, units.duration_bounds),
-        cell(arm.throughput_per_s, lambda rate: units.rate_bounds(rate, unit=" /s")),
         doc.Cell("1") if arm.role == "baseline" and arm.effect is None else cell(arm.effect, units.ratio_bounds),
         f"{arm.blocks:,}",
         "; ".join(word for word in (decision, "" if arm.status == "ok" else arm.status) if word),

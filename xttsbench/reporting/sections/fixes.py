@@ -1,6 +1,6 @@
 """Results of the fixes, in words: measurements, the patch of the proposal, and how to apply it.
 
-A fix that was not measured is among them, with the reason. Beside it, what the model estimates.
+A fix that was not measured is among them, with the reason.
 
 The page has them as cards, the best first: gain, how sure that is, what it does to the data, the patch. A card's bar
 runs from 1x to the gain on a scale that all cards share, logarithmic in the gain. Its colour says whether the step gets
@@ -14,11 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
-from xttsbench.records.fix import FixResult, FixSet, Optimized, Patch, Semantics
-from xttsbench.records.pipeline import Prediction
+from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Report
 from xttsbench.reporting import units
 from xttsbench.reporting.document import (
@@ -31,21 +29,17 @@ from xttsbench.reporting.document import (
     Fold,
     Paragraph,
     Section,
-    folded,
     table,
 )
 from xttsbench.reporting.sections import cell
-from xttsbench.reporting.sections.answer import after, nothing_accepted, unit
+from xttsbench.reporting.sections.answer import after, nothing_accepted
 from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.words import short_path
-from xttsbench.throughput.pace import STEP as _STEP
 
 NOT_ESTIMATED: Final = "not estimated"
-_AS_IT_IS: Final = "as it is"
 PLAN: Final = "optimized.yaml"
 _PATCH_LINES: Final = 40  # Of a diff, on a terminal
 _FIXES: Final = ("fix", "estimated", "measured", "data", "outcome and why")
-_PREDICTED: Final = ("condition", "batches a second", "speed-up", "limited by", "measured", "remark")
 DATA: Final = {
     "identical": "the same, bit for bit",
     "rounding": "the same, but for rounding",
@@ -90,31 +84,7 @@ def beside(report: Report) -> Iterator[tuple[str | Cell, ...]]:
         if (speed := found.verified_speedup) is not None and now is not None:
             result = "proposed" if found.chosen else _became(found)
             words = with_calls(found.words, report)
-            yield words, after(now, speed), "", cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
-
-
-def predictions(report: Report) -> Fold:
-    """A row for each condition that the model was asked about."""
-    return folded("What the model estimates", _PREDICTED, [_prediction(found, report) for found in report.predictions])
-
-
-def _prediction(found: Prediction, report: Report) -> tuple[str | Cell, ...]:
-    rate, speedup, alone = found.batches_per_s, found.speedup, unit(report) == "batch"
-    given = next((one.measured_per_s for one in report.predictions if one.name == _AS_IT_IS), None)
-    same = any(one.fixes == found.fixes and one.semantics and one.semantics.equivalent for one in report.fixes)
-    remark = "" if same else found.why_not or ""  # what would have to be proved, and was
-    far = found.name == _AS_IT_IS and bool(found.why_not)
-    if rate is not None and speedup is not None and given is not None and not far:  # costs were scaled to that
-        remark = f"{units.number(rate)} by the costs as they were read" if found.name == _AS_IT_IS else remark
-        rate = speedup * given.estimate
-    return (
-        with_calls(said(FixSet.of(found.fixes)), report) if found.fixes else found.name,
-        NOT_ESTIMATED if rate is None else units.number(rate),
-        "" if speedup is None else units.ratio(speedup),
-        "handing over batches" if found.limited_by == _STEP and alone else with_calls(found.limited_by, report),
-        cell(found.measured_per_s, lambda measured: units.rate_bounds(measured, unit=" /s")),
-        remark,
-    )
+            yield words, after(now, speed), cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
 
 
 def proposal(report: Report, chosen: FixResult | None) -> str:
@@ -144,18 +114,19 @@ def same_data(found: Semantics | None) -> str:
     """Whether the data are the same, and how much of them was compared."""
     if found is None:
         return "not compared"
-    return f"{DATA[found.how]} ({found.checked})" if found.checked else DATA[found.how]
+    # Data that differ were compared no further than where that showed.
+    return f"{DATA[found.how]} ({found.checked})" if found.checked and found.equivalent else DATA[found.how]
 
 
 def patched(patch: Patch | None) -> str:
     """Whether the source with the edits was run, and what came of it."""
-    if patch is None or not (patch.diff.strip() or patch.why_not):
-        return ""
+    if patch is None or not (patch.diff.strip() or patch.why_not) or (patch.unpatched and not patch.diff.strip()):
+        return ""  # which is said where the edits by hand are
     words = []
     if patch.equivalent is not None:
         words.append("yields the same data" if patch.equivalent else "gives OTHER DATA")
     if patch.verified_speedup is not None:
-        words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast, the same change measured once more")
+        words.append(f"is {units.ratio_interval(patch.verified_speedup)} as fast, timed by itself")
     said = f"The source with this patch was {'run; it' if words else 'not run'} {' and '.join(words)}".rstrip()
     said += f": {patch.why_not}" if patch.why_not else "."
     if not words and not said.endswith("."):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import reduce
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -18,13 +19,14 @@ from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
-from xttsbench.reporting.sections import pipeline_of
+from xttsbench.reporting.sections import on_cpu, pipeline_of
 from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.words import short_path
 
 _LAMBDA: Final = re.compile(r"\b(\w+)\.<locals>\.<lambda>\(\)")
 _NESTED: Final = re.compile(r"(?<![\w.<])(?:[\w.]+\.<locals>\.)+(\w+\(\))")
 """A function as Python names it, which people know by its own name alone."""
+_DEVICE: Final = re.compile(r"\breal device\b")
 _TWICE: Final = re.compile(r" \(([\w.-]+:\d+)\)( \((?:[^\s()]*/)?\1\))")
 """A line after the name of a call that tells it from others, and again as its place."""
 
@@ -65,7 +67,9 @@ def speaker(report: Report) -> Callable[[str], str]:
     fixes = parts | {one.name: one.words for one in report.fixes}
     named = _replacing({name: what for name, what in fixes.items() if re.search("[@:+]", name)})
     called = _replacing(words)
-    return lambda text: _NESTED.sub(r"\1", _LAMBDA.sub(r"the lambda in \1()", _TWICE.sub(r"\2", called(named(text)))))
+    here = "this CPU" if on_cpu(report) else r"\g<0>"
+    shown = ((_TWICE, r"\2"), (_DEVICE, here), (_LAMBDA, r"the lambda in \1()"), (_NESTED, r"\1"))
+    return lambda text: reduce(lambda said, one: one[0].sub(one[1], said), shown, called(named(text)))
 
 
 def _replacing(words: Mapping[str, str]) -> Callable[[str], str]:
@@ -81,7 +85,7 @@ def ops_of(report: Report) -> tuple[PipelineOp, ...]:
 
 
 def spoken(document: doc.Document, report: Report) -> doc.Document:
-    """The document with words in place of names everywhere but in code, in plots, and in the table of trials."""
+    """The document with words in place of names everywhere but in code and in plots."""
     say = speaker(report)
     return doc.Document(_mapped(document.blocks, say), _mapped(document.summary, say))
 
@@ -92,7 +96,7 @@ def _mapped(value: Any, say: Callable[[str], str]) -> Any:
         return say(value)
     if isinstance(value, tuple):
         return tuple(_mapped(one, say) for one in value)
-    kept = isinstance(value, doc.Code | doc.Figure) or (isinstance(value, doc.Fold) and value.title == "Trials")
+    kept = isinstance(value, doc.Code | doc.Figure)
     if kept or not isinstance(value, doc.Cleaned):
         return value
     return replace(value, **{one.name: _mapped(getattr(value, one.name), say) for one in fields(value)})

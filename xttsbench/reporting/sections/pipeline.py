@@ -26,6 +26,9 @@ from xttsbench.throughput.threads import effective_parallelism, parallelised
 
 TITLE: Final = "Pipeline, its end first, time per batch"
 HEADER: Final = ("op", "time per batch", "share of all ops", "computes or waits", "where", "notes")
+_SUMMED: Final = (
+    "Each time is that of all calls for one batch, added up: of calls at once, or beside a step, less is waited for."
+)
 _INNER: Final = "in it: "
 _Cells = tuple[str, str, str, str, str, str]
 _PART_OF_ABOVE: Final = "in the above"
@@ -84,10 +87,12 @@ def described(op: PipelineOp, pipeline: Pipeline, unknown: str) -> tuple[_Cells,
     A time that is not known is ``unknown``, in words.
     """
     functions = {function.token: function for function in pipeline.python_functions}
-    whole_s = sum(one.cost_s for one in pipeline.ops if one.cost_s is not None)
-    share = op.cost_s / whole_s if op.cost_s is not None and whole_s else None
+    costs = {one.name: one.cost_s for one in pipeline.ops if one.cost_s is not None}
+    shares = {name: cost / (sum(costs.values()) or 1.0) for name, cost in costs.items()}
+    share = shares.get(op.name) if op.cost_s is not None else None
     cost = unknown if op.cost_s is None else units.duration(op.cost_s)
-    percent = "" if share is None else units.percent(share)
+    percents = dict(zip(shares, units.percents(list(shares.values())), strict=True))
+    percent = "" if share is None else percents[op.name]
     said = [
         *notes(op, functions),
         *(["run in parallel by TensorFlow"] if op in pipeline.ops and parallelised(op, pipeline) else []),
@@ -133,6 +138,8 @@ def remarks(pipeline: Pipeline) -> Iterator[str]:
         yield "TensorFlow adds a prefetch at the end by itself."
     if pipeline.options:
         yield "Options: " + ", ".join(f"{key} = {value}" for key, value in pipeline.options.items())
+    if any(op.cost_s for op in pipeline.ops):
+        yield _SUMMED
     if pipeline.costs_from:
         yield f"Times: {pipeline.costs_from}"
 
@@ -311,9 +318,9 @@ def graph(pipeline: Pipeline, report: Report) -> Graph:
 
 
 def _step(report: Report) -> GraphNode:
-    time, wait = report.verdict.step_time_s, report.verdict.input_wait_fraction
+    time, parts = report.verdict.step_time_s, report.verdict.attribution_s
     said = "" if time is None else f"one every {units.duration(time.estimate)}"
-    waits = "" if wait is None else f"{units.percent(wait.estimate)} of it in next()"
+    waits = "" if time is None or parts is None else f"input {units.percent(parts.input / time.estimate)} of it"
     return GraphNode(0, STEP, said, "", None, waits, "", "")
 
 

@@ -2,7 +2,7 @@
 
 Where configurations were compared, the comparison comes first, and what was not asked is left out.
 
-At its end stand tables for who wants to check: training, readings, trials, target and environment. The records leave
+At its end stand tables for who wants to check: training, readings, target and environment. The records leave
 the keys of many of these open, so they are flattened as they come, with units from the names.
 """
 
@@ -31,6 +31,7 @@ from xttsbench.reporting.sections import (
     fixes,
     known,
     missing,
+    no_device,
     of_verdict,
     pipeline,
     proof,
@@ -113,7 +114,8 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     facts = [doc.Fact("what limits it", _limit(report))] if comparing else []
     for name, path, text in rows:
         value: Estimate | None = getattr(verdict, path)
-        facts.append(doc.Fact(name, missing(report, f"verdict.{path}") if value is None else text(value)))
+        if value is not None or not no_device(report.unmeasured.get(f"verdict.{path}", "")):
+            facts.append(doc.Fact(name, missing(report, f"verdict.{path}") if value is None else text(value)))
     header = ("number", "estimate (95 % interval)")
     yield doc.Section(_baseline(report) if comparing else "", (doc.Facts(tuple(facts), header),), view=doc.View.FULL)
 
@@ -211,18 +213,17 @@ def _gain(finding: Finding, fix: FixResult | None) -> str:
     """Phrase for the gain of a finding's fix, as far as it was measured; empty for a finding without a number.
 
     What was measured is one fix of those that may mend it, and is named: the finding may advise another.
-
-    The reasons of numbers that are not there stand once, in the list of what was not measured.
     """
-    words = []
+    words, achieved = [], finding.verified_speedup
     if (predicted := finding.predicted_speedup) is not None:
         exact = predicted.low == predicted.high  # what a model says has no interval
         said = units.ratio_interval(predicted) + (" by the model" if exact else "")
         whole = not exact and finding.rule in ("input-bound", "oscillation", "python-function")
-        words.append(f"at most {said}, if that time were gone" if whole else f"estimated {said}")
-    if finding.verified_speedup is not None:
-        by = f", by {fix.words}" if fix is not None and fix.verified_speedup == finding.verified_speedup else ""
-        words.append(f"measured {units.ratio_interval(finding.verified_speedup)}{by}")
+        if not (whole and achieved):  # a bound is of use where nothing was measured, which may lie beyond it
+            words.append(f"at most {said}, if that time were gone" if whole else f"estimated {said}")
+    if achieved is not None:
+        by = f", by {fix.words}" if fix is not None and fix.verified_speedup == achieved else ""
+        words.append(f"measured {units.ratio_interval(achieved)}{by}")
     elif words:
         words.append("not measured")
     if finding.same_data != "not_proved":
@@ -278,11 +279,8 @@ def details(report: Report, *, comparing: bool) -> Section:
             compare.in_full(report),
             Fold(pipeline.TITLE, ops, view=View.FULL) if comparing else Fold("", ()),
             _pairs("Pipeline", {} if ops else report.pipeline or {}),
-            fixes.predictions(report),
             *step.tables(report),
             _pairs("Readings beside the steps", _renamed(report.readings)),
-            _pairs("Accelerator", report.accelerator),
-            _trials(report),
             _pairs("Target", report.target),
             _pairs("Environment", report.environment),
         ),
@@ -296,7 +294,7 @@ def _pairs(title: str, values: Mapping[str, object]) -> Fold:
 
 def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Iterator[tuple[str, str]]:
     """Label and value of every leaf; numbers below a key with a unit (``cpu_s: {python: 2.2}``) have that unit."""
-    for name, value in values.items():
+    for name, value in ((one, found) for one, found in values.items() if found is not None and one != "traceback"):
         key = f"{name}_{unit}" if unit and isinstance(value, int | float) else str(name)
         label, text = units.named(key, value)
         label = words.label(label)
@@ -318,15 +316,6 @@ def _renamed(readings: Mapping[str, Any]) -> dict[str, object]:
     missing = {re.sub(r"^host\b", "system", name): why for name, why in (readings.get("unmeasured") or {}).items()}
     named = {"system" if name == "host" else name: value for name, value in readings.items()}
     return named | ({"unmeasured": missing} if missing else {})
-
-
-def _trials(report: Report) -> Fold:
-    keys = tuple(dict.fromkeys(key for trial in report.trials for key in trial))
-    header = [words.label(units.named(key, 0.0)[0]) for key in keys]
-    rows = [
-        ["" if trial.get(key) is None else units.named(key, trial[key])[1] for key in keys] for trial in report.trials
-    ]
-    return folded("Trials", header, rows)
 
 
 def _training(training: Training) -> Iterator[Fold]:

@@ -6,6 +6,7 @@ Of profiled steps: what each GPU did, why it was idle, what the main thread did,
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ _MEASURES: Final = {
     "p_value": "p of the period against red noise",
     "cv": "robust coefficient of variation",
     "std_over_mean": "std / mean (below 0.2 even, above 0.5 very uneven)",
-    "p99_over_p50": "99th percentile over median",
+    "p99_over_p50": "99th percentile over median, of all steps",
     "autocorrelation": "autocorrelation at lag 1",
     "ljung_box_p": "Ljung-Box p",
     "effective_steps": "effective number of independent steps",
@@ -53,12 +54,16 @@ def sentence(report: Report) -> str:
     ops = _ops(report.step)
     if ops is None or not ops.phases:
         return ""
-    shares = sorted(ops.phases.items(), key=lambda item: -item[1])
-    said = ", ".join(f"{phase} {units.percent(share)}" for phase, share in shares if share >= 0.005)
+    shares, texts = sorted(ops.phases.items(), key=lambda item: -item[1]), _shares(ops)
+    said = ", ".join(f"{phase} {texts[phase]}" for phase, share in shares if share >= 0.005)
     top = next((line for line in ops.lines if line.share is not None), None)
     if top and top.share:
         said += f"; most of it in one place: {_where(top)} ({top.phase}, {units.percent(top.share)})"
     return f"Of the time of the step's ops: {said}."
+
+
+def _shares(ops: StepOps) -> dict[str, str]:
+    return dict(zip(ops.phases, units.percents(list(ops.phases.values())), strict=True))
 
 
 def costliest_line(report: Report) -> str:
@@ -80,9 +85,7 @@ def tables(report: Report) -> Iterator[Fold]:
 
 
 def _phases(ops: StepOps) -> Fold:
-    rows: list[tuple[str, str]] = [(phase, units.percent(ops.phases[phase])) for phase in _ORDER if phase in ops.phases]
-    if ops.op_time_s is not None:
-        rows.append(("all ops, summed over threads", units.duration(ops.op_time_s)))
+    rows: list[tuple[str, str]] = [(phase, _shares(ops)[phase]) for phase in _ORDER if phase in ops.phases]
     if ops.between_ops_s is not None:
         rows.append(("Python between the ops", units.duration(ops.between_ops_s)))
     return folded("The step by phase", ("phase", "share of the ops' time"), rows)
@@ -112,7 +115,7 @@ def _devices(ops: StepOps) -> Fold:
 def _shapes(step: Mapping[str, Any]) -> Fold:
     rows = [
         (
-            str(shape["shape"]),
+            re.sub(r"^shape \d+$", "others, not recorded", str(shape["shape"])),
             f"{shape['steps']:,}",
             f"{shape['traces']:,}",
             f"{shape['compiles']:,}",
@@ -158,8 +161,13 @@ def in_time(report: Report, *, only_measured: bool) -> Iterator[Section]:
     if facts:
         yield Section("In time", (Facts(facts),), view=View.FULL)
     if varies or not only_measured:
-        every = tuple(Fact(label, _measure(report, name)) for name, label in _MEASURES.items())
-        yield Fold("All measures of oscillation", (Facts(every, ("oscillation", "value"), view=View.FULL),))
+        found = report.oscillation.model_dump()
+        every = [
+            Fact(label, units.named(name, found[name])[1])
+            for name, label in _MEASURES.items()
+            if found[name] is not None  # for the others stands the reason
+        ]
+        yield Fold("All measures of oscillation", (Facts(tuple(every), ("oscillation", "value"), view=View.FULL),))
 
 
 def period(report: Report) -> str:
@@ -180,13 +188,8 @@ def _rhythm(report: Report) -> str:
         uneven = "even" if spread < STABLE else "very uneven" if spread > OSCILLATES else "uneven"
         words.append(f"steps are {uneven}, std/mean {units.number(float(spread))}")
     if found.p99_over_p50 is not None:
-        words.append(f"99th percentile {units.ratio(found.p99_over_p50)} the median")
+        words.append(f"99th percentile of all steps {units.ratio(found.p99_over_p50)} their median")
     return "; ".join(words)
-
-
-def _measure(report: Report, name: str) -> str:
-    value = getattr(report.oscillation, name)
-    return missing(report, f"oscillation.{name}") if value is None else units.named(name, value)[1]
 
 
 def _warm_up(report: Report) -> str:
@@ -202,9 +205,10 @@ def _warm_up(report: Report) -> str:
             took = f" taking {units.duration(time)}" if time else ""
             words.append(f"{count:,} {what}{'' if count == 1 else 's'}{took}")
     certified = "certified" if warm.certified else "not certified"
-    drifts = ", in which step times drift" if any(one.rule == "drift" for one in report.findings) else ""
-    words.append(f"steady state reached, {certified}{drifts}" if warm.steady_state else "no steady state")
-    return "; ".join(filter(None, (*words, warm.reason)))
+    drifts = any(one.rule == "drift" for one in report.findings)  # which says by how much
+    steady = f"steady state reached, {certified}" if warm.steady_state else "no steady state"
+    words.append(steady + (", in which step times drift" if warm.steady_state else ": step times drift") * drifts)
+    return "; ".join(filter(None, (*words, "" if drifts and not warm.steady_state else warm.reason)))
 
 
 def _overhead(report: Report) -> str:

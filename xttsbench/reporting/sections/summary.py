@@ -202,9 +202,7 @@ def _headline(report: Report) -> doc.Headline:
     decided = verdict.bottleneck != "inconclusive" and verdict.step_time_s is not None and not verdict.at_threshold
     if said.word and not below and decided:
         sure = units.probability(verdict.confidence)
-        sentence = sentence.rstrip(". ")
-        if answer.why(report):  # which names the op that is to be mended, and that may be another one
-            sentence = re.sub(r"; the most costly op is .*$", "", sentence)
+        sentence = without_op(sentence, report).rstrip(". ")
         sentence = (
             f"{_without_place(sentence) if advice.line(report) else sentence} (this verdict: probability {sure})."
         )
@@ -212,6 +210,11 @@ def _headline(report: Report) -> doc.Headline:
     return doc.Headline(
         command, subject(report), said.word, sentence, tuple(below), lines=2 if below else _VERDICT_LINES
     )
+
+
+def without_op(sentence: str, report: Report) -> str:
+    """A verdict without its most costly op where the cause names the op that is to be mended: it may be another one."""
+    return re.sub(r"; the most costly op is .*$", ".", sentence) if answer.why(report) else sentence
 
 
 def _without_place(sentence: str) -> str:

@@ -84,7 +84,7 @@ def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
         steps_measured=count,
         certified=steady.steady and count >= CERTIFIED_STEPS,
         reason=steady.reason
-        or (f"{count} steady steps; {CERTIFIED_STEPS} certify a steady state" if count < CERTIFIED_STEPS else None),
+        or (f"{count} steady steps, and {CERTIFIED_STEPS} are needed for that" if count < CERTIFIED_STEPS else None),
         trace_s=seconds("trace_ns"),
         traces=total("traces"),
         xla_compile_s=seconds("xla_ns"),

@@ -200,6 +200,7 @@ def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
 def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> Iterator[str | None]:
     """Cautions: the target's own trials that did not end well, and files that a script's run changed for good."""
     yield from endings([trial for trial in trials if trial.spec.kind in MAIN_KINDS], notes=False)
+    yield from (note for trial in trials for note in trial.notes if note.startswith("--assume-pure "))
     script = diagnosis.evidence.script
     if script is not None and not script.in_memory:
         yield said_writes(script)
@@ -210,8 +211,6 @@ def _notes(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ..
     evidence, found = diagnosis.evidence, endings(trials)
     if evidence.script is not None and evidence.script.in_memory and (said := said_writes(evidence.script)):
         found.append(said)
-    if evidence.steady is not None and not evidence.steady.steady and evidence.steady.reason:
-        found.append(f"no steady state: {evidence.steady.reason}")
     if (batches := min(map(batches_per_epoch, evidence.ladder), default=math.inf)) < _SHORT:
         found.append(
             f"the dataset is short ({batches:.0f} batches): it is begun again and again, and that is in the times"

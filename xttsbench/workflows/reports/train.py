@@ -108,7 +108,7 @@ def _warm_up(result: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
     session = result.trial.spec.block
     begun = next((line.begun for line in lines if line.session == session and line.begun is not None), None)
     count = len(result.steps)
-    few = f"{count} steady steps; {CERTIFIED_STEPS} certify a steady state" if count < CERTIFIED_STEPS else None
+    few = f"{count} steady steps, and {CERTIFIED_STEPS} are needed for that" if count < CERTIFIED_STEPS else None
     return WarmUp(
         first_step_s=begun.warm_up_s if begun is not None else None,
         steps_cut=result.steady.cut,

@@ -96,7 +96,7 @@ def test_the_title_names_the_winner_and_the_label_the_accelerator(comparing) -> 
         assert "EMULATED accelerator, 10 ms a step" in words(drawn(name, *comparing))
     for name in (f"arms-{MODES}", f"traces-{MODES}"):
         text = words(drawn(name, *comparing))
-        assert "REAL device" in text
+        assert "THIS CPU" in text
         assert "EMULATED" not in text
     assert title(drawn(ARMS, *comparing)) == "loaders: packed gives 5.71x the throughput of numpy_wav"
 

@@ -222,7 +222,7 @@ def test_an_arm_of_which_a_gain_is_ruled_out_is_not_called_undecided() -> None:
 
 def test_the_notes_say_what_utilization_is_and_never_take_a_wait_for_a_device(comparing) -> None:
     emulated, real = comparisons(comparing.report)
-    assert (emulated.title, real.title) == ("loaders: EMULATED accelerator, 10 ms a step", "modes: REAL device")
+    assert (emulated.title, real.title) == ("loaders: EMULATED accelerator, 10 ms a step", "modes: THIS CPU")
     assert notes(emulated)[0] == "Utilization: emulated accelerator."
     assert notes(emulated)[1].startswith("EMULATED: a wait of known length stands in for the device's work.")
     assert notes(real)[0] == "Utilization: processor: share of the wall time inside the step."

@@ -265,7 +265,9 @@ def test_a_short_dataset_and_an_unsteady_run_are_noted_without_a_warning(build, 
     assert reports["bare"].warnings == ()
     plan, environment, _ = runs["computing"]
     drifting = build.ladder(steps=200, step_columns={"step_s": [0.01 + 1e-4 * n for n in range(200)]})
-    assert any(note.startswith("no steady state: ") for note in assembled(plan, environment, [drifting]).notes)
+    found = assembled(plan, environment, [drifting])
+    assert found.warm_up.reason
+    assert not any(note.startswith("no steady state") for note in found.notes), "which the warm-up says"
 
 
 def test_the_error_of_a_target_is_in_the_report(reports) -> None:
