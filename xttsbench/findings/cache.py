@@ -32,7 +32,7 @@ _LONGEST_EPOCH_S: Final = 24 * 3600.0  # A data set that takes longer to go thro
 @rule(
     "cacheable",
     evidence="share of the pace, elements and bytes to keep, whether they fit into memory, seconds of an epoch, and "
-    "whether the data set is repeated",
+    "how many Python functions it would keep",
     threshold="the step waits for data or for cores, and a cache was measured or estimated to help; without either, "
     "50 % of the pace in ops that draw nothing at random",
     remedy="Keep it with .cache() after this op, before anything random.",

@@ -14,7 +14,7 @@ from xttsbench.analysis.steps import Steps, in_one_stretch, measured, steady
 from xttsbench.analysis.variation import Trend, changed, trend
 from xttsbench.analysis.variation import drift as drift_of
 from xttsbench.evidence import Evidence
-from xttsbench.findings.boundary import BEGUN, BETWEEN, boundary, over_the_boundary
+from xttsbench.findings.boundary import BEGUN, BETWEEN, over_the_boundary
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.base import Location
 from xttsbench.records.trial import Batches
@@ -147,7 +147,7 @@ def _epochs(evidence: Evidence, steps: Steps, period_steps: float) -> list[_Corr
     starts = np.flatnonzero(np.diff(steps.epoch) > 0)
     if len(starts) < 3 or abs(float(np.median(np.diff(starts))) / period_steps - 1) > _NEAR:
         return []
-    return [_Correlate("the epoch: a pass over the data set has as many steps", over_the_boundary(evidence), 1.0)]
+    return [_Correlate("the epoch: a pass over the data set has as many steps", over_the_boundary(evidence)[0], 1.0)]
 
 
 def _lines(evidence: Evidence, period_steps: float) -> list[_Correlate]:
@@ -266,18 +266,14 @@ def stragglers(evidence: Evidence) -> Findings:
         return
     slow = steps[np.isin(np.arange(len(steps)), found.indices)]
     in_wait = float(slow.wait_s.sum() / slow.wall_s.sum())
-    begun = over_the_boundary(evidence) if in_wait > 0.5 else BETWEEN
+    begun, line = over_the_boundary(evidence) if in_wait > 0.5 else (BETWEEN, Location())
     common = _in_slow_steps(steps, found.indices, evidence.batches, begun)
     place = _same_place_in_epoch(steps, found.indices)
     said = f"; {common[0].name}" if common else ""
     said = said.replace("they begin", "it begins").replace(" in them", " in it") if count == 1 else said
-    at, remedy = (
-        None,
-        "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there.",
-    )
+    remedy = "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there."
     if common or place[:1] == [0]:
         first = common[0] if common else _Correlate(BEGUN, f"An epoch's first batch is often one. {begun}", 0.0)
-        at = boundary(evidence) if first.name == BEGUN and in_wait > 0.5 else None
         remedy = first.remedy if first.name == BEGUN else f"{first.remedy} {remedy}"
     elif place and not any(op.random for op in evidence.graph.ops):  # else it has other elements each time
         remedy = f"Batch {place[0]} of an epoch is slow again and again: look at its elements. {remedy}"
@@ -297,7 +293,7 @@ def stragglers(evidence: Evidence) -> Findings:
         },
         remedy,
         severity="warning",
-        at=at,
+        at=line if begun in remedy else None,
         # Beside a much larger wait in all steps these few are not what to mend first.
         limiting=in_wait > 0.5
         and evidence.limits("input")

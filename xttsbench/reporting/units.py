@@ -70,10 +70,10 @@ def percents(shares: Sequence[float]) -> list[str]:
     step = 1 if off > 0 else -1
     smaller = sorted(range(len(shares)), key=shares.__getitem__)[:-1]
     moved = sorted(smaller, key=lambda at: (shares[at] >= 0.1, step * (tenths[at] - 1000.0 * shares[at])))
-    for at in [at for at in moved if tenths[at] + step >= 0][: abs(off)]:
-        tenths[at] += step
+    for at in [at for at in moved if shares[at] > 0 and tenths[at] + step > 0][: abs(off)]:
+        tenths[at] += step  # of which "<0.1 %" has room in it
     said = zip(shares, tenths, strict=True)
-    return [f"{tenth / 10:.1f} %" if tenth else percent(math.copysign(min(abs(one), 4e-4), one)) for one, tenth in said]
+    return [f"{tenth / 10:.1f} %" if round(1000.0 * share) else percent(share) for share, tenth in said]
 
 
 def probability(value: float) -> str:

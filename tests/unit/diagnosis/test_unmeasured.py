@@ -13,7 +13,7 @@ def test_of_the_steps_of_several_rounds_it_is_said_how_many_follow_one_another(b
     given = build.segment(wait_s=[0.05] * 75, step_s=[0.01] * 75, round=number, batch=np.arange(75))
     found = build_diagnosis([build.trial("ladder", given)], MACHINE).unmeasured
     assert found["oscillation.period_steps"].startswith("only 26 steps in a row (of 75), 64 are needed")
-    assert found["oscillation.p99_over_p50"].startswith("only 26 steps in a row (of 75), 100 are needed")
+    assert found["oscillation.p99_over_p50"].startswith("only 75 steps, 100 are needed"), "of all steps, as the 95th is"
 
 
 def test_where_no_period_was_found_it_is_said_in_how_many_steps_of_all(build) -> None:

@@ -45,7 +45,7 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
 
 def test_the_residual_and_the_plots_are_shown(starving) -> None:
     text = serialize(starving.report)
-    assert "| ░ | unattributed | 390 µs | 1.1 % |" in text
+    assert "| ░ | unattributed | 390 µs | 1.2 % |" in text
     assert "](plots/timeline.png)" in text
     assert "](plots/timeline.png)" not in serialize(starving.report, plots=("attribution",))
 

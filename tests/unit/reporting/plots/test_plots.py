@@ -181,7 +181,7 @@ def test_the_bar_adds_up_to_the_step(starving) -> None:
     assert sum(bar.get_width() for bar in bars) == pytest.approx(0.0342)
     assert bars[0].get_width() == pytest.approx(0.0179)
     assert title(figure) == "52.3 % of the mean step time goes into input"
-    assert "residual 390 µs (1.1 %)" in words(figure)
+    assert "residual 390 µs (1.2 %)" in words(figure)
 
 
 def test_a_negative_residual_is_listed_and_takes_no_room(eager) -> None:

@@ -222,7 +222,7 @@ def test_a_run_of_240_steady_steps_is_certified_and_a_shorter_one_is_not(build, 
     assert long.reason is None
     assert not short.certified
     assert short.steady_state
-    assert "240 certify a steady state" in short.reason
+    assert "240 are needed for that" in short.reason
 
 
 def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_its_slices(runs) -> None:
