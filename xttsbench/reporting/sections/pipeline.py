@@ -320,7 +320,11 @@ def graph(pipeline: Pipeline, report: Report) -> Graph:
 def _step(report: Report) -> GraphNode:
     time, parts = report.verdict.step_time_s, report.verdict.attribution_s
     said = "" if time is None else f"one every {units.duration(time.estimate)}"
-    waits = "" if time is None or parts is None else f"input {units.percent(parts.input / time.estimate)} of it"
+    waits = (
+        ""
+        if time is None or parts is None or not time.estimate
+        else f"input {units.percent(parts.input / time.estimate)} of it"
+    )
     return GraphNode(0, STEP, said, "", None, waits, "", "")
 
 
