@@ -205,13 +205,14 @@ def readme(rows: Sequence[Row]) -> list[str]:
     faster = [row for row in rows if row.get("ratio") and row["outcome"].startswith("right")]
     by_hand = sum(bool(row.get("advised")) for row in faster)
     lines = [
-        f"Of {len(rows)} public pipelines, taken as published, {len(faster)} became faster: {len(faster) - by_hand} by "
-        f"what `xttsbench optimize` wrote, {by_hand} by hand, as `diagnose` advised. The first of each repository:",
+        f"Of {len(rows)} public pipelines, as published, {len(faster)} became faster: {len(faster) - by_hand} by "
+        f"what `xttsbench optimize` wrote, {by_hand} by hand, as `diagnose` advised. The first of a repository:",
         "",
         "| code | change | before, ms | after |",
         "|---|---|---|---|",
     ]
-    timed = {row["repository"]: row for row in reversed(rows) if row.get("ratio")}
+    named = [row for row in rows if row.get("ratio") and row["verdict"] != "inconclusive"]
+    timed = {row["repository"]: row for row in reversed(named)}
     for row in [row for row in rows if row in timed.values()]:
         right = row["outcome"].startswith("right")
         change = _text(_advice(row)) if right else f"**{_text(row['outcome'])}**"
@@ -244,7 +245,7 @@ def cases(rows: Sequence[Row]) -> list[str]:
 
 def _advice(row: Row) -> str:
     if row.get("advised"):
-        return "compile the step, by hand"
+        return f"{'compile the step' if row['verdict'] == 'dispatch' else 'call for one batch'}, by hand"
     if row.get("fixes"):
         return str(row["what"]).replace("a cache in memory", "cache")
     return "change nothing" if row["verdict"] == "compute" else "no fix"

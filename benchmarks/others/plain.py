@@ -25,7 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ELEMENTS = 64
 EPOCHS = 4
 LONGEST_S = 20.0  # that a digest is of: the first elements in order, and the samples of some epochs
-WARM_UP = 100  # steps of a script that are not counted, since it may compile and trace meanwhile
+WARM_UP = 100  # steps of a script, or those of LONGEST_S, that are not counted: it may compile and trace meanwhile
 
 
 class EnoughError(BaseException):
@@ -103,10 +103,13 @@ def _hash(value: Any) -> str:
 def script(file: Path, how: str, seconds: float) -> dict[str, Any]:
     """The steps of a script's own loop."""
     stamps: list[float] = []
+    warm: list[int] = []  # from which stamp on they count
 
     def stamp() -> None:
         stamps.append(time.perf_counter())
-        if len(stamps) > WARM_UP and stamps[-1] - stamps[WARM_UP] > seconds:
+        if not warm and (len(stamps) > WARM_UP or stamps[-1] - stamps[0] > LONGEST_S):
+            warm.append(len(stamps) - 1)
+        if warm and stamps[-1] - stamps[warm[0]] > seconds and len(stamps) - warm[0] > WARM_UP / 2:
             raise EnoughError
 
     if how == "fit":
@@ -148,7 +151,7 @@ def script(file: Path, how: str, seconds: float) -> dict[str, Any]:
         if len(stamps) < 3 * WARM_UP:
             raise
         print(f"{file.name} ended after {len(stamps)} steps: {error}", file=sys.stderr)
-    counted = stamps[WARM_UP:]
+    counted = stamps[warm[0] :]
     return {"step_s": (counted[-1] - counted[0]) / (len(counted) - 1), "steps": len(counted) - 1}
 
 

@@ -226,7 +226,7 @@ def test_the_tables_have_each_row_and_keep_hostile_text_in_its_cell() -> None:
     assert "- a: others used 7 %" in page
     silent = row | {"ratio": None, "outcome": "silent: no fix", "case": "b", "tried": {"cache": NOT_FASTER}}
     short = outcomes.readme([silent, row, row | {"case": "c"}, row | {"repository": "d", "outcome": "wrong"}])
-    assert short[0].startswith("Of 4 public pipelines, taken as published, 2 became faster: 2 by what `xttsbench ")
+    assert short[0].startswith("Of 4 public pipelines, as published, 2 became faster: 2 by what `xttsbench ")
     assert short[4:] == ["| A / &lt;b> | a cache | 123 | 5.68 |", "| A / &lt;b> | **wrong** | 123 | 5.68 |"]
     failed = {"case": "a", "title": "a", "command": "xttsbench diagnose a --budget 75", "failed": "no"}
     assert outcomes.readme([failed])[4:] == []
