@@ -74,12 +74,13 @@ _FINDINGS = """\
 <!-- Written by `make docs` from the rules in xttsbench/findings: change them, not this page. -->
 
 A rule looks at what was measured, and at the source, and says what it saw, where, with which numbers, and what to do.
-A finding is called a *bottleneck* only where the step was measured to lose time to that side of it: where it is the
-verdict, or takes 10 % of the step and a verdict could be given. What a fix of the pipeline mends is one where that fix
-helps, too: in a trial that ran it or, where none did, in the model of the pipeline. The thresholds below say what else
-a rule asks for. `xttsbench explain RULE` prints one of them.
+The thresholds below say when a rule reports something, and when its finding is called a *bottleneck*. A fix "helps"
+where a trial that ran it was faster or, where none ran it, where the model of the pipeline estimates so, of a step that
+waits for data. The *cost* of an op is its time for a batch; its *pace* is the least time that it needs for a batch,
+calls at once considered. Shares of the cost and of the pace are of the sums over all ops of the pipeline.
+`xttsbench explain RULE` prints the text of one rule.
 """
-_FINDINGS_END = "What a data set has wrong with it is found by `xttsbench data verify`.\n"
+_FINDINGS_END = "`xttsbench data verify` checks the files of a speech data set.\n"
 
 
 def findings_page() -> str:

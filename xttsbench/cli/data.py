@@ -49,20 +49,20 @@ _KEPT: Final = "what was made is kept, and the same command goes on from there."
 def make(
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where (default: the user's cache, where every command finds it)."),
+        typer.Option(metavar="DIR", help="Directory to write (default: one in the user's cache)."),
     ] = None,
     utterances: Annotated[int, typer.Option(help="Number of clips.")] = 256,
     min_s: Annotated[float, typer.Option(help="Shortest clip in seconds.")] = 1.0,
     max_s: Annotated[float, typer.Option(help="Longest clip in seconds.")] = 10.0,
     seed: Annotated[int, typer.Option(help="Seed; the same one gives the same bytes.")] = 0,
-    speakers: Annotated[int, typer.Option(help="Speakers who take turns.")] = 4,
+    speakers: Annotated[int, typer.Option(help="Number of speakers.")] = 4,
     workers: Workers = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Make formant-synthesised speech of several speakers: real WAV files, without a download.
 
-    Without --out and other options this is the set that every command without --data uses.
+    Without options this is the set that commands without --data use.
 
     Example:  xttsbench data make --utterances 64 --max-s 4 --seed 1 --out speech
     """
@@ -80,7 +80,7 @@ def make(
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Directory of the data set.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where; empty, or made.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to write: empty, or one that is not there yet.")],
     metadata: Annotated[
         Path | None,
         typer.Option(
@@ -106,7 +106,7 @@ def import_(
     """Bring another data set into canonical form: LJSpeech's layout, mono, 16-bit PCM, one rate.
 
     Listings are id|text|normalised text (LJSpeech), audio_file|text|speaker_name (Coqui, with or without that header),
-    or tables with commas or tabs and a header that names the columns.
+    or tables with commas, semicolons or tabs and a header that names the columns.
 
     Sound is WAV (8 to 32 bits or floating point), AIFF, FLAC, Ogg or MP3, of 1 to 768 kHz and any number of channels.
 

@@ -43,7 +43,7 @@ def doctor(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say what is wrong with this machine for TensorFlow, each with its remedy: GPU, XLA, threads, memory, disks.
+    """Say what is wrong with this machine for TensorFlow, and what to do: GPU, XLA, threads, memory, disks.
 
     Exit code 0: nothing is broken; 1: something is.
 
@@ -100,15 +100,17 @@ def monitor(
     interval: Annotated[float, typer.Option(metavar="S", min=0.05, max=3600, help="Seconds between readings.")] = 0.5,
     pid: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Also this process, with its steps if it is watched; end with it."),
+        typer.Option(
+            metavar="N", min=1, help="Show this process too, with its steps if it is watched, and end with it."
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show processors, memory, storage and GPUs live: use, stolen time, neighbours, clocks, and what oscillates.
 
-    On a terminal it fills the screen until q is typed; elsewhere it prints a line a second at most. At the end it says
-    what the readings came to. `xttsbench report FILE.csv` makes a page of a log. Ctrl-C ends it with exit code 130.
+    On a terminal it fills the screen until q is typed; elsewhere it prints readings as lines, one a second at most. At
+    the end it sums them up. `xttsbench report FILE.csv` makes a page of a log. Ctrl-C ends it with exit code 130.
 
     Example:  xttsbench monitor --log gpu.csv --duration 600 --interval 0.1
     """

@@ -64,16 +64,16 @@ def diagnose(
     accelerator: Accelerator = "real",
     steps: Steps = None,
     budget: Annotated[
-        float, typer.Option(min=10, help="Seconds for everything; a verdict comes by 60, an open one may take all.")
+        float, typer.Option(min=10, help="Seconds for everything; a verdict is due after 60, or all where undecided.")
     ] = BUDGET_S,
     data: Data = None,
     best: Annotated[Path | None, typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.")] = None,
     out: Out = None,
     redact: Redact = False,
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and random draws.")] = 0,
     fail_on: Annotated[
-        Level | None, typer.Option(help="Exit with 1 if a finding on the bottleneck is this severe or worse.")
+        Level | None, typer.Option(help="Exit with 1 if a finding that is a bottleneck is this severe or worse.")
     ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are estimated only.")
@@ -147,11 +147,11 @@ def optimize(
     budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = BUDGET_S,
     data: Data = None,
     any_order: Annotated[
-        bool, typer.Option("--any-order", help="Fixes may give up the order of the elements (other batches).")
+        bool, typer.Option("--any-order", help="Fixes may give up the order of the elements, hence of the batches.")
     ] = False,
     allow: Annotated[
         Allowed | None,
-        typer.Option(help="What fixes may change: batches puts the same samples into batches of similar length."),
+        typer.Option(help="What fixes may change: batches lets them put samples of similar length together."),
     ] = None,
     assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
@@ -167,14 +167,14 @@ def optimize(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Apply fixes to a target, prove what each is worth and that it leaves the data as they are.
+    """Apply fixes to a target, and measure what each is worth and whether it leaves the data as they are.
 
-    Accepted is what was faster beyond doubt in turns with the original, with the same elements.
-    The run's directory holds the patch of the source (patch.diff) and the plan (optimized.yaml).
+    A fix is accepted where it was faster in turns with the original, and its data were found to be the same. The run's
+    directory then holds the plan (optimized.yaml) and, where one can be written, the patch of the source (patch.diff).
 
     Exit code 0: done; with --strict 3 where what was tried could not be decided.
 
-    A script runs several times, as it is and with each fix; what it writes then is gone with it.
+    A script runs several times, as it is and with fixes.
 
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
 
@@ -208,14 +208,14 @@ def watch(
         list[str] | None,
         typer.Option(
             metavar="GATE",
-            help="Exit with 1 where it is so: input>20%, step-time>120ms, p99>1s, stalls>5%, host>10%; against "
-            "--baseline step-time>+5%, input>+5%; a severity of findings: warning. Repeatable.",
+            help="Exit with 1 where this is true of the run: input>20%, step-time>120ms, p99>1s, stalls>5%, host>10%; "
+            "against --baseline step-time>+5%, input>+5%; or a severity of findings, such as warning. Repeatable.",
         ),
     ] = None,
     baseline: Annotated[
         Path | None,
         typer.Option(
-            metavar="SUMMARY", help="An earlier run's summary.json; alone it means step-time>+5% and input>+5%."
+            metavar="SUMMARY", help="An earlier run's summary.json; alone it asks for step-time>+5% and input>+5%."
         ),
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write scalars for TensorBoard.")] = None,
@@ -230,7 +230,7 @@ def watch(
 
     kill -USR1 shows it while it runs, and so does xttsbench report DIR from another terminal.
 
-    Exit code 0: done; 1: a --fail-on is so; 3: that stayed open; 4: no step was seen; 5: the script failed.
+    Exit code 0: done; 1: a --fail-on is true; 3: one is undecided; 4: no step was seen; 5: the script failed.
 
     Example:  xttsbench watch train.py --fail-on "input>20%" -- --epochs 3
     """

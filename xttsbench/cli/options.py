@@ -40,8 +40,9 @@ Settings = Annotated[
 Accelerator = Annotated[
     str,
     typer.Option(
-        help="real, emulated:MS or emulated:FILE: the training step of a script or a Keras model is replaced by a wait "
-        "of MS milliseconds, or of recorded step times. After a step beside a dataset the wait follows."
+        help="real, emulated:MS or emulated:FILE: a wait of MS milliseconds, or of recorded step times, in place "
+        "of the training step of a script or a Keras model, or after the step that a target returns beside its "
+        "dataset."
     ),
 ]
 Steps = Annotated[int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).")]
@@ -49,31 +50,33 @@ TrialSteps = Annotated[
     int | None, typer.Option(min=4, max=5000, help="Steps to measure in a trial, where its window allows.")
 ]
 Budget = Annotated[
-    float | None, typer.Option(min=10, help="Seconds for everything; no trial begins that would not end.")
+    float | None,
+    typer.Option(min=10, help="Seconds for everything; a trial begins only where it is expected to end in time."),
 ]
 Data = Annotated[Path | None, typer.Option(help="Data directory of the bundled workload.")]
 Out = Annotated[Path | None, typer.Option(help="The run's own directory (default reports/<UTC time>-<name>/).")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the order, the trials and the draws.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the order, of the trials, and of random draws.")]
 Redact = Annotated[
     bool, typer.Option("--redact", help="Leave argument values, absolute paths and names out of what is written.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
 Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if something stays undecided.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where the result is undecided.")]
 KeepWrites = Annotated[bool, typer.Option("--keep-writes", help="A script's first run writes to disk, not memory.")]
-Repeat = Annotated[bool, typer.Option("--repeat", help="A script may do again whatever its first run did.")]
+Repeat = Annotated[bool, typer.Option("--repeat", help="A script may run again, whatever its first run did.")]
 ShowOutput = Annotated[
-    bool, typer.Option("--show-output", help="Let through what the target prints; else it is in the run's output.log.")
+    bool,
+    typer.Option("--show-output", help="Let through what the target prints, which else goes to the run's output.log."),
 ]
 AssumePure = Annotated[
     list[str] | None,
     typer.Option(
         metavar="MODULE.FUNCTION",
-        help="Your word that a function depends on its arguments alone, where its code leaves a doubt; samples are "
-        "still compared. Repeatable.",
+        help="A function whose result depends on its arguments alone, where its code leaves a doubt; samples are still "
+        "compared. Repeatable.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The record as JSON on standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Open = Annotated[bool, typer.Option("--open", help="Open report.html in a browser at the end.")]
 Verbose = Annotated[
     int,
@@ -81,11 +84,11 @@ Verbose = Annotated[
         "-v",
         "--verbose",
         count=True,
-        help="Also what stands behind the answer; -vv: all of it.",
+        help="Print the evidence as well; -vv: everything.",
         show_default=False,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="The answer in one line.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the answer in one line.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 

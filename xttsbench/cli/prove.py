@@ -25,8 +25,10 @@ def prove(
     budget: Annotated[float, typer.Option(min=20, help="Seconds for everything.")] = BUDGET_S,
     any_order: Annotated[bool, typer.Option("--any-order", help="The samples may come in another order.")] = False,
     assume_pure: options.AssumePure = None,
-    margin: Annotated[str, typer.Option(metavar="SHARE", help="Speed that NEW may lose: 10% or 0.1.")] = "10%",
-    no_timing: Annotated[bool, typer.Option("--no-timing", help="Compare the data alone.")] = False,
+    margin: Annotated[
+        str, typer.Option(metavar="SHARE", help="Share of the speed that NEW may lose: 10% or 0.1.")
+    ] = "10%",
+    no_timing: Annotated[bool, typer.Option("--no-timing", help="Compare the data only.")] = False,
     keep_writes: options.KeepWrites = False,
     repeat: options.Repeat = False,
     out: options.Out = None,

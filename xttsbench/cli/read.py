@@ -56,30 +56,30 @@ def compare(
             help="A run's directory or report.json, before: PATH, PATH:CONFIGURATION or PATH:CONFIGURATION@DEVICE.",
         ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same, after. Both may be configurations of one run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The run after; both may be configurations of one run.")],
     max_regression: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Speed that B may lose: 10% or 0.1.")
+        str | None, typer.Option(metavar="SHARE", help="Share of the speed that B may lose: 10% or 0.1.")
     ] = None,
-    max_step_time: Annotated[str | None, typer.Option(metavar="TIME", help="Mean step of B: 120ms or 0.12s.")] = None,
-    min_throughput: Annotated[float | None, typer.Option(metavar="N", help="Samples per second of B.")] = None,
+    max_step_time: Annotated[str | None, typer.Option(metavar="TIME", help="Longest mean step of B: 120ms.")] = None,
+    min_throughput: Annotated[float | None, typer.Option(metavar="N", help="Fewest samples per second of B.")] = None,
     min_utilization: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Accelerator utilization of B: 90%.")
+        str | None, typer.Option(metavar="SHARE", help="Least accelerator utilization of B: 90%.")
     ] = None,
-    max_cv: Annotated[str | None, typer.Option(metavar="SHARE", help="CV of B's step time: 0.2.")] = None,
+    max_cv: Annotated[str | None, typer.Option(metavar="SHARE", help="Largest CV of B's step time: 0.2.")] = None,
     max_input_wait: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Share of B's time that waits for input: 10%.")
+        str | None, typer.Option(metavar="SHARE", help="Largest share of B's time that waits for input: 10%.")
     ] = None,
     across: Annotated[
-        bool, typer.Option("--across", help="Compare although machine, data or settings differ, and say so.")
+        bool, typer.Option("--across", help="Compare although machine, data or settings differ, which is named.")
     ] = False,
     session_noise: Annotated[
         str,
         typer.Option(metavar="SHARE", help="Standard deviation of the same code's speed from session to session here."),
     ] = "2%",
     markdown: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A pull request's comment; - for standard output.")
+        str | None, typer.Option(metavar="FILE", help="Write a comment for a pull request; - for standard output.")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.")] = None,
     redact: Redact = False,
     verbose: Verbose = 0,
@@ -243,14 +243,14 @@ def export(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where (default: trace.json or TABLE.FORMAT in RUN); - for standard output, not Parquet.",
+            help="The file to write (default: trace.json or TABLE.FORMAT in RUN); - for standard output, not Parquet.",
         ),
     ] = None,
     redact: Redact = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write a run for other programs: every step on a time line, or a table of it.
+    """Write a run for other programs: its steps on a time line, or a table.
 
     Example:  xttsbench export reports/20261121T080000Z-diagnose-make --format csv
     """
@@ -311,7 +311,7 @@ def explain(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Explain a verdict, rule, fix or symptom: what it means, its evidence, from where on it fires, and what to do.
+    """Explain a verdict, rule, fix or symptom: what it means, and what to do.
 
     Example:  xttsbench explain no-prefetch
     """

@@ -46,7 +46,7 @@ def train(
         str | None,
         typer.Option(
             metavar="[PATH]",
-            help="Take the configuration of the newest best.yaml under reports/, or of the named file or run.",
+            help="Take the configuration of a best.yaml: of the newest under reports/, or of the named file or run.",
         ),
     ] = None,
     data: Data = None,
@@ -68,7 +68,10 @@ def train(
             help="A key of best.yaml, or of the recipe with dots, such as optimizer.learning_rate=1e-3; repeatable.",
         ),
     ] = None,
-    strategy: Annotated[Strategy, typer.Option(help="multi_worker reads the cluster from TF_CONFIG.")] = Strategy.one,
+    strategy: Annotated[
+        Strategy,
+        typer.Option(help="One device, mirrored GPUs, or several workers, whose cluster is read from TF_CONFIG."),
+    ] = Strategy.one,
     accumulation: Annotated[int | None, typer.Option(min=1, help="Batches of a replica that make one update.")] = None,
     input_workers: Annotated[
         int, typer.Option(min=0, help="Processes that make the batches in place of this one's threads.")
@@ -81,11 +84,11 @@ def train(
         bool,
         typer.Option(
             "--fit-memory",
-            help="Choose the largest tokens_per_batch that fits into memory, and leaves eight updates an epoch.",
+            help="Choose the largest tokens_per_batch that fits into memory.",
         ),
     ] = False,
     no_listening: Annotated[
-        bool, typer.Option("--no-listening", help="Leave out letting the model speak at the end.")
+        bool, typer.Option("--no-listening", help="Do not let the model speak at the end.")
     ] = False,
     accelerator: Annotated[
         str, typer.Option(help="real, or emulated:MS in place of the step, which then learns nothing.")

@@ -47,8 +47,10 @@ _EACH_EPOCH: Final = (
 
 @rule(
     "retracing",
-    evidence="traces in the steady state by reason, seconds of a trace, seconds lost, and the shape that cost most",
-    threshold="a trace in the steady state, and one that is not a function's first; a bottleneck where compilation is",
+    evidence="traces in the steady state, the commonest reason, seconds of a trace, seconds lost, and the shape "
+    "that cost most",
+    threshold="a trace in the steady state, and one that is not a function's first; a bottleneck where "
+    "compilation is one",
     remedy="Fix shapes, pass Python numbers as tensors, and make tf.functions once, outside of the loop.",
     false_alarms="a few traces while the last shapes are first seen",
 )
@@ -98,15 +100,15 @@ def retracing(evidence: Evidence) -> Findings:
 
 @rule(
     "xla-recompilation",
-    evidence="compilations, traces in the same steps, shapes compiled, seconds of a compilation, and the shape that "
-    "cost most",
-    threshold="one compilation in the steady state; a bottleneck where compilation is",
+    evidence="compilations, traces, and shapes compiled in the steady steps, seconds of a compilation, and the "
+    "shape that cost most",
+    threshold="one compilation in the steady state; a bottleneck where compilation is one",
     remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training, or turn it off: "
     "jit_compile=False.",
     false_alarms="a few compilations while the last shapes are first seen",
 )
 def xla_recompilation(evidence: Evidence) -> Findings:
-    """XLA compiles again in the steady state, as it does for a new shape, also where nothing is traced."""
+    """XLA compiles in the steady state, as it does for a new shape, also where nothing is traced."""
     steps = evidence.steps
     if steps is None or int(steps.xla_compiles.sum()) == 0 or not evidence.has_step:
         return
@@ -134,10 +136,10 @@ def xla_recompilation(evidence: Evidence) -> Findings:
 @rule(
     "partial-batch",
     evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps' time",
-    threshold="one trace or compilation at a smaller batch, or an error there; a bottleneck from 10 % of the time of "
-    "the steady steps",
+    threshold="one trace or compilation at a smaller last batch, or an error there; a bottleneck where "
+    "compilation is one and that of such batches takes 10 % of the time of the steady steps",
     remedy="batch(n, drop_remainder=True), or pad the last batch to the full size and mask its rows.",
-    false_alarms="it costs once for each process, so that it matters in short runs",
+    false_alarms="in a long run it costs little, since each process traces or compiles that size once",
 )
 def partial_batch(evidence: Evidence) -> Findings:
     """The last, smaller batch of an epoch traces or compiles the step anew, or breaks it."""

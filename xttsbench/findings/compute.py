@@ -16,9 +16,9 @@ from xttsbench.records.trial import PRECISIONS
 @rule(
     "xla-untried",
     evidence="speed of the step alone, and seconds of the first compilation",
-    threshold="5 % faster at the low end of the interval; never a bottleneck",
+    threshold="the step as a graph is 5 % faster by XLA at the low end of the interval; never a bottleneck",
     remedy="tf.function(jit_compile=True), with fixed shapes; weigh the compilation of each shape.",
-    false_alarms="shapes that were not measured compile anew",
+    false_alarms="each shape that was not measured is compiled as well",
 )
 def xla_untried(evidence: Evidence) -> Findings:
     """XLA makes the step faster, measured beside the original step."""
@@ -36,12 +36,13 @@ def xla_untried(evidence: Evidence) -> Findings:
 @rule(
     "xla-slower",
     evidence="speed of the step alone, and seconds of the first compilation",
-    threshold="5 % slower at the high end of the interval; never a bottleneck",
+    threshold="5 % slower at the high end of the interval or, of a step that XLA compiles, 5 % faster without it "
+    "at the low end; never a bottleneck",
     remedy="Leave XLA off for this step on this device.",
     false_alarms="none known",
 )
 def xla_slower(evidence: Evidence) -> Findings:
-    """XLA makes the step slower, measured beside the original step: if it were used, or as it is used."""
+    """XLA makes the step slower, or would, measured beside the original step."""
     other = evidence.modes.get({"graph": "xla", "xla": "graph"}.get(evidence.given_mode or "", ""))
     if other is None or (speedup := other.speedup) is None:
         return
@@ -80,10 +81,10 @@ _DONE_BY: Final = {
     evidence="which precision, whether it helps, and the speed of the step alone",
     threshold="5 % faster at the low end of the interval, or slower at its high end; never a bottleneck",
     remedy="Set the policy before the model is built, and compare the losses before it is kept.",
-    false_alarms="speed says nothing of what it does to the losses",
+    false_alarms="speed says nothing of the losses",
 )
 def precision(evidence: Evidence) -> Findings:
-    """Mixed precision (of a step that follows Keras's policy) or TensorFloat-32 makes it faster or slower."""
+    """Another precision makes the step faster or slower: mixed precision, or TensorFloat-32 on or off."""
     for name in PRECISIONS:
         tried = evidence.modes.get(name)
         if tried is None or tried.speedup is None:
@@ -111,9 +112,9 @@ _ASKED: Final = "asked for"
 
 @rule(
     "cpu-placement",
-    evidence="their share of the time of all ops, the heaviest of them, how many, and why",
-    threshold="2 % of the time of the step's ops or, where no times are known, asked for by tf.device; a bottleneck "
-    "from 10 % where the step computes",
+    evidence="share of ops on the CPU in the time of all ops, the heaviest of them, how often it comes, and why",
+    threshold="2 % of the time of the step's ops or, where no times are known, ops that tf.device puts there; a "
+    "bottleneck from 10 % where the verdict is compute",
     remedy="Use an op with a kernel for the GPU, or move the work into the input pipeline.",
     false_alarms="ops on shapes and small integers belong on the CPU",
 )

@@ -37,14 +37,14 @@ _KEEPS_ALL: Final = 0.99
 
 @rule(
     "late-filter",
-    evidence="share of the elements that it keeps, and the share of the pace that goes to what is thrown away",
-    threshold="5 % of the pace thrown away, or a share that is not known; a bottleneck where filtering first was "
-    "measured or estimated to help",
+    evidence="share of the elements that the filter keeps, and the share of the pace that goes to the others",
+    threshold="work for elements that are thrown away has 5 % of the pace, or a share that is not known; a bottleneck "
+    "where filtering first helps and the maps before the filter have 30 % of the pace",
     remedy="Filter first: .filter(...) before the map, on what that map is given.",
     false_alarms="none known: a filter that keeps more than 99 % is not reported",
 )
 def late_filter(evidence: Evidence) -> Findings:
-    """A filter after work that it does not look at, so that the work is done for what it throws away."""
+    """A filter behind a map whose results it does not look at: the map works for elements that are thrown away."""
     pipeline = evidence.graph
     for ops in _sequences(pipeline.ops):
         for op in ops:
@@ -126,15 +126,16 @@ _BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
 
 @rule(
     "per-element-overhead",
-    evidence="elements in a batch, ops for each, seconds and bytes of an element, shares of cost and pace",
-    threshold="the step waits for data or for cores; 32 elements in a batch at under 100 us (300 us, of them under 100 "
-    "on a processor) and up to 16 KiB each, in ops with half of the pace",
+    evidence="elements in a batch, ops for each, seconds and bytes of an element, and shares of cost and pace",
+    threshold="the step waits for data or for cores, and half of the pace is in ops that take 32 elements or more "
+    "for a batch, of up to 16 KiB, in under 100 us each, or in under 300 us of which under 100 on a processor; a "
+    "bottleneck where batching first or gathering helps",
     remedy="Batch first: .batch(n).map(f), with f written for a whole batch; rows of arrays in memory are gathered a "
     "batch at a time, by indices that go through the pipeline in their place.",
     false_alarms="ops that really need that long for an element gain nothing from a batch",
 )
 def per_element_overhead(evidence: Evidence) -> Findings:
-    """Tiny elements, whose calls cost more than what they do."""
+    """Tiny elements, of which a call may cost more than its work."""
     pipeline = evidence.graph
     if not (evidence.limits("input") or evidence.limits("contention")):
         return
@@ -211,14 +212,14 @@ def _runs_in_parallel(op: PipelineOp) -> bool:
 
 @rule(
     "input-bound",
-    evidence="what a step waits, a batch without a step, and the costly op's time, processor time and shares of "
-    "cost and pace",
+    evidence="seconds that a step waits, seconds of a batch without a step, and the costly op's time, processor "
+    "time and shares of cost and pace",
     threshold="the input is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Make the costly op cheaper, run it in parallel, or cache what it yields.",
-    false_alarms="a dataset alone has nothing but its input to wait for, so that it always fires there",
+    false_alarms="a dataset without a step has nothing to wait for but its input",
 )
 def input_bound(evidence: Evidence) -> Findings:
-    """The step waits for data; the op that costs most is named where the graph was read."""
+    """The step waits for data; the op that costs most is named where that is known."""
     if not evidence.limits("input"):
         return
     op = slowest_op(evidence)
@@ -255,11 +256,11 @@ _SURE: Final = 0.01
 
 @rule(
     "padding-waste",
-    evidence="share of padding, batches and shapes examined, and what the padding costs a step where its time "
-    "follows its length",
-    threshold="30 % of a batch; a warning from 50 %; never a bottleneck",
+    evidence="share of padding, batches and shapes examined, and the seconds that padding costs a step whose time "
+    "grows with the length of its batch",
+    threshold="30 % of the padded tensors examined; a warning from 50 %; never a bottleneck",
     remedy="Batch elements of similar length together: bucket_by_sequence_length with fixed edges.",
-    false_alarms="zeros that mean something at the end of an element count as padding; one shape may be what XLA needs",
+    false_alarms="zeros that mean something at the end of an element; batches padded to one shape for XLA",
 )
 def padding_waste(evidence: Evidence) -> Findings:
     """A good part of a batch is padding, measured on the batches themselves."""
@@ -307,14 +308,14 @@ def _padding_s(evidence: Evidence, padding_share: float) -> float | None:
 
 @rule(
     "dynamic-shape",
-    evidence="number of shapes, traces by shape, compilations in the steady state, and an example",
-    threshold="three shapes, a trace by shape or a compilation by XLA, and time lost to it in the steady state; a "
-    "bottleneck where compilation is",
+    evidence="number of shapes, traces for a new shape, compilations by XLA in the steady state, and an example",
+    threshold="three shapes, a trace for a new one or a compilation by XLA, and time lost to either in the steady "
+    "state; a bottleneck where compilation is one",
     remedy="Pad to a few fixed edges (buckets), so that each shape is compiled once, before training.",
-    false_alarms="shapes that are all seen early cost only a slow start",
+    false_alarms="shapes that are all seen in the first steps",
 )
 def dynamic_shape(evidence: Evidence) -> Findings:
-    """Batch shapes that make the step trace or compile again."""
+    """Batches of several shapes, for which the step is traced or compiled again."""
     batches, steps = evidence.batches, evidence.steps
     if batches is None or steps is None or not evidence.has_step or len(batches.shapes) < 3:
         return

@@ -22,10 +22,10 @@ _SLOW_CLOCK: Final = 0.9
 
 @rule(
     "gpu-shared",
-    evidence="other processes, and memory used before the run beside the total",
+    evidence="number of other processes, and the GPU's memory in use before the run beside its total",
     threshold="another process, or more than 2 GiB and 5 % of the memory taken before the run; never a bottleneck",
     remedy="End the others (nvidia-smi names them) or choose another GPU with CUDA_VISIBLE_DEVICES, and measure again.",
-    false_alarms="in a container the driver's process numbers are the host's, so that own ones may not be recognised",
+    false_alarms="none known",
 )
 def gpu_shared(evidence: Evidence) -> Findings:
     """Other processes hold memory or compute contexts of a GPU that the steps use."""
@@ -59,9 +59,9 @@ def gpu_shared(evidence: Evidence) -> Findings:
 
 @rule(
     "gpu-throttled",
-    evidence="share of the samples by reason, mean clock beside the highest, and power",
-    threshold="10 % of the samples; a bottleneck for heat or a fault, in half of them, with clocks below 90 %, where "
-    "the step computes",
+    evidence="share of the samples with clocks held back, by reason, mean clock beside the highest, and power",
+    threshold="10 % of the samples; a bottleneck from half of them, for another reason than the power limit, with "
+    "clocks below 90 % of the highest, where the verdict is compute",
     remedy="nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back.",
     false_alarms="a GPU at full load reaches its power limit; that is for information, unless clocks are below 90 %",
 )
@@ -144,12 +144,12 @@ _UNEVEN: Final = 0.10  # By which the busiest GPU's kernels take longer than the
 
 @rule(
     "exposed-copies",
-    evidence="seconds of copying a step, of those the ones in which nothing else ran, bytes to the device and back",
+    evidence="seconds a step of copying, and of copying while nothing else ran, bytes to the device and back",
     threshold="copies while nothing else runs take 10 % of the profiled steps on a GPU; never a bottleneck: "
     "device-copies is the rule for that",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device, so that a batch is copied while the step "
     "before it runs; copy smaller types (uint8, float16) and fewer, larger tensors; fetch results every tenth step.",
-    false_alarms="profiled steps wait for the device at their end, so that no step overlaps the next one's copy there",
+    false_alarms="profiled steps wait for the device at their end, so that none overlaps the next one's copy",
 )
 def exposed_copies(evidence: Evidence) -> Findings:
     """Copies to and from the GPU run while the GPU computes nothing: they are not overlapped with the step."""
@@ -180,7 +180,7 @@ def exposed_copies(evidence: Evidence) -> Findings:
     "a bottleneck",
     remedy="Give every replica the same work: batches of equal size and padding (drop_remainder, buckets by length), "
     "no layer on one device alone; look at a slow one's clocks and at who else uses it.",
-    false_alarms="a GPU that was never to be used is visible; hide it with CUDA_VISIBLE_DEVICES",
+    false_alarms="a visible GPU that was not meant to be used; hide it with CUDA_VISIBLE_DEVICES",
 )
 def gpu_imbalance(evidence: Evidence) -> Findings:
     """Several GPUs do not do the same work: the others wait for the slowest, or one does nothing at all."""
@@ -217,7 +217,7 @@ def gpu_imbalance(evidence: Evidence) -> Findings:
 
 @rule(
     "gpu-collectives",
-    evidence="seconds a step in collectives, of those the ones in which nothing was computed",
+    evidence="seconds a step in collectives, and in collectives while nothing was computed",
     threshold="collectives without a kernel beside them take 10 % of the profiled steps; never a bottleneck",
     remedy="Do more per synchronisation: larger batches per GPU, or gradients accumulated over several steps; send "
     "less (float16 gradients); look at how the GPUs are connected (nvidia-smi topo -m).",

@@ -16,12 +16,12 @@ from xttsbench.records.trial import StackLine
 @rule(
     "host-sync",
     evidence="fetches a step, their seconds, and their share of the step",
-    threshold="one fetch for two steps; a bottleneck where host work is, and fetching takes 10 % of the step",
+    threshold="one fetch for two steps; a bottleneck where host work is one and fetching takes 10 % of the step",
     remedy="Keep metrics on the device and fetch them every hundred steps.",
-    false_alarms="on a CPU a fetch costs next to nothing",
+    false_alarms="on a CPU, where a fetch costs next to nothing",
 )
 def host_sync(evidence: Evidence) -> Findings:
-    """Values of the device are fetched to Python step after step."""
+    """Values that are fetched from the device to Python step after step."""
     steps = evidence.steps
     if steps is None or len(steps) == 0 or steps.syncs.mean() < 0.5 or not evidence.has_step:
         return
@@ -67,7 +67,7 @@ def _seldom(line: StackLine | None) -> str:
     evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
     "and seconds of garbage collection",
     threshold="host work is the verdict, or takes 10 % of the step; always a bottleneck",
-    remedy="Do it less often, or in a thread beside the training, or after the epoch.",
+    remedy="Do this work less often, or in a thread beside the training, or after the epoch.",
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )
 def host_stall(evidence: Evidence) -> Findings:
@@ -107,9 +107,9 @@ def host_stall(evidence: Evidence) -> Findings:
 @rule(
     "python-function-in-step",
     evidence="share of the step, and how many such functions",
-    threshold="any is reported; a bottleneck from 10 % where the step computes",
-    remedy="Write it in TensorFlow ops, or move it into the input pipeline.",
-    false_alarms="one that runs once in many steps",
+    threshold="any is reported; a bottleneck from 10 % of the step where the verdict is compute",
+    remedy="Write the function in TensorFlow ops, or move it into the input pipeline.",
+    false_alarms="a function that runs once in many steps",
 )
 def python_function_in_step(evidence: Evidence) -> Findings:
     """Python inside an op of the step: it runs on the processor and needs the interpreter lock."""

@@ -14,12 +14,13 @@ from xttsbench.records.trial import HALF_BATCH
     "eager-step",
     evidence="eager ops and calls of tf.functions a step, seconds to launch an op, and what became of the step as "
     "one graph",
-    threshold="10 ops or calls a step; a bottleneck where launching is the verdict, or takes 10 % of the step",
+    threshold="10 eager ops and calls of tf.functions a step; a bottleneck where launch overhead is the verdict, "
+    "or takes 10 % of the step",
     remedy="Decorate the step with @tf.function (for Keras: compile(run_eagerly=False)).",
-    false_alarms="ops that run for long hide their launch; then it is no bottleneck",
+    false_alarms="ops that run for long hide their launch; launching is no bottleneck then",
 )
 def eager_step(evidence: Evidence) -> Findings:
-    """The step dispatches its ops one by one from Python."""
+    """A step that launches its ops one by one from Python."""
     anatomy = evidence.anatomy
     if anatomy is None or not evidence.facts.eager:
         return
@@ -51,11 +52,13 @@ _SMALL_OPS: Final = 2.0
 
 @rule(
     "launch-bound",
-    evidence="seconds to hand over a batch, time of half a batch relative to a whole one, mean time of an op",
-    threshold="launching is the verdict, or takes 10 % of the step, which makes it a bottleneck; or half a batch takes "
-    "85 % of the time with ops of up to two launches each, a bottleneck where the step computes",
+    evidence="seconds to hand over a batch, seconds of a step, time of half a batch relative to a whole one, mean "
+    "time of an op",
+    threshold="launch overhead is the verdict or takes 10 % of a compiled step, always a bottleneck; or half a "
+    "batch takes at least 85 % of the time of a whole one and an op on average no longer than two launches, a "
+    "bottleneck where computing is the verdict and half of the step",
     remedy="Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution.",
-    false_alarms="on a processor, starting ops may be all that there is to gain, and XLA the better remedy",
+    false_alarms="on a CPU, where XLA may be the better remedy: it fuses the ops",
 )
 def launch_bound(evidence: Evidence) -> Findings:
     """A compiled step whose time goes to handing over batches, or to ops too small to fill the device."""

@@ -47,15 +47,15 @@ class _Growth:
 @rule(
     "memory-leak",
     evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
-    threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline hold; "
-    "critical where it is full within an hour; never a bottleneck",
+    threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline can hold; "
+    "critical where the memory is full within an hour; never a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
     "many steps), functions, optimizers or datasets made inside the loop, a cache in memory of a data set that "
     "never ends.",
-    false_alarms="a buffer or cache whose size was not read still fills",
+    false_alarms="a buffer or cache that still fills and whose size was not read",
 )
 def memory_leak(evidence: Evidence) -> Findings:
-    """Memory that grows from step to step to the end in every process, and when it is full."""
+    """Memory that grows from step to step, to the end, in every process that was read often enough."""
     measured = [one for trial in evidence.ladder if (one := _growth(trial)) is not None]
     growths = [one for one in measured if isinstance(one, _Growth)]
     if not growths or len(growths) < len(measured):
@@ -156,10 +156,11 @@ _WAITS_SHARE: Final = 0.5
 
 @rule(
     "cold-storage",
-    evidence="bytes a step read in all and from storage, bytes a second, page faults, and the processor time of the "
-    "input",
-    threshold="4 MiB read, 10 % of it from storage; a bottleneck from 50 %, where the step waits for an input that "
-    "hardly computes, and a fifth of it is read in the second half of the steps",
+    evidence="bytes a step read in all and from storage, bytes a second from storage, major page faults, and the "
+    "processor time of the input",
+    threshold="4 MiB read, 10 % of it from storage or, for information, 2 % at most; a bottleneck from 50 % where "
+    "the step waits for an input that computes for less than half of the time, and a fifth of what storage gave "
+    "is read in the second half of the steps",
     remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
     false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
     "cache",

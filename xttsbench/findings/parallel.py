@@ -19,8 +19,9 @@ from xttsbench.throughput.threads import functions_of, may_wait
 @rule(
     "sequential-map",
     evidence="the map's shares of cost and pace, its seconds for a batch, and how many such maps there are",
-    threshold="parallel calls were measured or estimated to make the step faster, and it waits for data",
-    remedy="Give it num_parallel_calls=tf.data.AUTOTUNE.",
+    threshold="parallel calls were measured to help or, where the sequential maps have 30 % of the pace, estimated to; "
+    "always a bottleneck",
+    remedy="Give the map num_parallel_calls: as many as were tried, or tf.data.AUTOTUNE.",
     false_alarms="TensorFlow makes stateless maps parallel by itself; only what it leaves sequential is reported",
 )
 def sequential_map(evidence: Evidence) -> Findings:
@@ -65,13 +66,13 @@ READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDatase
 @rule(
     "sequential-read",
     evidence="number of sources, cycle length, kind of reader, shares of cost and pace",
-    threshold="the step waits for data, and reading in parallel was measured or estimated to help or, of files, was "
-    "not tried while the op has 30 % of the pace",
+    threshold="the step waits for data, and reading in parallel was measured to help or, where the op has 30 % of the "
+    "pace, was estimated to or, of files, not tried; a bottleneck where it helps",
     remedy="Read several at once: .interleave(..., num_parallel_calls=tf.data.AUTOTUNE), or num_parallel_reads.",
-    false_alarms="on one spinning disk several readers can be slower; the elements come in another order",
+    false_alarms="on one spinning disk several readers can be slower",
 )
 def sequential_read(evidence: Evidence) -> Findings:
-    """Files, or other sources, read one after the other, where reading several at once helps."""
+    """Files, or other sources, read one after the other, where reading several at once helps or was not tried."""
     helps = gain(evidence, "parallel-interleave", part=True)
     if not evidence.limits("input"):
         return
@@ -138,10 +139,11 @@ _BUSY: Final = 0.8
 @rule(
     "thread-pool",
     evidence="threads in the pool, cores, and the number of threads that was tried",
-    threshold="a larger pool was measured or estimated to help; or a private one of 4 threads for each core, in which "
-    "nothing waits",
-    remedy="Set options.threading.private_threadpool_size, with num_parallel_calls to match.",
-    false_alarms="a pool that is too large is for information, and never a bottleneck",
+    threshold="a larger pool was measured or estimated to help, which makes it a bottleneck; or a private one has 4 "
+    "threads for each core, and nothing in it waits",
+    remedy="Set options.threading.private_threadpool_size to the calls at once that are wanted, and "
+    "num_parallel_calls to the same; leave the option out where the pool is too large.",
+    false_alarms="a pool that is too large costs nothing that was measured, and is for information",
 )
 def thread_pool(evidence: Evidence) -> Findings:
     """A pool with fewer threads than the parallel calls need, or with far more than there are cores."""
@@ -213,14 +215,14 @@ _UNEVEN: Final = 0.5  # Waits that vary this much beside their mean are those of
 @rule(
     "order-sensitive",
     evidence="share of the pace, parallel calls, spread of the waits, and whether the order is random anyway",
-    threshold="the step waits for data, and any order was measured or estimated to help or, for information, was not "
-    "tried while waits vary by half of their mean and the op has 30 % of the pace",
+    threshold="the step waits for data, and any order was measured to help or, where the op has 30 % of the pace, "
+    "estimated to; or, for information, was not tried while waits vary by half of their mean and the op has that share",
     remedy="Set options.deterministic = False, or deterministic=False in this call: the same elements in another "
     "order.",
     false_alarms="waits vary for other reasons too; what any order gives has to be measured",
 )
 def order_sensitive(evidence: Evidence) -> Findings:
-    """Parallel calls that wait for the slowest of them to keep the order, where any order is faster."""
+    """Parallel calls that wait for the slowest of them to keep the order, where any order is faster or may be."""
     pipeline = evidence.graph
     helps = gain(evidence, "any-order")
     if pipeline.deterministic is False or not evidence.limits("input"):
@@ -269,7 +271,7 @@ def _wait_spread(evidence: Evidence) -> float:
     false_alarms="from a disk or network slower than the decompression, compressed files are the quicker ones",
 )
 def compressed_records(evidence: Evidence) -> Findings:
-    """Files of records that are decompressed in every epoch, each by the one thread that reads it."""
+    """Files of records that are decompressed in every epoch, by the thread that reads them."""
     if not evidence.limits("input"):
         return
     kinds = {

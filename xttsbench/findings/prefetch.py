@@ -25,10 +25,10 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp, size
 @rule(
     "no-prefetch",
     evidence="the pipeline's last op, and whether TensorFlow adds a prefetch by itself",
-    threshold="a prefetch at the end was measured or estimated to help; or the last op is prefetch(0) and the step "
-    "waits",
+    threshold="a prefetch at the end was measured or estimated to help, which makes it a bottleneck; or the last op is "
+    "prefetch(0) and the step waits for data",
     remedy="End the pipeline with .prefetch(tf.data.AUTOTUNE).",
-    false_alarms="TensorFlow adds a prefetch where the pipeline's own options let it; nothing is reported then",
+    false_alarms="none known",
 )
 def no_prefetch(evidence: Evidence) -> Findings:
     """Step and input take turns: nothing is prepared while the step runs."""
@@ -74,13 +74,13 @@ def _overlapped(evidence: Evidence) -> Gain | None:
 
 @rule(
     "redundant-prefetch",
-    evidence="number of prefetches, elements and bytes that they hold",
+    evidence="number of prefetches, and the elements and bytes that the needless ones hold",
     threshold="a prefetch right before another, where one ends the pipeline; never a bottleneck",
-    remedy="Keep the last prefetch and remove the others.",
-    false_alarms="none known: one before an op may smooth what that takes, and is not named",
+    remedy="Of prefetches that follow one another, keep the last.",
+    false_alarms="none known: a prefetch with another op behind it is not named",
 )
 def redundant_prefetch(evidence: Evidence) -> Findings:
-    """Several prefetches, of which only the last hides anything."""
+    """Prefetches right before one another, of which only the last hides anything."""
     pipeline = evidence.graph
     if not pipeline.ops or not pipeline.ops[-1].op.startswith(PREFETCH):
         return
@@ -113,13 +113,14 @@ _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
 
 @rule(
     "oversized-prefetch",
-    evidence="size of the buffer and of an element, bytes held, share of the memory (the GPU's after a copy to it)",
+    evidence="size of the buffer and of an element, bytes held, their share of the memory (the GPU's after a copy "
+    "to it)",
     threshold="10 % of the memory; a warning from 25 %, critical from 80 %; never a bottleneck",
     remedy="Where batches come evenly, two of them hide as much: .prefetch(2), or .prefetch(tf.data.AUTOTUNE).",
     false_alarms="an input that comes in bursts may need a large buffer",
 )
 def oversized_prefetch(evidence: Evidence) -> Findings:
-    """A prefetch whose buffer takes a good part of the memory: after `batch` it counts batches, not elements."""
+    """A prefetch whose buffer takes a good part of the memory: after `batch` a buffer counts batches, not elements."""
     pipeline = evidence.graph
     for op in pipeline.ops:
         each, count = bytes_of(evidence, op), buffered(op)
@@ -162,14 +163,14 @@ def _gpu_memory_bytes(evidence: Evidence) -> int | None:
 
 @rule(
     "device-prefetch-not-last",
-    evidence="the ops that come after, and the line of the first",
+    evidence="the ops after the copy to the device, and the line of the first",
     threshold="any op but prefetches and options after the copy; a warning where the step waits for data or copies; "
     "never a bottleneck",
     remedy="Move .apply(tf.data.experimental.prefetch_to_device(...)) to the very end of the pipeline.",
     false_alarms="none known",
 )
 def device_prefetch_not_last(evidence: Evidence) -> Findings:
-    """Ops after the copy to the device, which TensorFlow wants last: they run on the processor."""
+    """Ops after `prefetch_to_device`, which TensorFlow wants last: they run on the CPU."""
     pipeline = evidence.graph
     for op in pipeline.ops:
         if not op.op.startswith(_TO_DEVICE):

@@ -14,13 +14,13 @@ from xttsbench.findings.rule import Findings, rule
 
 @rule(
     "gpu-invisible",
-    evidence="GPUs of the machine, whether TensorFlow is built with CUDA, and CUDA_VISIBLE_DEVICES",
-    threshold="TensorFlow lists no GPU; critical where the driver has one, for information where there is none",
+    evidence="GPUs that the driver shows, whether TensorFlow is built with CUDA, and CUDA_VISIBLE_DEVICES",
+    threshold="TensorFlow lists no GPU; critical where the driver shows one, else for information; never a bottleneck",
     remedy="Unset CUDA_VISIBLE_DEVICES, or pip install 'tensorflow[and-cuda]'.",
     false_alarms="a GPU that is hidden on purpose",
 )
 def gpu_invisible(evidence: Evidence) -> Findings:
-    """A GPU that the driver sees and TensorFlow does not, and why."""
+    """TensorFlow sees no GPU, and why."""
     if evidence.devices is None or evidence.devices.gpus:
         return
     gpus = evidence.environment.get("gpus") or []
@@ -59,14 +59,16 @@ _STOPPED_SHARE: Final = 0.05
 
 @rule(
     "cpu-quota",
-    evidence="quota, visible processors, threads, and seconds stopped for each second",
+    evidence="quota, visible processors, threads of TensorFlow, and seconds for which the quota stopped threads, "
+    "a second",
     threshold="more threads than the quota, or stopped for 5 % of the time; a bottleneck where input and step compete "
     "for cores",
     remedy="Set the threads of TensorFlow to the quota before anything runs; or raise the quota.",
-    false_alarms="threads that wait cost no quota; for information where none was stopped",
+    false_alarms="threads that wait use no quota; for information where the quota stopped hardly any and input "
+    "and step do not compete",
 )
 def cpu_quota(evidence: Evidence) -> Findings:
-    """More threads than the control group's processor quota allows, or a quota that did stop them."""
+    """More threads than the control group's processor quota has processors, or a quota that stopped threads."""
     cpu = evidence.known("cpu")
     quota, visible = cpu.get("quota_cpus"), cpu.get("affinity_cpus")
     if not isinstance(quota, int | float) or not isinstance(visible, int | float):
@@ -101,15 +103,15 @@ def _stopped_share(evidence: Evidence) -> float | None:
 
 @rule(
     "core-contention",
-    evidence="share of the cores in use, what both want over what there is, the input's processor time, and seconds "
-    "lost a step",
+    evidence="share of the cores in use, cores that both want over those there are, the input's processor time for a "
+    "batch, and seconds lost a step",
     threshold="CPU contention is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Take work from the input: compute features once and cache them, decode less, use fewer parallel calls; "
-    "or add cores. More workers or a deeper prefetch do not help.",
-    false_alarms="neighbours that take the cores look alike; rounds that they disturbed are left out",
+    "or add cores.",
+    false_alarms="other processes that take the cores look alike",
 )
 def core_contention(evidence: Evidence) -> Findings:
-    """Input and step want the same cores: each is slower beside the other than alone."""
+    """Input and step want the same cores, and slow each other down."""
     if not evidence.limits("contention"):
         return
     facts = evidence.facts
@@ -132,14 +134,14 @@ def core_contention(evidence: Evidence) -> Findings:
 @rule(
     "slower-beside-input",
     evidence="share of the step by which it is slower beside its input than alone on the same batches, share of the "
-    "cores in use, and what both want over what there is",
+    "cores in use, and cores that both want over those there are",
     threshold="10 % of the step that CPU contention does not explain, its interval above 0; never a bottleneck",
-    remedy="Hyper-threads that share a core, memory bandwidth and caches do that. See whether it stays with fewer "
-    "parallel calls of the input, with features computed once and cached, or with fewer threads of the step.",
+    remedy="Hyper-threads that share a core, memory bandwidth or caches may be the cause. Try fewer parallel "
+    "calls of the input, features computed once and cached, or fewer threads of the step.",
     false_alarms="clocks that fall when more cores are busy",
 )
 def slower_beside_input(evidence: Evidence) -> Findings:
-    """The step is slower beside its input than alone, though the processors are not full: cause not known."""
+    """The step is slower beside its input than alone, beyond what CPU contention explains: cause not known."""
     slower = evidence.slower_beside_input
     if slower is None:
         return
@@ -159,7 +161,7 @@ def slower_beside_input(evidence: Evidence) -> Findings:
 
 @rule(
     "device-copies",
-    evidence="seconds of copying a step",
+    evidence="seconds a step that copying batches takes",
     threshold="copying is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device; copy smaller types (uint8, float16).",
     false_alarms="none known",

@@ -33,12 +33,12 @@ _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batc
     "python-function",
     evidence="kind of function, class (`gil`), wall and processor time of a call, calls for a batch, shares of cost "
     "and pace",
-    threshold="any is reported; a bottleneck where the step waits for data and its op has 30 % of the pace (or its "
-    "calls of the wait, where the pace is not known)",
-    remedy="By class: TensorFlow ops or processes where it holds the lock, threads where it waits, parallel calls "
-    "where it releases it; or a cache of what it yields; or leave it alone.",
-    false_alarms="where it limits nothing it is harmless, and the remedy says so; on busy cores a function that waits "
-    "for its turn looks as if it waited for data",
+    threshold="any is reported; a bottleneck where the step waits for data and the op that calls the function has "
+    "30 % of the pace or, where its pace is not known, the calls or what the other ops leave explain the wait",
+    remedy="By class: TensorFlow ops or processes where the function holds the lock, threads where it waits, parallel "
+    "calls where it releases the lock; or a cache of what it yields. Leave one that is no bottleneck alone.",
+    false_alarms="a function that limits nothing is harmless; on busy cores one that waits for its turn looks as if it "
+    "waited for data",
 )
 def python_function(evidence: Evidence) -> Findings:
     """Python inside the graph, by file and line: whether it holds the interpreter lock, waits, or releases it."""

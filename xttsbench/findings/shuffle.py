@@ -31,11 +31,11 @@ million float32 took (measured with TensorFlow 2.21)."""
 
 @rule(
     "shuffle-fill",
-    evidence="elements in the buffer, seconds until it is full, its share of an epoch and of the memory",
-    threshold="2 s, 10 % of an epoch or of the memory, or 256 MiB for elements of at most 200 bytes; a warning from "
-    "30 s or 25 %; never a bottleneck",
+    evidence="elements in the buffer, seconds until it is full, their share of an epoch, and its share of the memory",
+    threshold="filling takes 2 s or 10 % of an epoch, or the buffer 10 % of the memory, or 256 MiB for elements of at "
+    "most 200 bytes; a warning from 30 s or 25 %; never a bottleneck",
     remedy="A smaller buffer, or shuffle names and numbers in place of data.",
-    false_alarms="none known: where the run's own first wait was far shorter than the estimate, that is dropped",
+    false_alarms="none known: an estimate of the time is dropped where the run's first wait took less than 30 % of it",
 )
 def shuffle_fill(evidence: Evidence) -> Findings:
     """A shuffle buffer that must be full before the first element comes: what that takes in time and memory."""

@@ -36,11 +36,11 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
     "dead-option",
     evidence=_LINE,
     threshold=_EVERY_LINE,
-    remedy="Remove it, or use what took its place: it changes nothing here.",
+    remedy="Remove the line, use the new name, or apply the options: as written, they change nothing.",
     false_alarms="options that a caller elsewhere applies",
 )
 def dead_option(evidence: Evidence) -> Findings:
-    """Options that this TensorFlow does not have or has in vain, that are never applied, and results thrown away."""
+    """Options that this TensorFlow does not have, has renamed or ignores, that are never applied, and unused results."""
     for fact in _facts(evidence, "dead-option"):
         old = "is the old name" in fact.detail
         yield _at(fact, dead_option, remedy="Use the new name." if old else None, severity="info" if old else "warning")
@@ -52,14 +52,14 @@ def dead_option(evidence: Evidence) -> Findings:
 
 @rule(
     "late-runtime-config",
-    evidence=f"{_LINE}, and the threads in effect",
-    threshold=_EVERY_LINE,
-    remedy="Set it before TensorFlow is imported, or in the shell that starts the training.",
-    false_alarms="a variable that only child processes read; one that is set in time is named for information, where "
-    "it was not measured with",
+    evidence=f"{_LINE}; of a setting of threads, those in effect",
+    threshold="every such line of the target's source, and for information one that sets a variable in time that was "
+    "not set while xttsbench measured; never a bottleneck",
+    remedy="Set a variable before TensorFlow is imported, or in the shell; threads right after the import.",
+    false_alarms="a variable that only child processes read",
 )
 def late_runtime_config(evidence: Evidence) -> Findings:
-    """Environment variables and thread settings that come when TensorFlow has read them already."""
+    """Environment variables and thread settings that are set when TensorFlow has read them already."""
     for fact in _facts(evidence, "late-environment"):
         severity: Severity = "info" if "TF_CPP_" in fact.text else "warning"
         yield _at(fact, late_runtime_config, f"a setting that comes too late: {fact.detail}", severity=severity)
@@ -86,7 +86,7 @@ def late_runtime_config(evidence: Evidence) -> Findings:
     threshold=f"a slice at byte {_NPY_OFFSET}, in the source or in the graph; never a bottleneck",
     remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
     "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
-    false_alarms="right for files that all have the usual header",
+    false_alarms="files that all have a header of 128 bytes",
 )
 def fixed_npy_header(evidence: Evidence) -> Findings:
     """Bytes of a `.npy` file cut at a constant 128, as if every header were that long."""
@@ -111,7 +111,7 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
 @rule(
     "memory-growth-conflict",
     evidence=_LINE,
-    threshold="both in the target's source; a warning where there is a GPU; never a bottleneck",
+    threshold="both settings in the target's source; a warning where there is a GPU; never a bottleneck",
     remedy="Keep one: growth where the GPU is shared, a limit where its share is fixed.",
     false_alarms="settings for different GPUs",
 )

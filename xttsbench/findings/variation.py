@@ -189,10 +189,10 @@ def _usual(values: IntArray) -> int:
 @rule(
     "oscillation",
     evidence="period in steps and seconds, share of the variance, p-value, spread, side, and what has the same period",
-    threshold="p of 1 % at most, a tenth of the variance, a spread of 5 % of the mean; a bottleneck where the input or "
-    "host work has the period and is one",
+    threshold="a p-value of 1 % at most, a tenth of the variance, and a standard deviation of 5 % of the mean; a "
+    "bottleneck where the input or host work has the period and is one",
     remedy="Look for what changes every so many steps: the length of batches, accumulation, clocks.",
-    false_alarms="batches of different length in turn are length-variance",
+    false_alarms="none known: a period that the length of the batches explains is not reported here",
 )
 def oscillation(evidence: Evidence) -> Findings:
     """A period in the step times that chance does not explain, which side of the step has it, and what shares it."""
@@ -251,11 +251,11 @@ _STALLS_LEAD: Final = 0.4  # of all waiting, from which on the few steps are wha
 
 @rule(
     "stragglers",
-    evidence="how many, their excess and share of the time, how much of it is waiting, and what most of them share",
-    threshold="what they take beyond the median is 5 % of the time; a bottleneck where the step waits for data, most "
-    "of their own time is waiting, and that excess is two fifths of all waiting",
-    remedy="Look at the elements of those batches, or at what the step does there.",
-    false_alarms="neighbours make stragglers too; rounds that they disturbed are left out",
+    evidence="number of such steps, their time beyond the median, its share of all, their waiting, what most share",
+    threshold="time beyond the median is 5 % of all time; a bottleneck where the step waits for data, more than "
+    "half of the outlying steps' time is waiting, and their time beyond the median is two fifths of all waiting",
+    remedy="Look at the elements of the batches of those steps, or at what the step does there.",
+    false_alarms="other processes of the machine make steps outlie, too",
 )
 def stragglers(evidence: Evidence) -> Findings:
     """Outlying steps, the length of their batches considered, and what they have in common."""
@@ -328,12 +328,12 @@ _DRIFT_STEPS: Final = 40
 
 @rule(
     "drift",
-    evidence="relative change from the first step to the last, slope, p-value, the side that drifts, and processes "
-    "that agree",
-    threshold="40 steps, 5 % of change at p < 1 %; a warning where they become slower and half of the other processes "
-    "agree; never a bottleneck",
+    evidence="change from the first step to the last over the median step, slope, p-value, the side that drifts, and "
+    "processes that agree",
+    threshold="5 % of change over 40 steps or more at p < 1 %; a warning where steps become slower and half of "
+    "the other processes, if any, agree; never a bottleneck",
     remedy="Look for what grows with every step: histories, caches, traces; or for clocks that fall with heat.",
-    false_alarms="a machine that warms up; where other processes do not agree the finding says so",
+    false_alarms="a machine that warms up",
 )
 def drift(evidence: Evidence) -> Findings:
     """Steady steps that become slower or faster all along, length and compilation considered."""

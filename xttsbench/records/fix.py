@@ -147,20 +147,20 @@ class Semantics(Record):
     equivalent: bool | None
     how: How
     sentence: str
-    """For a person: what was compared, or where they differ first."""
+    """Description of what was compared, or of the first difference."""
     elements: int = 0
     """Elements that were compared, over all epochs."""
     epochs: int = 0
     rows: int = 0
-    """Samples of an epoch that were compared, at most."""
+    """Samples of an epoch that were compared, of the epoch with the most."""
     rows_of: int | None = None
-    """Samples that an epoch of the whole dataset has; ``None`` where the dataset does not tell."""
+    """Samples that an epoch of the whole dataset has."""
     timed_batches: int = 0
     """Batches of the timed runs that were compared with the original's, by digests."""
     timed_of: int = 0
     """Batches that the fix was timed on."""
     timed_why_not: str | None = None
-    """Why the batches of the timed runs tell nothing, where they do not."""
+    """Why the batches of the timed runs were not compared, where they were not."""
 
     @property
     def checked(self) -> str:
@@ -182,12 +182,12 @@ class Edit(Record):
     file: str
     line: int
     before: str
-    """The call, or the line, as it stands."""
+    """Text that is replaced: a call, or a line."""
     after: str
 
 
 class Patch(Record):
-    """A fix in the user's own terms."""
+    """A fix as edits of the user's source."""
 
     edits: tuple[Edit, ...] = ()
     diff: str = ""
@@ -199,15 +199,15 @@ class Patch(Record):
     assumed: tuple[str, ...] = ()
     """Functions that the user said are pure, on which the proof of the data rests beside what was seen."""
     also: tuple[str, ...] = ()
-    """Other code that runs the changed lines, a sentence each: its results change as well."""
+    """Other code that runs the changed lines, a sentence each."""
     ran: bool = False
     """Whether the patched copy was run."""
     equivalent: bool | None = None
-    """Whether the patched copy was run and yields the data of the original; ``None`` where it was not run."""
+    """Whether the patched copy yields the data of the original; ``None`` where it was not run."""
     verified_speedup: Estimate | None = None
     """Speed-up of the patched copy, measured against the original."""
     why_not: str | None = None
-    """Why it was not run, or how that ended."""
+    """Why the patched copy was not run, or how its run ended."""
 
 
 class FixResult(Record):
@@ -217,10 +217,10 @@ class FixResult(Record):
     """As ``xttsbench list fixes`` names it; several joined by `` + ``."""
     fixes: tuple[str, ...]
     what: str
-    """For a person: what it does, in a few words."""
+    """Effect of the fix, in a few words."""
     outcome: Outcome
     why: str
-    """In one sentence: why it was accepted, rejected, or not verified."""
+    """Why it was accepted, rejected, or not verified."""
     predicted_speedup: float | None = None
     verified_speedup: Estimate | None = None
     step_time_s: Estimate | None = None
@@ -228,17 +228,17 @@ class FixResult(Record):
     blocks: int = 0
     semantics: Semantics | None = None
     places: tuple[Location, ...] = ()
-    """The user's lines that it changes."""
+    """Lines of the user's source that the fix is about."""
     patch: Patch | None = None
     chosen: bool = False
     """Whether the run proposes this fix in the end."""
     rounds: int = 0
-    """Paired rounds beside the original."""
+    """Rounds of the fix beside the original."""
     evidence: float | None = None
-    """The e-value that it differs from the original."""
+    """The e-value that the fix differs from the original."""
     source_limit: int = 0
-    """Elements of each source on which it was measured, where it keeps a cache that takes long to fill; 0 where all
-    data were read."""
+    """Elements of each source to which the data were cut, for a cache that takes long to fill; 0 where they were
+    not."""
 
     @property
     def speed(self) -> Estimate | None:
@@ -253,7 +253,7 @@ class FixResult(Record):
 
 
 class Optimized(Record):
-    """``optimized.yaml``: fixes that a run of ``xttsbench optimize`` verified, to be applied again without looking."""
+    """``optimized.yaml``: fixes that a run accepted, to be applied again without another search."""
 
     schema_version: int = SCHEMA_VERSION
     run: str
@@ -261,22 +261,22 @@ class Optimized(Record):
     target: str
     kwargs: dict[str, Any] = {}
     fixes: tuple[str, ...]
-    """In the order in which they are applied; empty where nothing was better than the original."""
+    """The fixes in the order in which they are applied; empty where none was accepted."""
     identity: GraphIdentity | None
-    """Identity of the pipeline as it was, and must be again."""
+    """Identity of the pipeline, which has to be the same when the fixes are applied."""
     speedup: Estimate | None
-    """Verified, against the original."""
+    """Measured speed-up against the original."""
     equivalent: bool | None
     data: str
     """Result of the same-data check, in a sentence."""
     assume_pure: tuple[str, ...] = ()
     """Functions that the user said are pure."""
     proven: bool
-    """Whether fixes were accepted: faster beyond doubt, and no change of the data but one that was asked for."""
+    """Whether fixes were accepted."""
     blocks: int = 0
     accelerator: str = "real device"
     cache_directory: str | None = None
     """Directory of a cache on disk."""
     fingerprint: str = ""
-    """Hash of the machine and the versions that it was measured on."""
+    """Hash of the machine and the versions."""
     xttsbench_version: str = ""

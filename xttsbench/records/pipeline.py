@@ -217,20 +217,18 @@ _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class Prediction(Record):
-    """The throughput that the model predicts under one condition, beside what was measured where it was.
-
-    ``name`` is ``as it is``, ``input costs nothing``, or the fixes joined by `` + ``, as ``xttsbench list fixes`` names
-    them, with their number or op: ``parallel-map:16``, ``cache@Map/_2``.
-    """
+    """The throughput that the model predicts under one condition: as the target is, without an input, or with fixes."""
 
     name: str
+    """The condition: ``as it is``, ``input costs nothing``, or the fixes joined by `` + ``."""
     fixes: tuple[str, ...] = ()
+    """The fixes, each with its number or op: ``parallel-map:16``, ``cache@Map/_2``."""
     batches_per_s: float | None
     """Batches (steps, where there is a step) a second; ``None`` where costs are missing."""
     speedup: float | None = None
-    """Against the target as it is: as it was measured, where the costs could be scaled to that, else as predicted."""
+    """Predicted speed-up against the target as it is."""
     limited_by: str = ""
-    """Bottleneck of the pace: an op's name, ``step``, ``processors``, ``interpreter lock`` or ``thread pool``."""
+    """Cause of that pace: an op's name, ``step``, ``processors``, ``interpreter lock`` or ``thread pool``."""
     measured_per_s: Estimate | None = None
     why_not: str | None = None
     """Why nothing is predicted, or why the fix would change the data."""

@@ -16,19 +16,19 @@ class Proof(Record):
     """Result for an edit: whether the new version of a target yields the data of the old one."""
 
     old: str
-    """As the command line named it."""
+    """The version before, as the command line named it."""
     new: str
     outcome: Outcome
     semantics: Semantics
     """Comparison of the data, and what was checked."""
     place: Place | None = None
-    """First difference in the new version, where one was found at a place; all numbers count from 0."""
+    """Place of the first difference in the new version, where one was found; all numbers count from 0."""
     old_place: Place | None = None
-    """Place of the same sample in the old one."""
+    """Place of the same sample in the old version."""
     shown: Shown | None = None
-    """Both values at that place."""
+    """Values of both versions at that place."""
     remedy: str = ""
-    """Remedy that would prove what is not proved."""
+    """Advice on how to prove what is not proved; else empty."""
     speed: Speed = "not measured"
     """Whether the new version keeps the old one's speed within the margin."""
     margin: float = MARGIN

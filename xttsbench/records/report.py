@@ -35,7 +35,7 @@ class Fingerprint(Record):
     """Conditions under which a winner was found; it holds where all of them are the same."""
 
     environment: str
-    """Hash of machine and versions together; the fields below say which of them differs."""
+    """Hash of the machine and the versions."""
     cpu: str | None = None
     cpus: float | None = None
     """Processors that a process may use."""
@@ -50,23 +50,23 @@ class Fingerprint(Record):
 
 
 class Best(Record):
-    """The content of ``best.yaml``; also what a report says of a sweep's winner."""
+    """The content of ``best.yaml``: the winner of a sweep."""
 
     schema_version: int = SCHEMA_VERSION
     run: str
-    """Directory of the run."""
+    """Name of the run's directory."""
     target: str | None = None
-    """As it was named on the command line."""
+    """Target of the sweep, ``None`` for the bundled workload."""
     workload: str | None = None
-    """``xtts`` in place of a target."""
+    """``xtts`` for the bundled workload."""
     arm: str
     """The id of the configuration that was chosen."""
     config: dict[str, Any]
     """All keyword arguments that were set: the base and what the configuration changes of it."""
     proven: bool
-    """Shown to be faster than the baseline, in two processes at least."""
+    """Whether it was shown to be faster than the baseline."""
     decided: bool
-    """Whether the question is answered; a baseline may be kept for want of evidence."""
+    """Whether the winner was decided; else the baseline may have been kept for want of evidence."""
     why: str
     """The decision in one sentence."""
     effect: Estimate | None
@@ -74,19 +74,19 @@ class Best(Record):
     baseline: dict[str, Any]
     """The baseline's id and configuration."""
     blocks: int
-    """Processes of each side that this rests on."""
+    """Processes of each side that the decision rests on."""
     accelerator: dict[str, Any]
     """``kind`` (real or emulated), ``label`` and the source of recorded step times."""
     steps_per_trial: int
-    """Steps that each process measured, at most."""
+    """Steps that a trial measured, at most."""
     tied_with: tuple[str, ...] = ()
     """Ids of configurations that are as fast within the margin."""
     smallest_visible_effect: float | None = None
-    """As a share: what so many rounds would have decided in four cases of five."""
+    """The smallest effect, as a share, that so many rounds would have decided in four cases of five."""
     fingerprint: Fingerprint
     xttsbench_version: str
     rounds: int = 0
-    """Paired rounds of these processes."""
+    """Paired rounds of those processes."""
     evidence: float | None = None
     """The e-value of the winner; ``None`` where the baseline was kept."""
 
@@ -97,17 +97,17 @@ class Attribution(Record):
     input: float
     """Waiting for the next batch."""
     dispatch: float
-    """Launch overhead: Python and the launching of ops."""
+    """Launch overhead: launching ops from Python, and handing over batches."""
     compute: float
     """The device's own work."""
     compile: float
-    """Tracing and XLA compilation after the first step."""
+    """Tracing and XLA compilation, the warm-up left out."""
     host: float
-    """Work between steps: logging, checkpoints, fetched values."""
+    """Work of the host's own Python: logging, checkpoints, fetched values."""
     transfer: float
     """Copies between host and device."""
     contention: float
-    """Time that input and step lose to each other on the same cores."""
+    """Time that input and step lose to each other on the same cores or under the interpreter lock."""
     residual: float
     """Unattributed."""
 
@@ -116,15 +116,16 @@ class Verdict(Record):
     """Bottleneck of the step, and the confidence in it."""
 
     bottleneck: Bottleneck
-    """The largest avoidable loss; ``compute`` where none reaches 10 %, ``inconclusive`` where it is undecided."""
+    """The largest avoidable loss; ``compute`` where none reaches 10 % of the step, ``inconclusive`` where undecided."""
     summary: str
-    """The verdict in one sentence."""
+    """The verdict in words."""
     confidence: float
-    """Probability of this verdict given what was measured, 0..1."""
+    """Probability of the bottleneck, 0..1; where ``inconclusive``, of the likeliest one, or 0 where none was looked
+    for."""
     at_threshold: bool = False
-    """Whether the largest avoidable loss is so near 10 % that it is worth nothing which of two words it gets."""
+    """Whether the largest avoidable loss is so near 10 % that the verdict may be either of two."""
     verdict_final_s: float | None = None
-    """Seconds from the start of the first trial until nothing that was still measured was to change the verdict."""
+    """Seconds from the start of the first trial until the verdict was final."""
     step_time_s: Estimate | None
     """The mean: wall time over steps, warm-up left out."""
     step_time_median_s: Estimate | None
@@ -141,82 +142,83 @@ class Finding(Record):
     """Something that a rule saw, with its evidence and remedy."""
 
     rule: str
-    """Id of the rule, for ``xttsbench explain``."""
+    """Id of the rule, as ``xttsbench explain`` takes it."""
     severity: Severity
     limiting: bool
-    """Whether the finding limits the step now, or is part of what does."""
+    """Whether the finding is a bottleneck: it limits the step now, or is part of what does."""
     title: str
     """One line for a person."""
     location: Location = Location()
     evidence: dict[str, float | int | str | bool | None] = {}
-    """The numbers that it rests on, by name."""
+    """The numbers that the finding rests on, by name."""
     remedy: str = ""
     """Advice to the user."""
     patch: str | None = None
-    """A unified diff, where one can be written."""
+    """A unified diff of the user's source, where there is one."""
     predicted_speedup: Estimate | None = None
-    """Estimated speed-up of the remedy: 2 is twice as fast."""
+    """Estimated speed-up of the step by the remedy, or without the loss that the finding is about: 2 is twice as
+    fast."""
     verified_speedup: Estimate | None = None
-    """The same, measured."""
+    """Speed-up of the step by a fix that mends the finding, measured."""
     same_data: Literal["proved", "differs", "not_proved"] = "not_proved"
     """Whether the remedy leaves the data as they are; ``differs`` only where a difference was seen."""
 
 
 class Oscillation(Record):
-    """Variation in time as a vector; ``None`` where there were too few steps, with the reason in ``unmeasured``."""
+    """Variation of the step time, as several numbers."""
 
     cv: float | None = None
     """Robust coefficient of variation, 1.4826 MAD / median."""
     p99_over_p50: float | None = None
     """The 99th percentile of the step time over the median."""
     period_steps: float | None = None
-    """Steps from one slow step to the next, where they come regularly."""
+    """Period of the step time, in steps."""
     period_s: float | None = None
     variance_share: float | None = None
-    """Share of the variance in the periodic component."""
+    """Share of the variance of the step time that the period has."""
     burstiness: float | None = None
-    """Burstiness of the gaps between stalls: -1 regular, 0 at random, towards 1 in bursts."""
+    """Burstiness of the gaps between outlying steps: -1 regular, 0 at random, towards 1 in bursts."""
     p_value: float | None = None
     """P-value of the period, against no period."""
     autocorrelation: float | None = None
-    """At lag 1."""
+    """Autocorrelation of the step times at lag 1."""
     ljung_box_p: float | None = None
     """P-value of the Ljung-Box test against independent steps."""
     effective_steps: float | None = None
-    """Effective sample size of the steps, autocorrelation considered."""
+    """Independent steps that would tell as much as these, which remember one another."""
     std_over_mean: float | None = None
     """Standard deviation of the step time over its mean."""
 
 
 class Variant(Record):
-    """One configuration that was measured against the baseline."""
+    """One configuration or mode of the step that was measured; baselines are among them."""
 
     id: str
     role: Literal["baseline", "aa", "candidate"]
     """``aa`` is the noise check: the baseline against itself."""
     config: dict[str, Any] = {}
-    """Arguments that the configuration sets."""
+    """Arguments that the configuration sets, or the mode of the step."""
     blocks: int
     """Processes that measured it."""
     status: str
-    """``ok``, or how its trials ended."""
+    """``ok``, or how its trials ended, or why it was not measured."""
     step_time_s: Estimate | None = None
     throughput_per_s: Estimate | None = None
     effect: Estimate | None = None
     """Speed against the baseline, as a ratio: 2 is twice as fast (samples per second, where configurations of a
     scenario are compared)."""
     decision: Word | Literal["ended"] | None = None
-    """Result against the baseline by the evidence; ``ended`` where it was given up."""
+    """Result against the baseline by the evidence; ``ended`` where it failed or was refused."""
     group: str = ""
     """The comparison that it belongs to; with ``accelerator`` it names what the configuration may be compared with."""
     accelerator: str = ""
     """Label of the accelerator: ``real device`` or ``emulated accelerator, 10 ms a step``."""
     utilization: Estimate | None = None
-    """0..1, of what ``utilization_of`` says."""
+    """Share of the time, 0..1, in which what ``utilization_of`` names works."""
     utilization_of: str = ""
     """``emulated accelerator``, ``GPU (driver)`` or ``processor: share of the wall time inside the step``."""
     valid_frames_per_s: Estimate | None = None
-    """Frames without padding, over the wall time."""
+    """Frames without padding, a second of wall time."""
     padding_efficiency: float | None = None
     """Valid frames over padded frames, 0..1."""
     cv: float | None = None
@@ -226,15 +228,15 @@ class Variant(Record):
     input_wait_fraction: Estimate | None = None
     """Share of the step that waits for the next batch, 0..1."""
     steps: int = 0
-    """Steady steps over all blocks."""
+    """Steady steps over all its processes; 0 for ``as-given``, whose steps the experiments count."""
     processes: int = 0
-    """Pairs of processes, one of it and one of the baseline, that the effect rests on."""
+    """Processes of both sides, paired, that the effect rests on; 0 for a baseline and for a mode of the step."""
     rounds: int = 0
-    """Paired rounds of these: turns of both."""
+    """Rounds in those processes: a turn of each side."""
     evidence: float | None = None
-    """The e-value that it differs from the baseline; ``20 m`` decides among ``m`` candidates."""
+    """The e-value that it differs from the baseline; 20 times the number of candidates decides."""
     gain_ruled_out: bool = False
-    """Whether a gain that matters is ruled out at 95 %, also where it is undecided whether it is slower."""
+    """Whether a gain that matters is ruled out at 95 %, be it no different, slower or undecided between them."""
 
 
 class AA(Record):
@@ -243,10 +245,9 @@ class AA(Record):
     effect: Estimate | None = None
     """Speed of one copy against the other, as a ratio."""
     noisy: bool | None = None
-    """Rounds of equal configurations differ by more than 5 %. Nothing is withheld for that: the evidence allows for
-    it."""
+    """Whether processes of equal configurations differ by more than 5 % in this session, as a standard deviation."""
     smallest_visible_effect: float | None = None
-    """As a share: what so many rounds would have decided in four cases of five."""
+    """The smallest effect, as a share, that so many rounds would have decided in four cases of five."""
 
 
 class Disturbance(Record):
@@ -261,11 +262,12 @@ class Disturbance(Record):
     rounds: int
     """Rounds (or fresh processes, where there were no turns) that were measured."""
     invalid_rounds: int
-    """Rounds in which others took 5 % of the processors more than in the quiet ones, or the canary was 10 % slower."""
+    """Rounds in which others took 5 % of the processors more than in the quiet ones, or a fixed piece of work took 10 %
+    longer."""
     widened: bool = False
-    """Whether more than half were invalid, so that all are kept, with a wider noise scale."""
+    """Whether so many rounds were disturbed that all are kept, with wider intervals."""
     sentence: str
-    """The same in words."""
+    """The disturbance in words."""
 
 
 class Experiment(Record):
@@ -284,26 +286,26 @@ class WarmUp(Record):
     """Steps before the steady state, kept apart."""
 
     first_step_s: float | None = None
-    """The first step, tracing and compilation included."""
+    """Seconds of the first step, tracing and compilation included; of a training run, of its whole warm-up."""
     steps_cut: int = 0
-    """Steps before the steady state."""
+    """Measured steps that were left out, before the steady state."""
     steady_state: bool = False
-    """Whether one was found."""
+    """Whether a steady state was found."""
     steps_measured: int = 0
     certified: bool = False
     """Whether a steady state was found, of 240 steps at least."""
     reason: str | None = None
     """Why there is no steady state, or why it is not certified."""
     trace_s: float | None = None
-    """Spent in tracing functions."""
+    """Seconds of tracing functions in the warm-up."""
     traces: int | None = None
     xla_compile_s: float | None = None
-    """Spent in XLA's compiler."""
+    """Seconds in XLA's compiler in the warm-up."""
     xla_compiles: int | None = None
 
 
 class Report(Reasoned):
-    """``report.json``: everything that a person or a program wants to know of a run."""
+    """``report.json``: the results of a run."""
 
     schema_version: int = SCHEMA_VERSION
     kind: Kind
@@ -318,12 +320,12 @@ class Report(Reasoned):
     """Machine, versions, devices, quotas and their fingerprint."""
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
-    """Limiting ones first, then by what the remedy is worth."""
+    """Findings of the rules, the most important first."""
     oscillation: Oscillation = Oscillation()
     arms: tuple[Variant, ...] = ()
-    """Configurations, fixes and modes of the step that were measured beside the baseline."""
+    """The target as it is, configurations, and modes of the step, baselines among them."""
     aa: AA = AA()
-    """The noise check."""
+    """The noise check: the baseline against itself."""
     disturbance: Disturbance | None = None
     unmeasured: dict[str, str] = {}
     """Path in this record -> why there is no number."""
@@ -334,40 +336,39 @@ class Report(Reasoned):
     """The isolation experiments."""
     warm_up: WarmUp = WarmUp()
     overhead: dict[str, Any] = {}
-    """Measurement overhead: seconds per step, and how that was found."""
+    """Measurement overhead: seconds per step, and how they were found."""
     readings: dict[str, Any] = {}
-    """Summary of the host and GPU readings during the steps as they are."""
+    """Summary of the readings of host and GPUs while the target ran as it is."""
     pipeline: dict[str, Any] | None = None
     """The ops of the input pipeline, with what each costs."""
     predictions: tuple[Prediction, ...] = ()
-    """Effect of each fix, as predicted by the model of the pipeline."""
+    """Throughput as it is and with fixes, as predicted by the model of the pipeline."""
     step: dict[str, Any] | None = None
     """Content of the step: its phases, the lines that made its ops, their devices, and the cost of each shape."""
     profile: dict[str, Any] | None = None
-    """Path of the TensorFlow profile, and its analysis: ``gpu`` (activity of GPUs and host in its steps), ``nvml``
-    (readings meanwhile), ``xprof`` (its verdict) and ``agreement`` (with ours, or why not).
-    """
+    """Path of the TensorFlow profile, and its analysis, XProf's verdict among it."""
     trials: tuple[dict[str, Any], ...] = ()
-    """Trial, status, cause and seconds of every trial."""
+    """Every trial with its id, block, status, cause and seconds."""
     warnings: tuple[str, ...] = ()
-    """Cautions that the reader can act on, or that change what the verdict is worth, a sentence each."""
+    """Cautions for the reader, a sentence each."""
     notes: tuple[str, ...] = ()
-    """Remarks on how the run went that change nothing, a sentence each."""
+    """Remarks on how the run went, a sentence each."""
     parity: dict[str, Any] | None = None
-    """Whether the configurations yield the baseline's batches: ``same``, ``tolerance``, ``batches``, ``baseline``,
-    ``arms``, ``difference``, and by configuration ``differences``, ``failed`` and ``skipped``."""
+    """Whether the configurations yield the baseline's batches (``same``), and by configuration where they differ
+    (``differences``)."""
     comparison: tuple[str, ...] = ()
-    """Result of each group of configurations, one sentence for a group."""
+    """Result of each group of configurations, in words."""
     best: Best | None = None
-    """Choice of a sweep, as in ``best.yaml``; ``None`` where it ended before it could choose."""
+    """Choice of a sweep, as in ``best.yaml``; ``None`` for other commands, and where a sweep ended before it could
+    choose."""
     training: Training | None = None
-    """Losses, evaluations and checkpoints of a training run."""
+    """Losses, evaluations and checkpoints of a training run; ``None`` for other commands."""
     fixes: tuple[FixResult, ...] = ()
-    """Every fix that was proposed, with what it was expected to give, what it gave, and what it does to the data."""
+    """Fixes that were proposed, with what each was estimated and measured to give, and what it does to the data."""
     proof: Proof | None = None
-    """Whether an edit leaves the data as they are, and its speed; ``None`` for other kinds."""
+    """Whether an edit leaves the data as they are, and its speed; ``None`` for other commands than ``prove``."""
     optimized: Optimized | None = None
-    """Proposal of the run in the end, as in ``optimized.yaml``; ``None`` where no fix was to be verified."""
+    """Fixes that the run proposes, as in ``optimized.yaml``; ``None`` where no fix was to be measured."""
     _read_trials: Callable[[], Sequence[TrialRecord]] | None = PrivateAttr(default=None)
 
     @property

@@ -53,15 +53,15 @@ class CheckpointEntry(Record):
     epoch: int
     batch: int
     files: tuple[str, ...]
-    """Relative to ``checkpoints/``."""
+    """Paths of its files, relative to ``checkpoints/``."""
     weights_sha256: str
     """Hash of names, types, shapes and bytes of all weights, in the order of their names."""
     optimizer_sha256: str
-    """The same of the optimizer's variables, averages, loss scale and counters."""
+    """Hash of the optimizer's variables, averages, loss scale and counters."""
     samples_sha256: str
     """Running hash of the ids of the samples consumed."""
     state_sha256: str
-    """Hash of the file ``state.json``, which holds all of the run's state but its arrays."""
+    """Hash of the file ``state.json``, which holds the run's state without its arrays."""
     best: bool = False
     """Whether the held-out loss was the lowest so far when the checkpoint was written."""
 
@@ -85,7 +85,7 @@ class Interval(Record):
     stop: float | None
     guided: float | None
     gradient_norm: float | None
-    """Mean, before clipping."""
+    """Mean norm of the gradient, before clipping."""
     skipped: int
     """Steps left out for a gradient that was not finite."""
     learning_rate: float
@@ -95,7 +95,7 @@ class Interval(Record):
     samples: int
     valid_frames: int
     frames: int
-    """Padding included."""
+    """Frames of the batches, padding included."""
     wall_s: float
 
 
@@ -118,7 +118,7 @@ class Ended(Record):
     """End of a session of training."""
 
     reason: Literal["steps", "early_stopping", "terminated"]
-    """All steps, no improvement, or a signal at whose step boundary it ended."""
+    """``steps``: all are done; ``early_stopping``: no improvement any more; ``terminated``: a signal."""
     step: int
     samples_sha256: str
     weights_sha256: str
@@ -129,9 +129,9 @@ class Begun(Record):
     """A session of training whose data, model and shapes are ready."""
 
     step: int
-    """Steps that ended in earlier sessions."""
+    """Steps of earlier sessions."""
     steps: int
-    """When the run is over."""
+    """Steps after which the run is over."""
     replicas: int
     accumulation: int
     clips_per_update: float
@@ -144,9 +144,9 @@ class Begun(Record):
     setup_s: float
     """Seconds from the process's start until its data and model were built."""
     warm_up_s: float
-    """Seconds from then until the first batch was asked for, compilation and reading of a checkpoint included."""
+    """Seconds from the end of the setup until the first batch was asked for, compilation included."""
     learns: bool = True
-    """False behind an emulated accelerator."""
+    """Whether the step is the real one; false behind an emulated accelerator."""
 
 
 class Watched(Record):
@@ -173,7 +173,7 @@ class Fitted(Record):
 
     tokens_per_batch: int
     peak_bytes: int
-    """The most that a step took."""
+    """Memory of a step at its highest, in bytes."""
     limit_bytes: int
 
 
@@ -198,7 +198,7 @@ class WatchedInterval(Interval):
 
     session: int
     wait_fraction: float | None = None
-    """Share of its time, evaluations left out, that was waiting for batches."""
+    """Share of the interval, evaluations left out, that was waiting for batches."""
     valid_frames_per_s: float | None = None
 
 
@@ -214,13 +214,13 @@ class TakenOver(Record):
     path: str
     proven: bool
     why: str
-    """The decision in the words of the sweep."""
+    """The decision of the sweep, in its words."""
     config: dict[str, Any]
     """Arguments that were taken."""
     differences: tuple[str, ...] = ()
     """Differences between what is here and where the sweep was made, a sentence each."""
     overridden: dict[str, str] = {}
-    """Key -> what it became, by the command line or since training keeps the order."""
+    """Argument -> its value in place of the taken one."""
 
 
 class TrainSetup(Record):
@@ -240,9 +240,9 @@ class Training(Record):
     intervals: tuple[WatchedInterval, ...] = ()
     evaluations: tuple[TimedEvaluation, ...] = ()
     checkpoints: tuple[CheckpointEntry, ...] = ()
-    """All that were written, also those that newer ones have replaced."""
+    """Checkpoints that were written, also those that newer ones have replaced."""
     ended: Ended | None = None
-    """``None`` where the last session did not end by itself."""
+    """End of the last session; ``None`` where it did not end by itself."""
     spoken: Spoken | None = None
     fitted: Fitted | None = None
     taken_over: TakenOver | None = None

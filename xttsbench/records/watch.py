@@ -27,7 +27,7 @@ class Stretch(Record):
     """Consecutive steps of a watched run, as sums over them; seconds unless the name says otherwise."""
 
     start_s: float
-    """Since the first step."""
+    """Seconds since the first step."""
     end_s: float
     steps: int
     samples: int
@@ -45,19 +45,19 @@ class Stretch(Record):
     compiling_steps: int
     slowest_s: float
     rss_bytes: int | None = None
-    """Resident memory of the process at its end; ``None`` where it was not read."""
+    """Resident memory of the process at the end of the stretch, in bytes; ``None`` where it was not read."""
 
 
 class StallCause(Record):
     """Steps that stalled for what looks like the same reason."""
 
     what: str
-    """Common cause of the stalls, e.g. ``waiting for input`` or ``saving or writing (train.py:41)``."""
+    """Common cause of the stalls, such as ``waiting for input`` or ``saving or writing (train.py:41)``."""
     count: int
     lost_s: float
-    """Seconds beyond the median step, all together."""
+    """Seconds of those steps beyond the median step, all together."""
     every_steps: float | None = None
-    """Steps from one to the next, where they come regularly."""
+    """Steps from one stall to the next, where stalls come regularly."""
     first_step: int
     last_step: int
     slowest_s: float
@@ -71,9 +71,9 @@ class Stalls(Record):
     share_of_time: float = 0.0
     """``lost_s`` over the time of all steps."""
     threshold_s: float | None = None
-    """As it is now; ``None`` before there were enough steps."""
+    """Seconds from which a step counts as a stall now; ``None`` before there were enough steps."""
     causes: tuple[StallCause, ...] = ()
-    """The costliest first."""
+    """Causes of the stalls, the costliest first."""
 
 
 class WatchedRun(Record):
@@ -99,7 +99,7 @@ class Drift(Record):
     """Change of the step time from the first step to the last, as a share of the median: 0.1 is 10 % slower."""
     p_value: float
     side: Literal["input", "host", "step"]
-    """Part that changes most: waiting for input, work outside of compiled functions, or the step itself."""
+    """Part that changes most: waiting for input, work of the host, or the step itself."""
 
 
 class Memory(Record):
@@ -108,7 +108,8 @@ class Memory(Record):
     first_bytes: int
     last_bytes: int
     bytes_per_step: float | None
-    """Growth per step where memory grows all along; ``None`` where it does not."""
+    """Bytes by which memory grows with each step in the later half of the run; ``None`` where it does not grow
+    there."""
 
 
 class FailOn(Record):
@@ -116,16 +117,16 @@ class FailOn(Record):
 
     expression: str
     value: Estimate | None
-    """Measured value, in seconds or as a share; ``None`` where it was not measured, and for a severity."""
+    """Measured value, in seconds or as a share; ``None`` where there is none, as for a severity."""
     limit: float | None
     outcome: Outcome
     why: str
 
 
 class WatchSummary(Record):
-    """``summary.json``: what a watched run comes to, while it goes on and at its end.
+    """``summary.json``: figures of a watched run, while it goes on and at its end.
 
-    What limits the step is *likely*: no experiment was made. ``next_command`` is the one that would prove it.
+    Its bottleneck is only likely, since no experiment was made; ``next_command`` would prove it.
     """
 
     schema_version: Literal[3] = SCHEMA_VERSION
@@ -135,11 +136,11 @@ class WatchSummary(Record):
     pid: int
     """Process id of the watched process."""
     started_utc: str
-    """ISO 8601."""
+    """Start of the watch, in ISO 8601."""
     updated_utc: str
-    """When this was written: of a run that is not over and whose process is gone, what was seen until then."""
+    """Time at which the summary was written, in ISO 8601."""
     duration_s: float
-    """From the start of the script, imports included; of the watch, where a process watches itself."""
+    """Seconds since the start of the script, imports included, or of the watch where a process watches itself."""
     over: bool
     """Whether the process has ended, so that the summary is final."""
     ended: End
@@ -147,59 +148,59 @@ class WatchSummary(Record):
     that did not come through xttsbench.
     """
     exit_code: int | None
-    """The script's own; ``None`` where a signal ended it, or it watches itself."""
+    """Exit code of the script; ``None`` where a signal ended it, or where a process watches itself."""
     signal: str | None
-    """The one that ended it."""
+    """Signal that ended the process, such as ``SIGKILL``."""
     error: str | None
     """Exception of the process, in one line."""
     iterations: tuple[str, ...]
-    """Ways in which the process takes batches: ``fit``, ``next()``, ``for in a tf.function`` ..."""
+    """Ways in which the process takes batches, such as ``fit`` and ``next()``."""
     steps: int
-    """Measured steps: warm-up is left out."""
+    """Number of measured steps, warm-up left out."""
     warm_up_steps: int
-    """The first ones, until one traces nothing; in none of the figures below."""
+    """Number of first steps, until one traces nothing, which no figure counts."""
     lost_steps: int = 0
-    """Steps, among those counted, that were too quick to be read."""
+    """Number of those steps that were too quick to be read."""
     epochs: int
-    """Passes over the data that were begun."""
+    """Number of passes over the data that were begun."""
     bottleneck: Bottleneck
-    """The likely one; ``inconclusive`` where none can be named."""
+    """The likely bottleneck; ``inconclusive`` where none can be named."""
     probability: float | None
-    """Probability of that bottleneck, given the measurements, 0..1; ``None`` without steps."""
+    """Probability of the likeliest bottleneck, 0..1; ``None`` without steps."""
     sentence: str
-    """Bottleneck of the step, in a sentence for a person."""
+    """Bottleneck of the step, in words."""
     attribution_s: Attribution | None
     """Parts of a mean step in seconds, as far as they can be known without an experiment."""
     step_time_s: Estimate | None
-    """The mean over the whole run."""
+    """Mean step time over the whole run."""
     quantiles_s: dict[str, float]
     """``p05``, ``median``, ``p95`` and ``p99`` of the step time over the whole run, within 1 %."""
     input_wait_fraction: Estimate | None
     """Share of the step that waits for the next batch, 0..1, handing over included."""
     stalls: Stalls
-    """Steps that took far longer than the others, by what they had in common."""
+    """Stalls: steps that took far longer than the others, by cause."""
     drift: Drift | None
-    """``None`` where the step time neither rises nor falls all along."""
+    """Change of the step time; ``None`` where it neither rises nor falls all along, or steps are too few to say."""
     memory: Memory | None
-    """``None`` where it was read less than twice."""
+    """Resident memory; ``None`` where it was read less than twice."""
     traces: int
-    """Traces of tf.functions after the warm-up."""
+    """Number of traces of tf.functions after the warm-up."""
     xla_compiles: int
-    """XLA compilations after the warm-up, as far as slow steps led to them."""
+    """Number of XLA compilations after the warm-up, as far as they were seen."""
     garbage_collection_share: float | None
     """Share of the time of all steps that Python's garbage collection took."""
     period_steps: float | None
-    """Period of the newest steps; ``None`` where they have none."""
+    """Period of the newest steps, in steps; ``None`` where none was found."""
     findings: tuple[Finding, ...] = ()
     """Findings of the rules, as far as they need no experiment; empty while the process runs."""
     next_command: str
-    """Command that would prove it; empty where the script is not known."""
+    """Command that would prove the bottleneck; empty where the script is not known."""
     fail_on: tuple[FailOn, ...] = ()
     """Result of each ``--fail-on``."""
     stretches: tuple[Stretch, ...] = ()
-    """The run in at most 128 parts."""
+    """Sums over consecutive parts of the run, at most 128."""
     notes: tuple[str, ...] = ()
-    """Failures of xttsbench itself, for which something was not measured or written; the script went on."""
+    """Failures of xttsbench itself, after which the script went on, a sentence each."""
     unmeasured: dict[str, str] = {}
     """Field of the summary itself -> why it is null."""
 
