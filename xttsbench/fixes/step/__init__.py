@@ -72,8 +72,7 @@ STEP_XLA: Final = Spec(
 STEP_NO_XLA: Final = Spec(
     name="step:no-xla",
     words="the step without XLA",
-    does="`jit_compile=False`, in `model.compile` or in the tf.functions of the step: where XLA, Keras 3's default for "
-    "a model whose layers allow it, compiles again for each new shape",
+    does="the training step without XLA: `jit_compile=False`, in `model.compile` or in the tf.functions of the step",
     mends=("xla-recompilation", "xla-slower"),
     rewrite=_FIXED,
     patch="xttsbench.fixes.step.patch:no_xla_step",
@@ -82,8 +81,8 @@ STEP_SEVERAL: Final = Spec(
     name="step:several",
     form="name:n",
     words="several steps in one call",
-    does="`model.compile(steps_per_execution=n)`: what `fit` does in Python for a step it does once for n, and so do "
-    "progress and callbacks of batches; a callback of your own for batches is a reason against it",
+    does="`model.compile(steps_per_execution=n)`: `fit` makes one call for n steps, and callbacks of batches come once for "
+    "n, so that a callback of your own for batches is a reason against it",
     unit="steps",
     mends=("launch-bound",),
     patch="xttsbench.fixes.step.patch:several_steps",
@@ -100,7 +99,7 @@ STEP_BUCKETS: Final = Spec(
     name="step:buckets",
     words="batches padded to a few lengths",
     does="batches are padded to a few lengths, four between a length and its double, so that a step is not traced or "
-    "compiled for each; accepted where it trains the same, so for a step that masks its padding",
+    "compiled for each; accepted where it trains the same, as a step does that masks its padding",
     mends=("retracing", "xla-recompilation", "dynamic-shape"),
     rewrite=_FIXED,
     by_hand="which lengths to pad to is a choice about the data: pad to a few fixed lengths before the step",
