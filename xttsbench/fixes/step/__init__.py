@@ -72,7 +72,7 @@ STEP_XLA: Final = Spec(
 STEP_NO_XLA: Final = Spec(
     name="step:no-xla",
     words="the step without XLA",
-    does="the training step without XLA: `jit_compile=False`, in `model.compile` or in the tf.functions of the step",
+    does="the training step without XLA: `jit_compile=False`, in `model.compile` or the step's tf.functions",
     mends=("xla-recompilation", "xla-slower"),
     rewrite=_FIXED,
     patch="xttsbench.fixes.step.patch:no_xla_step",
@@ -81,8 +81,8 @@ STEP_SEVERAL: Final = Spec(
     name="step:several",
     form="name:n",
     words="several steps in one call",
-    does="`model.compile(steps_per_execution=n)`: `fit` makes one call for n steps, and callbacks of batches come once for "
-    "n, so that a callback of your own for batches is a reason against it",
+    does="`model.compile(steps_per_execution=n)`: `fit` makes one call for n steps, and callbacks of batches come once a "
+    "call, so that a callback of your own for batches is a reason against it",
     unit="steps",
     mends=("launch-bound",),
     patch="xttsbench.fixes.step.patch:several_steps",
