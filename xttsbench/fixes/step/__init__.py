@@ -81,8 +81,8 @@ STEP_SEVERAL: Final = Spec(
     name="step:several",
     form="name:n",
     words="several steps in one call",
-    does="`model.compile(steps_per_execution=n)`: `fit` makes one call for n steps, and callbacks of batches come once a "
-    "call, so that a callback of your own for batches is a reason against it",
+    does="`model.compile(steps_per_execution=n)`: `fit` makes one call for n steps, and callbacks of batches come "
+    "once a call, so that a callback of your own for batches is a reason against it",
     unit="steps",
     mends=("launch-bound",),
     patch="xttsbench.fixes.step.patch:several_steps",
