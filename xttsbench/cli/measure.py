@@ -81,7 +81,7 @@ def diagnose(
     assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="A script may be run a second time (callables always are).")
+        bool, typer.Option("--repeat", help="A script may be run a second time, as a callable may.")
     ] = False,
     strict: Strict = False,
     show_output: ShowOutput = False,

@@ -60,7 +60,10 @@ Redact = Annotated[
     bool, typer.Option("--redact", help="Leave argument values, absolute paths and names out of what is written.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
-Workers = Annotated[int | None, typer.Option(min=1, max=256, help="Processes (default: the allowed cores).")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Processes (default: the allowed cores, or fewer where there is little work)."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where the result is undecided.")]
 KeepWrites = Annotated[bool, typer.Option("--keep-writes", help="A script's first run writes to disk, not memory.")]
 Repeat = Annotated[bool, typer.Option("--repeat", help="A script may run again, whatever its first run did.")]

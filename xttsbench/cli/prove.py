@@ -16,8 +16,11 @@ from xttsbench.cli.target import check_arguments
 
 def prove(
     context: typer.Context,
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A target or script before; @REVISION takes its tree.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The version after, likewise.")],
+    old: Annotated[
+        str,
+        typer.Argument(metavar="OLD", help="A target or script before the edit; @REVISION takes that git revision."),
+    ],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The version after the edit, likewise.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of scripts.")] = None,
     settings: options.Settings = None,
     accelerator: options.Accelerator = "real",

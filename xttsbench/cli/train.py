@@ -70,11 +70,11 @@ def train(
     ] = None,
     strategy: Annotated[
         Strategy,
-        typer.Option(help="One device, mirrored GPUs, or several workers, whose cluster is read from TF_CONFIG."),
+        typer.Option(help="One device, mirrored devices, or several workers, whose cluster is read from TF_CONFIG."),
     ] = Strategy.one,
     accumulation: Annotated[int | None, typer.Option(min=1, help="Batches of a replica that make one update.")] = None,
     input_workers: Annotated[
-        int, typer.Option(min=0, help="Processes that make the batches in place of this one's threads.")
+        int, typer.Option(min=0, help="Processes that make the batches, in place of threads; 0 for none.")
     ] = 0,
     device_memory_mb: Annotated[int | None, typer.Option(min=1, help="Limit on the memory of each GPU.")] = None,
     logical_cpus: Annotated[

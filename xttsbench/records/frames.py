@@ -189,7 +189,7 @@ class Frames:
         return self.table("steps").frame()
 
     def configurations(self) -> Any:
-        """Configurations, fixes and modes that were measured beside the baseline; a sweep's results."""
+        """The target as it is, configurations and modes of the step; a sweep's results."""
         return self.table("configurations").frame()
 
     def findings(self) -> Any:
