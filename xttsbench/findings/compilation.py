@@ -47,7 +47,7 @@ _EACH_EPOCH: Final = (
 
 @rule(
     "retracing",
-    evidence="traces in the steady state, the commonest reason, seconds of a trace, seconds lost, and the shape "
+    evidence="traces in the steady state, the reason that cost most, seconds of a trace, seconds lost, and the shape "
     "that cost most",
     threshold="a trace in the steady state, and one that is not a function's first; a bottleneck where "
     "compilation is one",

@@ -136,15 +136,16 @@ _AT_ONCE: Final = (
 
 @rule(
     "call-per-batch",
-    evidence="calls, seconds of a call and those of them outside of its compiled function, and the share of these in "
-    "the time of all such calls and of the script between them",
-    threshold="20 calls of a line, of two batches at most, and 10 % of that time; a bottleneck but on a GPU",
+    evidence="number of calls, seconds of a call, seconds of a call outside its compiled function, and their share of the "
+    "time from the first of such calls to the last",
+    threshold="20 calls of a line, of two batches at most on average, and 10 % of that time outside the compiled "
+    "function; a bottleneck unless TensorFlow sees a GPU",
     remedy="Hand over all rows in one call, or call the method for one batch: train_on_batch, test_on_batch, "
     "predict_on_batch.",
-    false_alarms="on a GPU what waits for results is taken for overhead, so that it is never called a bottleneck there",
+    false_alarms="on a GPU, where a wait for results counts as time outside the function",
 )
 def call_per_batch(evidence: Evidence) -> Findings:
-    """``fit``, ``evaluate`` or ``predict`` is called for one batch at a time."""
+    """Calls of `fit`, `evaluate` or `predict` for one batch or two at a time."""
     script = evidence.script
     for one in script.keras_calls if script is not None and script.steps_per_call == 1 else ():
         call_s, own_s = (seconds / (one.calls - 1) for seconds in (one.time_s, max(one.time_s - one.function_s, 0.0)))

@@ -126,13 +126,14 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 @rule(
     "early-workers",
     evidence=_LINE,
-    threshold="a class for Keras with both in one file of the target's source; never a bottleneck",
+    threshold="a class for Keras with workers and an on_epoch_begin, in one file of the target's source; never a "
+    "bottleneck",
     remedy="Write `def on_epoch_end(self):` in place of `def on_epoch_begin(self):`, and `self.on_epoch_end()` at the "
-    "end of __init__: Keras calls it when the workers of an epoch have stopped, so that the next epoch sees it.",
-    false_alarms="a Keras that starts its workers later: 3.15 does not, the version after it was to (keras#23283)",
+    "end of __init__: Keras calls on_epoch_end when the workers of an epoch have stopped.",
+    false_alarms="a Keras that starts its workers after on_epoch_begin",
 )
 def early_workers(evidence: Evidence) -> Findings:
-    """A dataset of Keras with workers, which read before its `on_epoch_begin` has run: data of the epoch before."""
+    """A dataset of Keras whose workers read before its `on_epoch_begin` has run: data of the epoch before."""
     for fact in _facts(evidence, "early-workers"):
         yield _at(fact, early_workers, severity="critical")
 
