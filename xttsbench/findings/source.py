@@ -40,7 +40,7 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
     false_alarms="options that a caller elsewhere applies",
 )
 def dead_option(evidence: Evidence) -> Findings:
-    """Options that this TensorFlow does not have, has renamed or ignores, that are never applied, and unused results."""
+    """Options that this TensorFlow does not have, has renamed or ignores, that are never applied; unused results."""
     for fact in _facts(evidence, "dead-option"):
         old = "is the old name" in fact.detail
         yield _at(fact, dead_option, remedy="Use the new name." if old else None, severity="info" if old else "warning")
