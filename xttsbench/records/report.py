@@ -64,7 +64,7 @@ class Best(Record):
     config: dict[str, Any]
     """All keyword arguments that were set: the base and what the configuration changes of it."""
     proven: bool
-    """Whether it was shown to be faster than the baseline."""
+    """Whether the winner was shown to be faster than the baseline."""
     decided: bool
     """Whether the winner was decided; else the baseline may have been kept for want of evidence."""
     why: str
