@@ -20,8 +20,8 @@ _SYMPTOMS = """\
 <!-- Written by `make docs` from xttsbench/workflows/symptoms.yaml: change that file, not this page. -->
 
 Find what you see, and type what stands below it. `train.py` is your script with its own arguments behind `--`; a
-function that returns a dataset, with its step or model, is [as good a target](targets.md). `xttsbench explain` takes
-the same words: `xttsbench explain "gpu at 20 %"`.
+function that returns a dataset, with its step or model, is [as good a target](targets.md), but for `watch`, which takes
+scripts only. `xttsbench explain` takes the same words: `xttsbench explain "gpu at 20 %"`.
 """
 
 

@@ -216,7 +216,7 @@ def parity(*others: str, baseline: str = "a", status: str = "ok", found: Parity 
 
 
 def steps(**columns: Any) -> Steps:
-    return steps_of(segment(**columns))
+    return steps_of(segment(**{"batch": -1} | columns))
 
 
 def verdict(summary: str = "Nothing was measured.", **changes: Any) -> Verdict:

@@ -83,7 +83,7 @@ def _with_the_period(evidence: Evidence, steps: Steps, period_steps: float) -> l
 def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None, begun: str) -> list[_Correlate]:
     """Correlates that most outlying steps share, and few others, the best first; ``begun`` mends epochs' starts."""
     mask = np.isin(np.arange(len(steps)), slow)
-    begins = np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0
+    begins = _begins(steps)
     excess, other_size = steps.wall_s - np.median(steps.wall_s), steps.batch_size != _usual(steps.batch_size)
     signs: list[tuple[str, str, npt.NDArray[np.bool_]]] = [
         (BEGUN, begun, begins),
@@ -104,18 +104,15 @@ def _in_slow_steps(steps: Steps, slow: IntArray, batches: Batches | None, begun:
     return sorted(found, key=lambda one: -one.likeness)
 
 
-def _same_place_in_epoch(steps: Steps, slow: IntArray) -> list[int]:
-    """Numbers (from 0) of batches within an epoch that are slow in two epochs at least, and in most that reach them.
+def _begins(steps: Steps) -> npt.NDArray[np.bool_]:
+    """Mask of the steps that begin an epoch; those before may be of the same one, where others drew batches between."""
+    return np.where(steps.batch < 0, np.diff(steps.epoch, prepend=steps.epoch[:1]) > 0, steps.batch == 0)
 
-    Only epochs whose beginning is among the steps can be counted from it.
-    """
-    starts = np.flatnonzero(np.diff(steps.epoch) > 0) + 1
-    if len(starts) < 2:
-        return []
-    lengths = np.diff([*starts, len(steps)])
-    epochs = np.searchsorted(starts, slow, side="right") - 1
-    times = Counter((slow - starts[epochs])[epochs >= 0].tolist())
-    return [place for place, count in sorted(times.items()) if count >= 2 and count > (lengths > place).sum() / 2]
+
+def _same_place_in_epoch(steps: Steps, slow: IntArray) -> list[int]:
+    """Numbers (from 0) of batches within an epoch that are slow in two epochs at least, and in most that reach them."""
+    times, seen = Counter(steps.batch[slow].tolist()), Counter(steps.batch.tolist())
+    return [place for place, count in sorted(times.items()) if place >= 0 and count >= 2 and count > seen[place] / 2]
 
 
 def _folded(values: FloatArray, period_steps: float) -> FloatArray:
@@ -283,11 +280,12 @@ def stragglers(evidence: Evidence) -> Findings:
         {
             "stragglers": count,
             "steps": len(steps),
+            "mean_of_these_s": float(steps.wall_s.mean()),
             "excess_s_per_step": found.excess_s_per_step,
             "excess_share": found.share_of_time,
             "own_wait_share": in_wait,
             "threshold_s": found.threshold_s,
-            "first_steps": ", ".join(str(int(index)) for index in found.indices[:8]),
+            "first_steps": ", ".join(_place(steps, int(index)) for index in found.indices[:8]),
             "in_common": "; ".join(one.name for one in common) or None,
             "same_batch_of_epochs": ", ".join(str(number) for number in place[:8]) or None,
         },
@@ -299,6 +297,12 @@ def stragglers(evidence: Evidence) -> Findings:
         and evidence.limits("input")
         and found.share_of_time >= _STALLS_LEAD * float(steps.wait_s.sum() / steps.wall_s.sum()),
     )
+
+
+def _place(steps: Steps, index: int) -> str:
+    """Batch and epoch of a step, since others may have drawn batches between; its number where they are not known."""
+    batch = int(steps.batch[index])
+    return str(index) if batch < 0 else f"batch {batch} of epoch {int(steps.epoch[index])}"
 
 
 _LENGTH_SHARE: Final = 0.50

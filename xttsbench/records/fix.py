@@ -263,7 +263,8 @@ class Optimized(Record):
     fixes: tuple[str, ...]
     """The fixes in the order in which they are applied; empty where none was accepted."""
     identity: GraphIdentity | None
-    """Identity of the pipeline, which has to be the same when the fixes are applied."""
+    """Identity of the pipeline. When the fixes are applied its ``graph`` has to be the same; its ``data`` only where a
+    fix is a cache on disk."""
     speedup: Estimate | None
     """Measured speed-up against the original."""
     equivalent: bool | None

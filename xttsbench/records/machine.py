@@ -246,7 +246,7 @@ COLUMNS: Final = {
     "gpu<n>_memory_clock_mhz": "clock of its memory",
     "gpu<n>_power_w": "power that it draws, in watts",
     "gpu<n>_throttle_reasons": "what holds its clocks down, in NVML's words; empty for nothing",
-    "gpu<n>_pcie_rx_bytes_per_s": "to the GPU, over 20 ms, at one GPU in five readings",
+    "gpu<n>_pcie_rx_bytes_per_s": "to the GPU, over 20 ms; not at each reading",
     "gpu<n>_pcie_tx_bytes_per_s": "from the GPU, likewise",
     "gpu<n>_pids": "processes that compute on it",
     "gpu<n>_error": "what the driver answered in place of a reading",

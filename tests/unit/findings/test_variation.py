@@ -185,6 +185,8 @@ def test_a_buffer_of_the_periods_size_is_named(evidence, build) -> None:
 def slow_at(build, places, **columns):
     late = np.zeros(100)
     late[list(places)] = 0.5
+    if (epoch := columns.get("epoch")) is not None:
+        columns = {"batch": np.arange(100) - np.searchsorted(epoch, epoch)} | columns
     steps = build.steps(wait_s=0.01 + late, step_s=0.09, **columns)
     return {"steps": steps, "explanation": explain(steps.wall_s, steps.batch_elements)}
 
@@ -196,6 +198,21 @@ def test_stragglers_at_the_beginning_of_epochs(evidence, build) -> None:
     assert found.evidence["same_batch_of_epochs"] == "0"
     assert found.remedy.startswith("Write .repeat() at the end of the dataset")
     assert found.remedy.endswith("no line can be named.")
+
+
+def test_epochs_are_told_by_the_numbers_of_their_batches_where_others_drew_some_between(evidence, build) -> None:
+    batch = (np.arange(100) + 7 * (np.arange(100) // 20)) % 25  # seven are drawn elsewhere after each 20 steps
+    epoch = (np.arange(100) + 7 * (np.arange(100) // 20)) // 25
+    slow = np.flatnonzero(batch == 0)[1:]
+    given = slow_at(build, slow, epoch=epoch, batch=batch)
+    found = only(stragglers, evidence("input", **given))
+    assert "they begin an epoch" in found.title
+    assert found.evidence["same_batch_of_epochs"] == "0"
+    assert found.evidence["first_steps"] == ", ".join(f"batch 0 of epoch {number}" for number in epoch[slow])
+    rate = found.evidence["excess_s_per_step"] / found.evidence["mean_of_these_s"]
+    assert found.evidence["excess_share"] == pytest.approx(rate)
+    elsewhere = slow_at(build, np.flatnonzero(np.diff(epoch) > 0) + 1, epoch=epoch, batch=np.full(100, 3))
+    assert "epoch" not in only(stragglers, evidence("input", **elsewhere)).title, "it lies behind its beginning"
 
 
 def test_an_iterator_over_all_epochs_is_advised_with_the_line_to_edit(evidence, build) -> None:
