@@ -170,7 +170,7 @@ def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
     harmless = sum(count for (truth, _), count in every.items() if truth == "harmless")
     wrong, right = every["changes", "accepted"], every["harmless", "accepted"]
     variable = sum(
-        (one["truth"], one["verdict"]) == ("harmless", "refused") and "reads a variable" in one["said"]
+        one["truth"] == "harmless" and one["verdict"] != "accepted" and " of a variable" in one["said"]
         for line in lines
         for one in line.get("fixes", ())
     )
