@@ -108,7 +108,7 @@ def import_(
     Listings are id|text|normalised text (LJSpeech), audio_file|text|speaker_name (Coqui, with or without that header),
     or tables with commas, semicolons or tabs and a header that names the columns.
 
-    Sound is WAV (8 to 32 bits or floating point), AIFF, FLAC, Ogg or MP3, of 1 to 768 kHz and any number of channels.
+    Sound is WAV (8 to 32 bits or floating point), AIFF, FLAC, Ogg or MP3, of 1 to 768 kHz and up to 1,024 channels.
 
     Example:  xttsbench data import corpus --metadata metadata_train.csv --eval-metadata metadata_eval.csv --out clips
     """
