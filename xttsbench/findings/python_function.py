@@ -211,7 +211,7 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
                 f"cache its output, or add cores.{batched}"
             )
         return (
-            "It computes outside the interpreter lock, so parallel calls scale up to the cores: "
+            "It computes outside the interpreter lock, so parallel calls can use several processors: "
             f".map({mapped}, num_parallel_calls=tf.data.AUTOTUNE)."
         )
     return (

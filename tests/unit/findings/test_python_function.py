@@ -28,7 +28,7 @@ def python_pipeline(gil: str = "holds", share: float = 0.9, *, told=None, parall
     [
         ("holds", "it computes under Python's interpreter lock", "more parallel calls cannot help"),
         ("blocks", "it waits without computing", "private thread pool"),
-        ("releases", "it computes outside the interpreter lock", "parallel calls scale"),
+        ("releases", "it computes outside the interpreter lock", "parallel calls can use"),
         ("unknown", "whether it computes under the interpreter lock is not known", "Measure load() alone"),
     ],
 )

@@ -256,7 +256,7 @@ def test_a_steady_state_with_a_drift_says_so_and_steps_are_counted_once() -> Non
     everywhere(report, "363 steps measured, 20 of them cut as warm-up", where=("console, FULL", "report.html"))
     nowhere(report, "in which step times drift")
     drifting = changed(report, findings=(*report.findings, finding("drift")))
-    said = "steady state reached, certified, in which step times drift"
+    said = "steady state reached, in which step times drift"
     everywhere(drifting, said, where=("console, FULL", "report.html"))
 
 

@@ -204,9 +204,9 @@ def _warm_up(report: Report) -> str:
         if count is not None:
             took = f" taking {units.duration(time)}" if time else ""
             words.append(f"{count:,} {what}{'' if count == 1 else 's'}{took}")
-    certified = "certified" if warm.certified else "not certified"
+    certain = "" if warm.certified else ", not for certain"
     drifts = any(one.rule == "drift" for one in report.findings)  # which says by how much
-    steady = f"steady state reached, {certified}" if warm.steady_state else "no steady state"
+    steady = f"steady state reached{certain}" if warm.steady_state else "no steady state"
     words.append(steady + (", in which step times drift" if warm.steady_state else ": step times drift") * drifts)
     return "; ".join(filter(None, (*words, "" if drifts and not warm.steady_state else warm.reason)))
 
