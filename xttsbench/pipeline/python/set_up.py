@@ -88,11 +88,9 @@ class SetUp:
         self._names = {code.co_name.removeprefix("tf__") for code in own}
         self._asked: set[int] = set()
 
-    def has_run(self, line: int, body: Any) -> bool:
-        """Whether a line of a function, or of a file outside of them, has run when the pipeline yields an element."""
-        if isinstance(body, ast.Module):  # as the module is imported, unless it makes the pipeline
-            return id(body) not in self._ready or self._comes_before(body, line)
-        return self._comes_before(body, line) or self._is_called_before(body)
+    def has_run(self, line: int, function: Definition) -> bool:
+        """Whether a line of a function has run when the pipeline yields its first element."""
+        return self._comes_before(function, line) or self._is_called_before(function)
 
     def later_setter(self, name: str, holders: Collection[str]) -> str | None:
         """Place at which an attribute of that name is set once the pipeline may be under way; ``None`` for none.
@@ -109,10 +107,9 @@ class SetUp:
         return None
 
     def _is_set_up(self, node: Any, body: Any, holders: Collection[str]) -> bool:
-        in_function = isinstance(body, Definition)
-        if in_function and (self._is_own(body) or _for_another(node, body, holders)):
-            return True
-        return self.has_run(node.lineno, body)
+        if isinstance(body, ast.Module):  # as the module is imported, unless it makes the pipeline
+            return id(body) not in self._ready or self._comes_before(body, node.lineno)
+        return self._is_own(body) or _for_another(node, body, holders) or self.has_run(node.lineno, body)
 
     def _is_called_before(self, function: Any) -> bool:
         name = getattr(function, "name", "")
