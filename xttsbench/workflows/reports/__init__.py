@@ -63,6 +63,11 @@ def accelerator(used: Accelerator, utilization: Estimate | None) -> dict[str, An
     return found
 
 
+def why_not_certified(steps: int) -> str | None:
+    """Why so many steps certify no steady state; ``None`` where they are enough."""
+    return f"{steps} steady steps, and {CERTIFIED_STEPS} are needed for that" if steps < CERTIFIED_STEPS else None
+
+
 def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
     """Steps of a trial before its steady state."""
     before = trial.segment("warm_up")
@@ -83,8 +88,7 @@ def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
         steady_state=steady.steady,
         steps_measured=count,
         certified=steady.steady and count >= CERTIFIED_STEPS,
-        reason=steady.reason
-        or (f"{count} steady steps, and {CERTIFIED_STEPS} are needed for that" if count < CERTIFIED_STEPS else None),
+        reason=steady.reason or why_not_certified(count),
         trace_s=seconds("trace_ns"),
         traces=total("traces"),
         xla_compile_s=seconds("xla_ns"),

@@ -25,6 +25,7 @@ from xttsbench.workflows.reports import (
     shared,
     target,
     verdict_final_s,
+    why_not_certified,
 )
 from xttsbench.workflows.reports.history import training_of
 
@@ -108,14 +109,13 @@ def _warm_up(result: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
     session = result.trial.spec.block
     begun = next((line.begun for line in lines if line.session == session and line.begun is not None), None)
     count = len(result.steps)
-    few = f"{count} steady steps, and {CERTIFIED_STEPS} are needed for that" if count < CERTIFIED_STEPS else None
     return WarmUp(
         first_step_s=begun.warm_up_s if begun is not None else None,
         steps_cut=result.steady.cut,
         steady_state=result.steady.steady,
         steps_measured=count,
         certified=result.steady.steady and count >= CERTIFIED_STEPS,
-        reason=result.steady.reason or few,
+        reason=result.steady.reason or why_not_certified(count),
     )
 
 
