@@ -35,9 +35,8 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def train(monkeypatch, capfd, tmp_path, speech) -> Callable[..., Any]:
+def train(monkeypatch, capfd, speech) -> Callable[..., Any]:
     """``train(*arguments)``: run in this process: exit code, standard output and error."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XTTSBENCH_CACHE", str(speech.parent / "cache"))
 
     def command(*arguments: Any, name: str = "train", options: tuple[str, ...] = SMALL) -> tuple[Any, str, str]:
@@ -86,7 +85,8 @@ def child_of(process: subprocess.Popen[str]) -> psutil.Process:
     return next(child for child in children if "xttsbench.worker.training" in child.cmdline())
 
 
-def test_a_run_is_reported_gone_on_with_and_compared(train, tmp_path: Path, speech: Path) -> None:
+def test_a_run_is_reported_gone_on_with_and_compared(train, tmp_path: Path, speech: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # another one in a second try
     code, out, err = train("--data", speech, "--steps", 6, "--out", "run", "--json")
     assert code == 0, err
     report = json.loads(out)
@@ -117,7 +117,10 @@ def test_a_run_is_reported_gone_on_with_and_compared(train, tmp_path: Path, spee
     assert train("run", name="report", options=())[0] == 0
     assert (tmp_path / "run" / "report.json").read_bytes() == written
     code, out, err = train("before", "run", "--max-input-wait", "99%", name="compare", options=())
-    assert (code, "pass" in out) == (0, True), err
+    if "processes of B: 1" in err:  # one of the two was disturbed and is left out: undecided, as it should be
+        assert code == 3, err
+    else:
+        assert (code, "pass" in out) == (0, True), err
 
     for arguments, ends_with, said in (
         (("--data", speech, "--out", "run", "--seed", 3), 2, "seed was 0 and is 3"),
@@ -180,7 +183,10 @@ def test_data_that_vanish_while_it_trains_are_named(started, tmp_path: Path, spe
 
 
 @pytest.mark.slow
-def test_two_processes_on_loopback_train_as_one(train, tmp_path: Path, speech: Path, loopback_tasks: list[str]) -> None:
+def test_two_processes_on_loopback_train_as_one(
+    train, tmp_path: Path, speech: Path, loopback_tasks: list[str], monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # another one in a second try
     out = tmp_path / "together"
     arguments = [sys.executable, "-m", "xttsbench", "train", "--strategy", "multi_worker", "--data", str(speech)]
     processes = [

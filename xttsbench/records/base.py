@@ -34,9 +34,11 @@ class Record(BaseModel):
     def model_dump_json(self, **how: Any) -> str:
         """The record as JSON for files and people; what is not UTF-8 in its text is replaced."""
         try:
-            return super().model_dump_json(**how)
+            written = super().model_dump_json(**how)
         except PydanticSerializationError:
-            return BaseModel.model_dump_json(Rewriting().kept(self), **how)
+            written = _REPLACED
+        # A key of a mapping raises nothing, but has a mark for each byte of what is one character.
+        return BaseModel.model_dump_json(Rewriting().kept(self), **how) if _REPLACED in written else written
 
     def to_line(self) -> str:
         """The record as one line of JSON for another process, whose text is what it was, UTF-8 or not."""
@@ -49,11 +51,12 @@ class Record(BaseModel):
 
 
 _NOT_UTF8: Final = re.compile("[\ud800-\udfff]")
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def readable(text: str) -> str:
     """The text with a mark for each byte that is not UTF-8, so that it can stand in a file and on a screen."""
-    return _NOT_UTF8.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _NOT_UTF8.sub(_REPLACED, text)
 
 
 class Rewriting:

@@ -24,7 +24,7 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Best, Report, Variant, WarmUp
 from xttsbench.records.rows import COLUMNS
-from xttsbench.records.training import Manifest, TrainSetup
+from xttsbench.records.training import Manifest, Spoken, TrainSetup
 from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
 from xttsbench.records.watch import LiveRun, WatchSummary
 
@@ -96,6 +96,11 @@ def test_text_that_is_not_utf_8_is_replaced_in_every_field_of_every_record(text:
     assert again.model_dump_json() == kept
     if not any("\ud800" <= one <= "\udbff" for one in text):  # bytes that are not UTF-8 are none of these
         assert kind.from_line(record.to_line()) == record  # another process opens what is named, not its replacement
+
+
+def test_a_key_that_is_not_utf_8_has_one_mark_where_its_values_are_words_and_numbers() -> None:
+    record = Spoken(step=3, metrics={"\ud800": 1 / 3})
+    assert json.loads(record.model_dump_json())["metrics"] == {"\N{REPLACEMENT CHARACTER}": 1 / 3}
 
 
 @by_type
