@@ -344,6 +344,30 @@ def epoch_list():
     return load
 
 
+def trained(epochs):
+    """A training with its pipeline: what its own loop changes between epochs is what its function reads."""
+    scale, seen = 1, []
+
+    def load(x):
+        return np.int64(x * scale)
+
+    def grown(x):
+        return np.int64(x + len(seen))
+
+    for _ in range(epochs):
+        scale *= 2
+        seen.append(scale)
+    return load, grown
+
+
+def loop_variable():
+    return trained(0)[0]
+
+
+def loop_list():
+    return trained(0)[1]
+
+
 CURRENT = {"epoch": 0}
 
 
@@ -523,7 +547,7 @@ STATE = (
     counter_array, counter_locked, running_sum, seen_before, late_curriculum, noise_own,
 )  # fmt: skip
 """What one call does is felt by the next."""
-EPOCH = (epoch_attribute, epoch_list, epoch_global, epoch_variable)
+EPOCH = (epoch_attribute, epoch_list, epoch_global, epoch_variable, loop_variable, loop_list)
 """Somebody else changes from time to time what they read."""
 RANDOM = (noise_numpy, noise_python, noise_composed, noise_seldom)
 MEMO = (memo_of_noise,)

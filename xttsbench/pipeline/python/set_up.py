@@ -88,9 +88,15 @@ class SetUp:
         self._names = {code.co_name.removeprefix("tf__") for code in own}
         self._asked: set[int] = set()
 
-    def has_run(self, line: int, function: Definition) -> bool:
-        """Whether a line of a function has run when the pipeline yields its first element."""
-        return self._comes_before(function, line) or self._is_called_before(function)
+    def has_run(self, line: int, body: Any, reader: Definition | None = None) -> bool:
+        """Whether a line of a function, or of a file outside of them, has run when the pipeline yields an element.
+
+        Where nothing in the function is seen to make the pipeline, its ``reader`` has to be written below the line.
+        """
+        if isinstance(body, ast.Module):  # as the module is imported, unless it makes the pipeline
+            return id(body) not in self._ready or self._comes_before(body, line)
+        inside = reader if reader is not None and body in above(reader) else None
+        return self._comes_before(body, line, inside) or self._is_called_before(body)
 
     def later_setter(self, name: str, holders: Collection[str]) -> str | None:
         """Place at which an attribute of that name is set once the pipeline may be under way; ``None`` for none.
@@ -107,9 +113,10 @@ class SetUp:
         return None
 
     def _is_set_up(self, node: Any, body: Any, holders: Collection[str]) -> bool:
-        if isinstance(body, ast.Module):  # as the module is imported, unless it makes the pipeline
-            return id(body) not in self._ready or self._comes_before(body, node.lineno)
-        return self._is_own(body) or _for_another(node, body, holders) or self.has_run(node.lineno, body)
+        in_function = isinstance(body, Definition)
+        if in_function and (self._is_own(body) or _for_another(node, body, holders)):
+            return True
+        return self.has_run(node.lineno, body)
 
     def _is_called_before(self, function: Any) -> bool:
         name = getattr(function, "name", "")
@@ -127,9 +134,9 @@ class SetUp:
         in_function = isinstance(call.body, Definition)
         return self._comes_before(call.body, call.node.lineno) or (in_function and self._is_called_before(call.body))
 
-    def _comes_before(self, body: Any, line: int) -> bool:
+    def _comes_before(self, body: Any, line: int, otherwise: Definition | None = None) -> bool:
         """Whether a line of a body comes before that which makes the pipeline ready in it, and in no loop with it."""
-        ready = self._ready.get(id(body))
+        ready = self._ready.get(id(body), otherwise)
         if ready is None or line >= ready.lineno:
             return False
         inside = itertools.takewhile(lambda one: one is not body, above(ready))

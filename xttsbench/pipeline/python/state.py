@@ -6,8 +6,9 @@ at their word. What the call makes itself may be changed at will; what was there
 ``functools.lru_cache`` keeps is harmless; a dictionary that is filled by hand is state, for it is one to the eye.
 
 What a function only reads and other code changes (an epoch that a callback sets) does not show in a look at the data,
-during which no training runs. It is read from the source of the function's file: another function there that changes
-the same variable, or another method of the same class that sets the attribute. Code that only sets things up
+during which no training runs. It is read from the source of the function's file: another function there, or the file
+itself in its own loop, that changes the same variable, or another method of the same class that sets the attribute.
+Code that only sets things up
 (:mod:`xttsbench.pipeline.python.set_up`) and code that the function itself runs do not count.
 """
 
@@ -48,26 +49,33 @@ _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One place where a function changes something that is not its own."""
+    """One place where a function, or the file outside of its functions, changes something that may outlive a call."""
 
     name: str  # of the variable, or of the attribute of ``self``
     owner: Any  # the function, or the tree of the whole file, that the variable belongs to; the class, for an attribute
-    function: Definition
+    function: Any  # or the tree
     line: int
 
     @property
     def function_name(self) -> str:
         return getattr(self.function, "name", "<lambda>")
 
+    def place(self, file: str) -> str:
+        """Phrase for where it is, by a function of that name if there is one."""
+        at = f"{os.path.basename(file)}:{self.line}"
+        return at if isinstance(self.function, ast.Module) else f"{self.function_name}() at {at}"
+
 
 def _changed_variable(code: CodeType, name: str, own: Collection[CodeType]) -> str | None:
-    """Phrase for another function of the file that changes a global or captured variable; ``None`` for none.
+    """Phrase for other code of the file that changes a global or captured variable; ``None`` for none.
 
-    Code of the function, and of all that it runs itself.
+    ``code`` is the function that reads it, ``own`` that of all that runs with it.
     """
     file, _ = place(code)
     reader = definition(code)
-    return None if reader is None else _foreign(file, name, _owner(reader, name, file), own, "changes")
+    if reader is None or name in _bound(reader):  # a part that was cut out of a function may read what is its own
+        return None
+    return _foreign(file, name, _owner(reader, name, file), own, "changes", reader=reader)
 
 
 def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, within_epoch: bool = False) -> str | None:
@@ -90,19 +98,26 @@ def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, with
 
 
 def _foreign(
-    file: str, name: str, owner: Any, own: Collection[CodeType], verb: str, leave_out: Collection[str] = ()
+    file: str,
+    name: str,
+    owner: Any,
+    own: Collection[CodeType],
+    verb: str,
+    leave_out: Collection[str] = (),
+    reader: Definition | None = None,
 ) -> str | None:
     """The first change by code that the function does not run itself; none where its own code does it, too."""
     found = [change for change in _changes(file) if change.name == name and change.owner is owner]
     places = {place(code) for code in own}
-    if any((file, first_line(change.function)) in places for change in found):
+    functions = [change.function for change in found if not isinstance(change.function, ast.Module)]
+    if any((file, first_line(function)) in places for function in functions):
         return None  # state of its own, which is reported as such
     found = [one for one in found if one.function_name not in leave_out]
     if not found:
         return None
     set_up = set_up_of(file, own)
-    others = (one for one in found if not set_up.has_run(one.line, one.function))
-    return next((f"{one.function_name}() at {os.path.basename(file)}:{one.line} {verb}" for one in others), None)
+    others = (one for one in found if not set_up.has_run(one.line, one.function, reader))
+    return next((f"{one.place(file)} {verb}" for one in others), None)
 
 
 def _owner(node: Any, name: str, file: str) -> Any:
@@ -117,7 +132,7 @@ def _owner(node: Any, name: str, file: str) -> Any:
 def _bound(node: Any) -> frozenset[str]:
     names, declared = set(parameter_names(node)), set[str]()
     for one in within(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and not _of_comprehension(one):
             names.add(one.id)
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(one.name)
@@ -129,14 +144,17 @@ def _bound(node: Any) -> frozenset[str]:
 @functools.lru_cache(maxsize=64)
 def _changes(file: str) -> tuple[_Change, ...]:
     found = []
+    tree = tree_of(file)
     for node in definitions(file):
         around = next((one for one in above(node) if isinstance(one, Definition | ast.ClassDef)), None)
         me = node.args.args[0].arg if isinstance(around, ast.ClassDef) and node.args.args else None
         for line, base, attribute in _changed(node):
-            of_object = attribute is not None and base == me
-            if of_object or base not in _bound(node):
-                name, owner = (attribute or "", around) if of_object else (base, _owner(node, base, file))
-                found.append(_Change(name, owner, node, line))
+            if attribute is not None and base == me:
+                found.append(_Change(attribute, around, node, line))
+            else:  # its own variables outlive it in the functions that it makes
+                owner = node if base in _bound(node) else _owner(node, base, file)
+                found.append(_Change(base, owner, node, line))
+    found += [_Change(base, tree, tree, line) for line, base, _ in _changed(tree)]
     return tuple(found)
 
 
@@ -154,8 +172,14 @@ def _changed(node: Any) -> Iterator[tuple[int, str, str | None]]:
         while isinstance(target, ast.Attribute | ast.Subscript):
             attribute = target.attr if isinstance(target, ast.Attribute) else attribute
             target = target.value
-        if isinstance(target, ast.Name):
+        if isinstance(target, ast.Name) and not _of_comprehension(target):
             yield one.lineno, target.id, attribute
+
+
+def _of_comprehension(node: Any) -> bool:
+    """Whether a name is what a comprehension goes through, which is gone behind it."""
+    around = next(one for one in above(node) if not isinstance(one, ast.Tuple | ast.List | ast.Starred))
+    return isinstance(around, ast.comprehension)
 
 
 def _shuffles(node: ast.expr) -> bool:

@@ -158,6 +158,72 @@ def test_what_may_run_later_is_a_change(loaded, methods, functions):
     assert "reads 'entries', which read_entries() at" in found
 
 
+IN_A_SCRIPT = """
+scale, sizes = 1.0, []
+
+def load(x):
+    return x * scale + len(sizes)
+
+{before}
+dataset = tf.data.Dataset.range(9).map(lambda x: tf.numpy_function(load, [x], tf.float64))
+for epoch in range(1):
+    {after}
+"""
+IN_A_FUNCTION = """
+def train(epochs):
+    scale, sizes = 1.0, []
+
+    def load(x):
+        return x * scale + len(sizes)
+
+    {before}
+    dataset = tf.data.Dataset.range(9).map(lambda x: tf.numpy_function(load, [x], tf.float64))
+    for epoch in range(epochs):
+        {after}
+    return load
+
+load = train(0)
+"""
+MADE_IN_A_FUNCTION = """
+def loader(names):
+    sizes = []
+    for name in names:
+        sizes.append(name)
+    scale = float(len(sizes))
+
+    def load(x):
+        return x * scale + len(sizes)
+
+    return load
+
+load = loader([1, 2])
+dataset = tf.data.Dataset.range(9).map(lambda x: tf.numpy_function(load, [x], tf.float64))
+"""
+
+
+@pytest.mark.parametrize("text", [IN_A_SCRIPT, IN_A_FUNCTION])
+@pytest.mark.parametrize(
+    ("after", "name"), [("scale *= 0.9", "scale"), ("sizes.append(1)", "sizes"), ("sizes[:] = [epoch]", "sizes")]
+)
+def test_a_variable_that_the_training_loop_changes_is_read_anew(loaded, text, after, name):
+    found = python_state(loaded("", text.format(before="", after=after)).load).reads
+    assert f"reads {name!r}, which" in found
+    assert found.endswith(" changes")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        IN_A_SCRIPT.format(before="for number in range(3):\n    sizes.append(number)", after="print(epoch)"),
+        IN_A_FUNCTION.format(before="sizes.append(3); scale = 2.0", after="print(epoch)"),
+        IN_A_SCRIPT.format(before="scale = 2.0", after="scaled = 3.0"),
+        MADE_IN_A_FUNCTION,
+    ],
+)
+def test_a_variable_that_is_set_before_the_pipeline_is_ready_is_not(loaded, text):
+    assert python_state(loaded("", text).load).reads is None
+
+
 def test_a_call_in_another_file_of_the_users_counts(loaded, tmp_path, monkeypatch):
     loader = loaded(MADE_BY_A_METHOD).Loader([1, 2])
     assert python_state(loader.generator).reads is None
@@ -380,3 +446,8 @@ def test_a_method_that_tensorflow_has_wrapped_is_read_as_that_of_its_object(tmp_
     finally:
         del sys.modules["wrapped_method"]
     assert (found.name, found.value, found.owners) == ("self.config.enable_pitch_shift", "False", ("Loader",))
+
+
+def test_what_a_comprehension_goes_through_is_no_variable_of_the_function_around(loaded):
+    text = IN_A_SCRIPT.replace("epoch in range(1)", "epoch in [scale for scale in range(1)]")
+    assert python_state(loaded("", text.format(before="", after="print(epoch)")).load).reads is None
