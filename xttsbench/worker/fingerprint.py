@@ -38,7 +38,7 @@ from xttsbench.pipeline.altered import (
 from xttsbench.pipeline.cut import Cut
 from xttsbench.pipeline.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.identity import identity
-from xttsbench.pipeline.python.state import trace_time_effects
+from xttsbench.pipeline.python.step_effects import trace_time_effects
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, Whole, every_op

@@ -37,10 +37,9 @@ from xttsbench.pipeline.definitions import (
     within,
 )
 from xttsbench.pipeline.python.bytecode import from_bytecode
-from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.set_up import set_up_of
-from xttsbench.pipeline.python.values import LOCAL, MUTATORS, Scope, Value, special_methods
+from xttsbench.pipeline.python.values import LOCAL, MUTATORS, Value, special_methods
 from xttsbench.records.pipeline import Setting
 
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})
@@ -373,43 +372,3 @@ def _unwrapped(function: Any) -> Any:
             break
         function = inner
     return function
-
-
-_OF_TENSORFLOW: Final = ("assign", "scatter_", "batch_scatter_", "apply", "update_state", "reset_state", "write")
-"""Beginnings of methods through which a graph changes variables, optimizers, metrics and summaries as eager code does.
-"""
-_DRAWN_BY_TENSORFLOW: Final = "(tf "
-
-
-def trace_time_effects(step: Any) -> str | None:
-    """Python effects of a step that a graph would leave out, as a phrase with file and line; ``None`` for none.
-
-    A log that the step appends to, a count that it keeps, a learning rate that it computes from that count, a file that
-    it writes, a wait: the losses of the first steps may be the same all the same, and the time that is saved is the
-    wait's. TensorFlow's variables are no part of this, for a graph changes them too; neither is what it prints.
-    The step is as the target returned it, neither traced nor wrapped; libraries are taken at their word.
-    """
-    reader = _StepReader()
-    function = called(step)
-    if function is None:
-        return None
-    try:
-        reader.function(function)
-    except Exception:  # objects of a user's may raise whatever they like when they are looked at
-        return None
-    found = [effect.text for effect in reader.effects if effect.kind == "state"]
-    drawn = [
-        effect.text for effect in reader.effects if effect.kind == "random" and _DRAWN_BY_TENSORFLOW not in effect.text
-    ]
-    return next(iter((*found, *drawn)), None)
-
-
-class _StepReader(Reader):
-    def _call(self, node: ast.Call, scope: Scope) -> Value:
-        if (text := surely_outside(node, scope)) is not None:
-            self._report("state", node, scope, text)
-        return super()._call(node, scope)
-
-    def _method(self, receiver: Value, method: str, node: Any, scope: Scope) -> None:
-        if not method.startswith(_OF_TENSORFLOW):
-            super()._method(receiver, method, node, scope)

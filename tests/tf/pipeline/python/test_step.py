@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.pipeline.python.state import trace_time_effects
+from xttsbench.pipeline.python.step_effects import trace_time_effects
 
 WEIGHT = tf.Variable(1.0)
 DEVICE = threading.Event()
