@@ -74,11 +74,14 @@ _FINDINGS = """\
 <!-- Written by `make docs` from the rules in xttsbench/findings: change them, not this page. -->
 
 A rule looks at what was measured, and at the source, and says what it saw, where, with which numbers, and what to do.
-The thresholds below say when a rule reports something, and when its finding is called a *bottleneck*. A fix "helps"
-where a trial that ran it was faster or, where none ran it, where the model of the pipeline estimates so, of a step that
-waits for data. The *cost* of an op is its time for a batch; its *pace* is the least time that it needs for a batch,
-calls at once considered. Shares of the cost and of the pace are of the sums over all ops of the pipeline.
-`xttsbench explain RULE` prints the text of one rule.
+The thresholds below say when a rule reports something, and when its finding is called a *bottleneck*. A step *waits*
+for data, or for cores, where that is the verdict, or where it takes 10 % of a step whose verdict is not undecided. Of a
+step that waits for data a fix *helps* where it was accepted or measured to be 5 % faster at the low end of its interval
+(10 % in one process) or, where it was not measured, where the model of the pipeline estimates 10 %. The *cost* of an op
+is its time for a batch; its *pace* is the least time that it needs for a batch, calls at once considered. Shares of the
+cost and of the pace are of the sums over all ops of the pipeline; 30 % of the pace count only where all ops by
+themselves take a third of the wait, if all their costs are known, but for `late-filter`. `xttsbench explain RULE`
+prints the text of one rule.
 """
 _FINDINGS_END = "`xttsbench data verify` checks the files of a speech data set.\n"
 

@@ -136,7 +136,7 @@ def xla_recompilation(evidence: Evidence) -> Findings:
 @rule(
     "partial-batch",
     evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps' time",
-    threshold="one trace or compilation at a smaller last batch, or an error there; a bottleneck where "
+    threshold="one trace or compilation at a smaller last batch, or an error at a smaller one; a bottleneck where "
     "compilation is one and that of such batches takes 10 % of the time of the steady steps",
     remedy="batch(n, drop_remainder=True), or pad the last batch to the full size and mask its rows.",
     false_alarms="in a long run it costs little, since each process traces or compiles that size once",

@@ -16,7 +16,7 @@ from xttsbench.records.trial import PRECISIONS
 @rule(
     "xla-untried",
     evidence="speed of the step alone, and seconds of the first compilation",
-    threshold="the step as a graph is 5 % faster by XLA at the low end of the interval; never a bottleneck",
+    threshold="a step that runs as a graph is 5 % faster by XLA at the low end of the interval; never a bottleneck",
     remedy="tf.function(jit_compile=True), with fixed shapes; weigh the compilation of each shape.",
     false_alarms="each shape that was not measured is compiled as well",
 )
@@ -36,8 +36,8 @@ def xla_untried(evidence: Evidence) -> Findings:
 @rule(
     "xla-slower",
     evidence="speed of the step alone, and seconds of the first compilation",
-    threshold="5 % slower at the high end of the interval or, of a step that XLA compiles, 5 % faster without it "
-    "at the low end; never a bottleneck",
+    threshold="a step that runs as a graph is 5 % slower by XLA at the high end of the interval or, of a step that XLA "
+    "compiles, 5 % faster without it at the low end; never a bottleneck",
     remedy="Leave XLA off for this step on this device.",
     false_alarms="none known",
 )
@@ -112,7 +112,8 @@ _ASKED: Final = "asked for"
 
 @rule(
     "cpu-placement",
-    evidence="share of ops on the CPU in the time of all ops, the heaviest of them, how often it comes, and why",
+    evidence="share of ops on the CPU in the time of all ops, the heaviest of them (that tf.device put there, if any), "
+    "how often it comes, and why",
     threshold="2 % of the time of the step's ops or, where no times are known, ops that tf.device puts there; a "
     "bottleneck from 10 % where the verdict is compute",
     remedy="Use an op with a kernel for the GPU, or move the work into the input pipeline.",

@@ -128,8 +128,8 @@ _BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
     "per-element-overhead",
     evidence="elements in a batch, ops for each, seconds and bytes of an element, and shares of cost and pace",
     threshold="the step waits for data or for cores, and half of the pace is in ops that take 32 elements or more "
-    "for a batch, of up to 16 KiB, in under 100 us each, or in under 300 us of which under 100 on a processor; a "
-    "bottleneck where batching first or gathering helps",
+    "for a batch, of up to 16 KiB, in under 100 us each, or in under 300 us of which under 100 on a processor, one of "
+    "them with a function or of slices of arrays; a bottleneck where batching first or gathering helps",
     remedy="Batch first: .batch(n).map(f), with f written for a whole batch; rows of arrays in memory are gathered a "
     "batch at a time, by indices that go through the pipeline in their place.",
     false_alarms="ops that really need that long for an element gain nothing from a batch",
@@ -212,18 +212,18 @@ def _runs_in_parallel(op: PipelineOp) -> bool:
 
 @rule(
     "input-bound",
-    evidence="seconds that a step waits, seconds of a batch without a step, and the costly op's time, processor "
-    "time and shares of cost and pace",
+    evidence="seconds that a step waits, seconds of a batch without a step, and time, processor time and shares of "
+    "cost and pace of the op that sets the pace",
     threshold="the input is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Make the costly op cheaper, run it in parallel, or cache what it yields.",
     false_alarms="a dataset without a step has nothing to wait for but its input",
 )
 def input_bound(evidence: Evidence) -> Findings:
-    """The step waits for data; the op that costs most is named where that is known."""
+    """The step waits for data; the op that sets the pace is named where that is known."""
     if not evidence.limits("input"):
         return
     op = slowest_op(evidence)
-    what = f"{op.name} costs most" if op is not None else "no op's cost is known" if evidence.pipeline else ""
+    what = f"{op.name} sets the pace" if op is not None else "no op's cost is known" if evidence.pipeline else ""
     unexplained = not explains_wait(evidence)
     if unexplained:
         what = no_op_explains(evidence)
@@ -256,9 +256,9 @@ _SURE: Final = 0.01
 
 @rule(
     "padding-waste",
-    evidence="share of padding, batches and shapes examined, and the seconds that padding costs a step whose time "
-    "grows with the length of its batch",
-    threshold="30 % of the padded tensors examined; a warning from 50 %; never a bottleneck",
+    evidence="share of padding, batches examined, shapes of all batches, and the seconds that padding costs a step "
+    "whose time grows with the length of its batch",
+    threshold="30 % of the largest padded component of the batches examined; a warning from 50 %; never a bottleneck",
     remedy="Batch elements of similar length together: bucket_by_sequence_length with fixed edges.",
     false_alarms="zeros that mean something at the end of an element; batches padded to one shape for XLA",
 )

@@ -60,7 +60,7 @@ def gpu_shared(evidence: Evidence) -> Findings:
 @rule(
     "gpu-throttled",
     evidence="share of the samples with clocks held back, by reason, mean clock beside the highest, and power",
-    threshold="10 % of the samples; a bottleneck from half of them, for another reason than the power limit, with "
+    threshold="10 % of the samples; a bottleneck from half of them, for another reason than power, with "
     "clocks below 90 % of the highest, where the verdict is compute",
     remedy="nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back.",
     false_alarms="a GPU at full load reaches its power limit; that is for information, unless clocks are below 90 %",

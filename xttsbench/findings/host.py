@@ -138,8 +138,8 @@ _AT_ONCE: Final = (
     "call-per-batch",
     evidence="number of calls, seconds of a call, seconds of a call outside its compiled function, and their share of "
     "the time from the first of such calls to the last",
-    threshold="20 calls of a line, of two batches at most on average, and 10 % of that time outside the compiled "
-    "function; a bottleneck unless TensorFlow sees a GPU",
+    threshold="20 calls of a line, of two batches at most on average, without steps_per_execution, and 10 % of that "
+    "time outside the compiled function; a bottleneck unless TensorFlow sees a GPU",
     remedy="Hand over all rows in one call, or call the method for one batch: train_on_batch, test_on_batch, "
     "predict_on_batch.",
     false_alarms="on a GPU, where a wait for results counts as time outside the function",

@@ -47,8 +47,9 @@ class _Growth:
 @rule(
     "memory-leak",
     evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
-    threshold="8 MiB and 1 % grown, still growing at the end, beyond what buffers and caches of the pipeline can hold; "
-    "critical where the memory is full within an hour; never a bottleneck",
+    threshold="8 MiB and 1 % grown, from one eighth of the steps to the next six times of seven and still at the end, "
+    "beyond what buffers and caches of the pipeline can hold; critical where the memory is full within an hour; never "
+    "a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
     "many steps), functions, optimizers or datasets made inside the loop, a cache in memory of a data set that "
     "never ends.",
@@ -158,9 +159,10 @@ _WAITS_SHARE: Final = 0.5
     "cold-storage",
     evidence="bytes a step read in all and from storage, bytes a second from storage, major page faults, and the "
     "processor time of the input",
-    threshold="4 MiB read, 10 % of it from storage or, for information, 2 % at most; a bottleneck from 50 % where "
-    "the step waits for an input that computes for less than half of the time, and a fifth of what storage gave "
-    "is read in the second half of the steps",
+    threshold="4 MiB read, and a quarter of a batch's bytes a step; 10 % of it from storage, or 2 % at most where the "
+    "data were not read again or outgrow the memory; a bottleneck from 50 % where the step waits for data, input or "
+    "process computes for less than half of the time, and a fifth of what storage gave is read in the second half of "
+    "the steps",
     remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
     false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
     "cache",

@@ -92,7 +92,7 @@ _SHARE: Final = 0.3  # Of the time from the first of them on, that passes betwee
 @rule(
     "between-fits",
     evidence="calls of fit, the seconds between them, and their share of the training",
-    threshold="four calls of one model's fit, each with another dataset, and 30 % of the time between them; critical "
+    threshold="four calls of fit, and 30 % of the time between two of one model's with different datasets; critical "
     "from half; never a bottleneck of a step",
     remedy="Make one dataset of all pieces and call fit once: then the next piece is made while a step runs.",
     false_alarms="models that are trained one after another, each from its start",

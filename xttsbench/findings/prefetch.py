@@ -115,7 +115,8 @@ _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
     "oversized-prefetch",
     evidence="size of the buffer and of an element, bytes held, their share of the memory (the GPU's after a copy "
     "to it)",
-    threshold="10 % of the memory; a warning from 25 %, critical from 80 %; never a bottleneck",
+    threshold="two elements or more that take 10 % of the memory; a warning from 25 %, critical from 80 %; never a "
+    "bottleneck",
     remedy="Where batches come evenly, two of them hide as much: .prefetch(2), or .prefetch(tf.data.AUTOTUNE).",
     false_alarms="an input that comes in bursts may need a large buffer",
 )

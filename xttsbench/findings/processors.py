@@ -61,11 +61,11 @@ _STOPPED_SHARE: Final = 0.05
     "cpu-quota",
     evidence="quota, visible processors, threads of TensorFlow, and seconds for which the quota stopped threads, "
     "a second",
-    threshold="more threads than the quota, or stopped for 5 % of the time; a bottleneck where input and step compete "
-    "for cores",
+    threshold="a quota below the visible processors and more threads than it, or threads stopped for 5 % of the time, "
+    "summed over processors; a bottleneck where input and step compete for cores",
     remedy="Set the threads of TensorFlow to the quota before anything runs; or raise the quota.",
-    false_alarms="threads that wait use no quota; for information where the quota stopped hardly any and input "
-    "and step do not compete",
+    false_alarms="threads that wait use no quota; for information where the quota stopped them for less than 5 % "
+    "of the time and input and step do not compete",
 )
 def cpu_quota(evidence: Evidence) -> Findings:
     """More threads than the control group's processor quota has processors, or a quota that stopped threads."""

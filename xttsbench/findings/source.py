@@ -12,7 +12,7 @@ from xttsbench.records.pipeline import every_op
 from xttsbench.records.report import Finding, Severity
 
 _LINE: Final = "the text of the line"
-_EVERY_LINE: Final = "every such line of the target's source; never a bottleneck"
+_EVERY_LINE: Final = "such a line in what was read of the target's source; never a bottleneck"
 _NPY_OFFSET: Final = 128
 """The header of most ``.npy`` files of format 1.0, which is padded to a multiple of 64 and grows with shape and type
 (NEP 1)."""
@@ -36,7 +36,7 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
     "dead-option",
     evidence=_LINE,
     threshold=_EVERY_LINE,
-    remedy="Remove the line, use the new name, or apply the options: as written, they change nothing.",
+    remedy="Remove the line, use the new name, or apply the options.",
     false_alarms="options that a caller elsewhere applies",
 )
 def dead_option(evidence: Evidence) -> Findings:
@@ -53,8 +53,8 @@ def dead_option(evidence: Evidence) -> Findings:
 @rule(
     "late-runtime-config",
     evidence=f"{_LINE}; of a setting of threads, those in effect",
-    threshold="every such line of the target's source, and for information one that sets a variable in time that was "
-    "not set while xttsbench measured; never a bottleneck",
+    threshold="such a line in what was read of the target's source, and for information one that sets a variable in "
+    "time that was not set while xttsbench measured; never a bottleneck",
     remedy="Set a variable before TensorFlow is imported, or in the shell; threads right after the import.",
     false_alarms="a variable that only child processes read",
 )
@@ -83,13 +83,14 @@ def late_runtime_config(evidence: Evidence) -> Findings:
 @rule(
     "fixed-npy-header",
     evidence=f"{_LINE}, or the offset in the graph",
-    threshold=f"a slice at byte {_NPY_OFFSET}, in the source or in the graph; never a bottleneck",
+    threshold=f"a slice at byte 80, 96 or {_NPY_OFFSET} in the source, or at {_NPY_OFFSET} in the graph; in the source "
+    "also any slice of what tf.io.read_file gives, which has no dimension; never a bottleneck",
     remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
     "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
-    false_alarms="files that all have a header of 128 bytes",
+    false_alarms="files whose headers are all that long",
 )
 def fixed_npy_header(evidence: Evidence) -> Findings:
-    """Bytes of a `.npy` file cut at a constant 128, as if every header were that long."""
+    """Bytes of a `.npy` file cut at a constant, as if every header were that long."""
     for fact in _facts(evidence, "fixed-npy-header"):
         slices = "no dimension" in fact.detail
         title = fact.detail if slices else f"a .npy file cut at a constant: {fact.detail}"
@@ -111,7 +112,8 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
 @rule(
     "memory-growth-conflict",
     evidence=_LINE,
-    threshold="both settings in the target's source; a warning where there is a GPU; never a bottleneck",
+    threshold="both settings in one function, or outside of all; a warning where TensorFlow sees a GPU; never a "
+    "bottleneck",
     remedy="Keep one: growth where the GPU is shared, a limit where its share is fixed.",
     false_alarms="settings for different GPUs",
 )
@@ -126,8 +128,8 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 @rule(
     "early-workers",
     evidence=_LINE,
-    threshold="a class for Keras with workers and an on_epoch_begin, in one file of the target's source; never a "
-    "bottleneck",
+    threshold="a PyDataset or Sequence of Keras with an on_epoch_begin, and a number of workers in the same file; "
+    "never a bottleneck",
     remedy="Write `def on_epoch_end(self):` in place of `def on_epoch_begin(self):`, and `self.on_epoch_end()` at the "
     "end of __init__: Keras calls on_epoch_end when the workers of an epoch have stopped.",
     false_alarms="a Keras that starts its workers after on_epoch_begin",

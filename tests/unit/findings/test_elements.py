@@ -335,7 +335,7 @@ def test_an_op_that_takes_far_less_than_the_step_waits_is_not_named(evidence, bu
 def test_a_dataset_alone_waits_in_no_step(evidence) -> None:
     made = Pipeline(ops=(op("Map/_1", "MapDataset", cost_s=1.0),))
     found = only(input_bound, evidence("input", has_step=False, pipeline=made))
-    assert found.title == "no step is beside it; Map/_1 costs most"
+    assert found.title == "no step is beside it; Map/_1 sets the pace"
 
 
 def test_a_mean_that_says_nothing_is_no_evidence(evidence) -> None:

@@ -290,7 +290,7 @@ LOADS = (
             LOADS[1].replace("MapDataset/_3", "map"),
         ),
         (
-            [("input-bound", "93% of the step is waiting for data; MapDataset/_3 costs most")],
+            [("input-bound", "93% of the step is waiting for data; MapDataset/_3 sets the pace")],
             WORKS,
         ),
     ],
