@@ -68,7 +68,7 @@ test-all: dev ## every test, the slow ones too, two hours
 	$(PYTEST)
 
 # Environments are kept in build/matrix; ONLY="2.19-3.11 2.20-3.12" and PARTS="unit e2e-script" leave the others out.
-matrix: ## tests on each supported TensorFlow and each Python at hand; half an hour or more and 3 GB for each
+matrix: ## tests on each supported TensorFlow and each Python at hand; a quarter of an hour to more than an hour and 3 GB for each
 	$(PYTHON) tests/matrix.py $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS))
 
 # A Chromium on the path is used as it is; one elsewhere is named by XTTSBENCH_CHROMIUM.

@@ -206,7 +206,8 @@ def readme(rows: Sequence[Row]) -> list[str]:
     by_hand = sum(bool(row.get("advised")) for row in faster)
     lines = [
         f"Of {len(rows)} public pipelines, as published, {len(faster)} became faster: {len(faster) - by_hand} by "
-        f"what `xttsbench optimize` wrote, {by_hand} by hand, as `diagnose` advised. The first of a repository:",
+        f"what `xttsbench optimize` wrote, {by_hand} by hand, on the advice of `diagnose`. The first of each "
+        "repository, where a bottleneck was named:",
         "",
         "| code | change | before, ms | after |",
         "|---|---|---|---|",
