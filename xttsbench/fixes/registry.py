@@ -24,7 +24,6 @@ from xttsbench.fixes.prefetch import BUFFER, PREFETCH
 from xttsbench.fixes.processes import PROCESSES
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.fixes.step import (
-    STEP_BUCKETS,
     STEP_GRAPH,
     STEP_NO_XLA,
     STEP_SEVERAL,
@@ -60,7 +59,6 @@ SPECS: Final[Mapping[str, Spec]] = {
         STEP_NO_XLA,
         STEP_SEVERAL,
         STEP_TRACED_ONCE,
-        STEP_BUCKETS,
     )
 }
 """Name -> fix."""

@@ -15,7 +15,6 @@ from xttsbench.fixes.proposal import Option, Proposal
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.step import (
-    STEP_BUCKETS,
     STEP_GRAPH,
     STEP_NO_XLA,
     STEP_SEVERAL,
@@ -71,12 +70,10 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
         speedup = 1 / (1 - lost * (1 - 1 / _AT_ONCE))
         yield _step_option(evidence, f"{STEP_SEVERAL.name}:{_AT_ONCE}", speedup, launched, why_not)
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
-    varied = steps is not None and len(set(steps.shape_id.tolist())) > 1
-    varied |= any(trace.reason == "shape" for trace in evidence.traces)
     traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None
     ending = [STEP_NO_XLA] if again and steps is not None and int(steps.xla_compiles.sum()) else []
-    if again and (traced is not None or (not own and varied)):
-        ending.append(STEP_TRACED_ONCE if traced is not None else STEP_BUCKETS)
+    if again and traced is not None:
+        ending.append(STEP_TRACED_ONCE)
     ceiling = evidence.max_speedups.get("compile")
     left = ceiling.estimate if ceiling is not None and evidence.share("compile") > 0 else None
     why_not = None if left is not None else "compiling again takes no time that was seen"

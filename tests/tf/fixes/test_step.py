@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.step.rewrite import bucket_edge, fixed_step, padded
+from xttsbench.fixes.step.rewrite import fixed_step
 from xttsbench.records.fix import Fix
 from xttsbench.step.modes import keras_step
 
@@ -59,36 +59,6 @@ def test_a_keras_model_loses_xla_and_nothing_else(eager: bool) -> None:
 def test_a_step_of_tf_functions_is_left_to_where_they_are_made() -> None:
     step = tf.function(lambda batch: batch)
     assert fixed_step(step, Fix("step:no-xla")) is step
-
-
-@pytest.mark.parametrize(
-    ("length", "edge"), [(1, 1), (4, 4), (5, 5), (8, 8), (9, 10), (11, 12), (17, 20), (100, 112), (513, 640)]
-)
-def test_bucket_edges(length: int, edge: int) -> None:
-    assert bucket_edge(length) == edge
-
-
-def test_edges_are_few_and_never_far() -> None:
-    lengths = range(1, 5000)
-    assert all(length <= bucket_edge(length) <= 1.25 * length for length in lengths)
-    assert len({bucket_edge(length) for length in lengths}) < 50
-
-
-def test_padding_adds_zeros_behind_what_was_there() -> None:
-    batch = {"mel": tf.ones([2, 9, 3]), "length": tf.constant([9, 7]), "name": tf.constant([["a"] * 9] * 2)}
-    grown = padded(batch)
-    assert grown["mel"].shape == [2, 10, 3]
-    assert float(tf.reduce_sum(grown["mel"])) == 2 * 9 * 3
-    assert grown["length"] is batch["length"]
-    assert grown["name"].numpy()[0, -1] == b""
-
-
-def test_a_padded_step_sees_few_shapes() -> None:
-    shapes = set()
-    step = fixed_step(lambda batch: shapes.add(tuple(batch.shape)), Fix("step:buckets"))
-    for length in range(64, 129):
-        step(tf.zeros([2, length]))
-    assert {shape[1] for shape in shapes} == {64, 80, 96, 112, 128}
 
 
 def test_without_a_step_or_a_name_it_says_so() -> None:

@@ -68,7 +68,7 @@ def test_a_finding_gets_what_the_fix_for_it_gave(rule: str, fix: str) -> None:
     [
         ("sequential-map", "prefetch"),
         ("no-prefetch", "buffer:4"),
-        ("eager-step", "step:buckets"),
+        ("eager-step", "step:several:16"),
         ("xla-untried", "step:graph"),
         ("input-bound", "step:graph"),
         ("padding-waste", "prefetch"),

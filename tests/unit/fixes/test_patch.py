@@ -297,7 +297,6 @@ def test_another_file_and_a_library_are_left_alone() -> None:
     "fix",
     [
         "processes:4",
-        "step:buckets",
         "calls:4",
         "parallel-interleave",
         "nonsense",

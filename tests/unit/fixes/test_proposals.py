@@ -268,20 +268,16 @@ def test_an_eager_step_is_compiled_where_launching_takes_its_time():
     assert not by_name(told(WAITING, "input", given_mode="eager", facts=eager))["step:graph"].worth
 
 
-def test_shapes_that_are_compiled_again_and_again_call_for_buckets(build):
+def test_shapes_that_are_compiled_again_and_again_call_for_no_xla(build):
     steps = build.steps(wait_s=0.001, step_s=[0.05] * 60, xla_s=0.02, xla_compiles=1, shape_id=[*range(60)])
     found = by_name(told(WAITING, "compile", steps=steps))
-    assert found["step:buckets"].worth
-    assert found["step:buckets"].predicted_speedup == pytest.approx(2)
     assert (found["step:no-xla"].worth, found["step:no-xla"].predicted_speedup) == (True, pytest.approx(2))
     calm = build.steps(wait_s=0.001, step_s=[0.05] * 60)
-    assert not {"step:buckets", "step:no-xla"} & set(by_name(told(WAITING, "compile", steps=calm)))
+    assert "step:no-xla" not in by_name(told(WAITING, "compile", steps=calm))
     traced = build.steps(wait_s=0.001, step_s=[0.05] * 60, trace_s=0.02, traces=1, shape_id=[*range(60)])
     assert "step:no-xla" not in by_name(told(WAITING, "compile", steps=traced))
     script = ScriptRun(data=ScriptData(kind=0), trains=True, iterations=("for",), step_function="train (/t.py:3)")
-    of_script = by_name(told(WAITING, "compile", steps=steps, script=script))
-    assert of_script["step:no-xla"].worth
-    assert "step:buckets" not in of_script
+    assert by_name(told(WAITING, "compile", steps=steps, script=script))["step:no-xla"].worth
 
 
 def test_a_model_in_fit_takes_several_steps_a_call_where_what_comes_once_for_a_call_takes_its_time():
@@ -308,7 +304,6 @@ def test_a_script_whose_step_is_traced_for_each_number_gets_it_traced_once(build
     script = ScriptRun(data=ScriptData(kind=0), trains=True, iterations=("for",), step_function="train (/t.py:3)")
     found = by_name(told(WAITING, "compile", steps=steps, traces=traces, script=script))
     assert found["step:traced-once"].worth
-    assert "step:buckets" not in found
     assert "step:traced-once" not in by_name(told(WAITING, "compile", steps=steps, traces=traces))
 
 

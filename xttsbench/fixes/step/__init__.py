@@ -1,4 +1,4 @@
-"""Fixes of the training step: one graph, XLA on or off, several steps a call, one trace, buckets of lengths.
+"""Fixes of the training step: one graph, XLA on or off, several steps a call, one trace.
 
 What makes a tf.function be traced again and again is read from its traces, as far as a rewrite of the source can end
 it. A Python number among its arguments is traced for each of its values; given as a tensor it is traced once. A shape
@@ -94,13 +94,4 @@ STEP_TRACED_ONCE: Final = Spec(
     "(`reduce_retracing`), so that the step is not traced for each",
     mends=("retracing",),
     patch="xttsbench.fixes.step.patch:traced_once",
-)
-STEP_BUCKETS: Final = Spec(
-    name="step:buckets",
-    words="batches padded to a few lengths",
-    does="batches are padded to a few lengths, four between a length and its double, so that a step is not traced or "
-    "compiled for each; accepted where it trains the same, as a step does that masks its padding",
-    mends=("retracing", "xla-recompilation", "dynamic-shape"),
-    rewrite=_FIXED,
-    by_hand="which lengths to pad to is a choice about the data: pad to a few fixed lengths before the step",
 )
