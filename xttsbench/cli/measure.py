@@ -73,7 +73,10 @@ def diagnose(
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and random draws.")] = 0,
     fail_on: Annotated[
-        Level | None, typer.Option(help="Exit with 1 if a finding that is a bottleneck is this severe or worse.")
+        Level | None,
+        typer.Option(
+            help="Exit with 1 if a bottleneck's finding is this severe or worse, with 3 where none can be named."
+        ),
     ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Stop at the verdict; fixes are estimated only.")
