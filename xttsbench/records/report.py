@@ -80,7 +80,7 @@ class Best(Record):
     steps_per_trial: int
     """Steps that a trial measured, at most."""
     tied_with: tuple[str, ...] = ()
-    """Ids of configurations that are as fast within the margin."""
+    """Ids of configurations that are as fast as far as can be told."""
     smallest_visible_effect: float | None = None
     """The smallest effect, as a share, that so many rounds would have decided in four cases of five."""
     fingerprint: Fingerprint
@@ -212,7 +212,7 @@ class Variant(Record):
     group: str = ""
     """The comparison that it belongs to; with ``accelerator`` it names what the configuration may be compared with."""
     accelerator: str = ""
-    """Label of the accelerator: ``real device`` or ``emulated accelerator, 10 ms a step``."""
+    """Label of the accelerator, such as ``real device`` or ``emulated accelerator, 10 ms a step``."""
     utilization: Estimate | None = None
     """Share of the time, 0..1, in which what ``utilization_of`` names works."""
     utilization_of: str = ""
@@ -311,7 +311,7 @@ class Report(Reasoned):
     kind: Kind
     """The command that made it."""
     command: str
-    """The command line, to be typed again."""
+    """The command line, or the call from Python."""
     created_utc: str
     """ISO 8601."""
     target: dict[str, Any]
@@ -328,7 +328,7 @@ class Report(Reasoned):
     """The noise check: the baseline against itself."""
     disturbance: Disturbance | None = None
     unmeasured: dict[str, str] = {}
-    """Path in this record -> why there is no number."""
+    """Path -> reason, of what has no place for one: a trial that was not run, a number that is 0 by definition."""
     # What contracts leave open.
     accelerator: dict[str, Any] = {}
     """``{"kind": "real" | "emulated", "label": text, ...}``."""
@@ -359,8 +359,7 @@ class Report(Reasoned):
     comparison: tuple[str, ...] = ()
     """Result of each group of configurations, in words."""
     best: Best | None = None
-    """Choice of a sweep, as in ``best.yaml``; ``None`` for other commands, and where a sweep ended before it could
-    choose."""
+    """Choice of a sweep, as in ``best.yaml``; ``None`` for other commands."""
     training: Training | None = None
     """Losses, evaluations and checkpoints of a training run; ``None`` for other commands."""
     fixes: tuple[FixResult, ...] = ()
@@ -368,7 +367,7 @@ class Report(Reasoned):
     proof: Proof | None = None
     """Whether an edit leaves the data as they are, and its speed; ``None`` for other commands than ``prove``."""
     optimized: Optimized | None = None
-    """Fixes that the run proposes, as in ``optimized.yaml``; ``None`` where no fix was to be measured."""
+    """Fixes that the run proposes, as in ``optimized.yaml``; ``None`` where no fix was tried."""
     _read_trials: Callable[[], Sequence[TrialRecord]] | None = PrivateAttr(default=None)
 
     @property

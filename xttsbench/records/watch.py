@@ -144,11 +144,11 @@ class WatchSummary(Record):
     over: bool
     """Whether the process has ended, so that the summary is final."""
     ended: End
-    """End of the process; ``exited`` is ``os._exit``, or ``sys.exit`` with another code than 0; ``killed`` is a signal
-    that did not come through xttsbench.
+    """End of the process; ``exited`` is ``os._exit``, or ``sys.exit`` with another code than 0; ``interrupted`` by
+    SIGINT, SIGTERM or SIGHUP, or by what xttsbench passed on; ``killed`` by another signal.
     """
     exit_code: int | None
-    """Exit code of the script; ``None`` where a signal ended it, or where a process watches itself."""
+    """Exit code of the script; ``None`` while it runs, where a signal ended it, or where a process watches itself."""
     signal: str | None
     """Signal that ended the process, such as ``SIGKILL``."""
     error: str | None
@@ -158,7 +158,7 @@ class WatchSummary(Record):
     steps: int
     """Number of measured steps, warm-up left out."""
     warm_up_steps: int
-    """Number of first steps, until one traces nothing, which no figure counts."""
+    """Number of first steps of each loop, two to ten, until one traces nothing; no figure counts them."""
     lost_steps: int = 0
     """Number of those steps that were too quick to be read."""
     epochs: int
@@ -180,7 +180,7 @@ class WatchSummary(Record):
     stalls: Stalls
     """Stalls: steps that took far longer than the others, by cause."""
     drift: Drift | None
-    """Change of the step time; ``None`` where it neither rises nor falls all along, or steps are too few to say."""
+    """Change of the step time; ``None`` where it neither rises nor falls by 5 % all along, or steps are too few."""
     memory: Memory | None
     """Resident memory; ``None`` where it was read less than twice."""
     traces: int

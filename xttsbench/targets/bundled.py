@@ -134,10 +134,11 @@ def _planned(data: speech_data.SpeechData, recipe: Recipe, chosen: Configuration
         }
     )
     frames = data.samples // recipe.features.hop_samples
+    columns = frames, data.text_lengths, data.speakers
     planned: list[batches.Batch] = []
     epoch = 0
     while len(planned) < _PLANNED:
-        planned += batches.plan(frames, data.text_lengths, data.speakers, settings, seed=chosen.seed, epoch=epoch)
+        planned += batches.plan(*columns, settings, seed=chosen.seed, epoch=epoch, name=data.id)
         epoch += 1
     return planned
 

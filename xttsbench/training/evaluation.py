@@ -112,7 +112,8 @@ class HeldOutLoss:
         """
         self.state, self.recipe = state, recipe
         frames = data.samples // recipe.features.hop_samples
-        batches = held_out_batches(frames, data.text_lengths, data.speakers, recipe.batches, seed=seed)
+        columns = frames, data.text_lengths, data.speakers
+        batches = held_out_batches(*columns, recipe.batches, seed=seed, name=data.id)
         counts = [loss_counts(batch, frames, data.text_lengths, recipe.model) for batch in batches]
         self.counts = LossCounts(*(sum(column) for column in zip(*counts, strict=True)))
         self.clips = sum(len(batch.clips) for batch in batches)

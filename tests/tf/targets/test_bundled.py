@@ -135,6 +135,13 @@ def test_bad_arguments_are_named_with_the_value(speech: SpeechData, arguments: d
         make_workload(**{"data": str(speech.directory), "with_step": False} | arguments)
 
 
+def test_a_clip_that_is_too_long_is_named(cache: Path) -> None:
+    directory = cache / "long"
+    make_data(directory, 6, 1, 10.5, 10.6)
+    with pytest.raises(InvalidInputError, match=r"the clip '[a-z]+-\d+' has \d+ mel frames"):
+        make_workload(data=str(directory), batch_size=4, with_step=False)
+
+
 def test_a_loader_of_cached_features_says_how_to_make_them(cache: Path) -> None:
     make_data(cache / "bare", 8, 1, 1.0, 1.2)
     with pytest.raises(InvalidInputError, match="xttsbench data precompute"):

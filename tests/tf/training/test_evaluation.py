@@ -54,6 +54,12 @@ def state(recipe: Recipe) -> TrainingState:
     return TrainingState(recipe, make_strategy("one"), "float32", 0)
 
 
+def test_a_held_out_clip_that_is_too_long_is_named(recipe: Recipe, data: SpeechData, state: TrainingState) -> None:
+    short = recipe.model_copy(update={"batches": recipe.batches.model_copy(update={"frame_edges": (4,)})})
+    with pytest.raises(InvalidInputError, match=rf"the clip '{data.id(0)}' has \d+ mel frames"):
+        HeldOutLoss(state, short, data)
+
+
 def test_the_loss_is_that_of_one_batch_of_all_held_out_clips(
     recipe: Recipe, data: SpeechData, state: TrainingState
 ) -> None:

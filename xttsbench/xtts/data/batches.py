@@ -243,6 +243,7 @@ def held_out_batches(
     settings: BatchSettings,
     *,
     seed: int,
+    name: Callable[[int], str] | None = None,
 ) -> list[Batch]:
     """Return the same batches at each call, of at most as many rows as one replica trains on.
 
@@ -253,7 +254,7 @@ def held_out_batches(
     """
     single = settings.model_copy(update={"batch_size": 1, "tokens_per_batch": None, "parts": 1})
     by_shape: dict[tuple[int, int], list[Batch]] = {}
-    for batch in plan(frames, text_lengths, speakers, single, seed=seed, epoch=0):
+    for batch in plan(frames, text_lengths, speakers, single, seed=seed, epoch=0, name=name):
         by_shape.setdefault((batch.frames, batch.characters), []).append(batch)
     part = settings.model_copy(update={"parts": 1})
     return [
