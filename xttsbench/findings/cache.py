@@ -32,7 +32,7 @@ _LONGEST_EPOCH_S: Final = 24 * 3600.0  # A data set that takes longer to go thro
 @rule(
     "cacheable",
     evidence="share of the pace, elements and bytes to keep, whether they fit into memory, seconds of an epoch, and "
-    "how many Python functions it would keep",
+    "how many ops with Python functions it would keep",
     threshold="the step waits for data or for cores, and a cache was accepted or, of ops with 30 % of the pace, "
     "measured or estimated to help, which makes it a bottleneck where it was accepted, the pipeline repeats or, unless "
     "the cache may change the data, an epoch takes 10 minutes at most; where none was measured or estimated, 50 % of "

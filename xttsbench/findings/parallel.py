@@ -19,8 +19,8 @@ from xttsbench.throughput.threads import functions_of, may_wait
 @rule(
     "sequential-map",
     evidence="the map's shares of cost and pace, its seconds for a batch, and how many such maps there are",
-    threshold="parallel calls were measured to help or, where the sequential maps have 30 % of the pace, estimated to; "
-    "always a bottleneck",
+    threshold="parallel calls were measured to help or, where the sequential maps have 30 % of the pace, estimated to, "
+    "those whose Python holds the interpreter lock left out; always a bottleneck",
     remedy="Give the map num_parallel_calls: as many as were tried, or tf.data.AUTOTUNE.",
     false_alarms="TensorFlow makes stateless maps parallel by itself; only what it leaves sequential is reported",
 )

@@ -61,8 +61,8 @@ _STOPPED_SHARE: Final = 0.05
     "cpu-quota",
     evidence="quota, visible processors, threads of TensorFlow, and seconds for which the quota stopped threads, "
     "a second",
-    threshold="a quota below the visible processors and more threads than it, or threads stopped for 5 % of the time, "
-    "summed over processors; a bottleneck where input and step compete for cores",
+    threshold="a quota below the visible processors and more threads than it by over a half, or threads stopped for 5 "
+    "% of the time, summed over processors; a bottleneck where input and step compete for cores",
     remedy="Set the threads of TensorFlow to the quota before anything runs; or raise the quota.",
     false_alarms="threads that wait use no quota; for information where the quota stopped them for less than 5 % "
     "of the time and input and step do not compete",
