@@ -101,7 +101,7 @@ def modelled(
     buffer = uneven.enough if uneven else None
     known = candidates(Setting(pipeline, cpus, evidence.environment, step.alone_s or None, buffer, padded))
     rows = {one.name: predict(model, (one,)) for one in known}
-    best = _best_cache([one for one in known if one.kind == "cache"], rows)
+    best = _best_cache([one for one in known if one.kind == "cache"], rows, believed=off is None)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
     alone_rows = tuple(rows[one.name] for one in known)
     return Modelled(model, known, alone_rows, tuple(combine(model, known, alone_rows, asked=asked)), as_read_s, off)
@@ -223,13 +223,18 @@ def _batches_in_an_epoch(evidence: Evidence) -> float | None:
     return float(np.diff(begins).mean()) if len(begins) > 1 else None
 
 
-def _best_cache(places: Sequence[Candidate], rows: dict[str, Prediction]) -> Candidate | None:
-    """Best place for a cache: the least held bytes among places whose rate is near the highest; ``None`` for none."""
+def _best_cache(places: Sequence[Candidate], rows: dict[str, Prediction], *, believed: bool = True) -> Candidate | None:
+    """Best place for a cache: the least held bytes among places whose rate is near the highest; ``None`` for none.
+
+    Where the rates are not believed it is the place that spares most, the first.
+    """
     if not places:
         return None
     rates = {one.name: rows[one.name].batches_per_s or 0.0 for one in places}
     # One that the data forbid is named only where there is no other.
     usable = [one for one in places if one.why_not is None or one.edit is None] or list(places)
+    if not believed:
+        return usable[0]
     most = max(rates[one.name] for one in usable)
     return min((one for one in usable if rates[one.name] >= _AS_GOOD * most), key=lambda one: one.held_bytes)
 

@@ -37,7 +37,7 @@ _LEAST_BATCHES: Final = 4
 _PASSES: Final = 2
 PART_S: Final = 4.0
 """Seconds that the original should take for the part of its data on which a fix with a cache is measured."""
-WHOLE_S: Final = 2 * PART_S
+WHOLE_S: Final = 1.5 * PART_S
 """Seconds of a first pass over all of the data, above which a part of them is what a cache is measured on."""
 _GUARD_S: Final = 8.0  # seconds that one trial of the guard may read
 

@@ -201,7 +201,7 @@ class _Passes:
         elements: list[Element] = []
         rows, digests = 0, list[tuple[int, int, int]]()
         share = (number + 1) / self._epochs
-        time_share = (1 + share) / 2 if self._spec.whole else share  # the first pass is read to its end, if any is
+        time_share = (1 + share) / 2  # the first pass is read to its end, if any is: others show little without it
         late = ended = False
         for value in dataset:
             # On a busy machine, too, the step trains on as many batches as in the trials that this is compared with.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,6 +99,15 @@ def test_limits_cut_a_pass_off(take):
     assert sum(len(rows_of(epoch)) for epoch in wide.epochs) <= MOST_ROWS + 1000
     late = take(plain, window_s=1e-9)
     assert [len(epoch.elements) for epoch in late.epochs] == [1]
+
+
+def test_where_time_is_short_the_first_epoch_is_read_to_its_end(take, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr("xttsbench.worker.fingerprint.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    found = take(
+        lambda: tf.data.Dataset.range(10), window_s=36
+    )  # of which an element takes two, and half is not enough
+    assert [epoch.ended for epoch in found.epochs] == [True, False]
 
 
 def test_what_a_step_is_run_on_does_not_depend_on_how_much_is_read(take):

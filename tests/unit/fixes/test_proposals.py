@@ -141,6 +141,14 @@ def test_how_long_an_epoch_of_a_generator_is_is_seen_from_where_it_begins_again(
     assert cache.first_pass_s == pytest.approx(25 * 0.1)
 
 
+def test_a_cache_goes_where_it_spares_most_if_the_model_s_rates_are_not_believed():
+    """Windows of a series: what the costly last op reads would hold less, and handing over takes the most time."""
+    small = DECODE | {"cost_s": 0.0001, "element_bytes": 100.0}
+    costly = DECODE | {"cost_s": 0.0003, "cpu_s": 0.0003}
+    (cache,) = [one for one in told(pipeline(RANGE, small, costly)) if "cache" in one.name]
+    assert (cache.name, cache.worth) == ("cache@2", True)
+
+
 def test_a_cache_that_would_not_fit_is_there_with_the_bytes_of_both_sides():
     large = by_name(told(pipeline(RANGE, DECODE | {"element_bytes": 5e6, "stateful": True}, BATCH)))["cache@1"]
     assert not large.worth

@@ -511,6 +511,14 @@ def test_a_cache_that_takes_long_to_fill_is_measured_on_a_part_of_the_data(verif
     assert "measured on" not in rows["prefetch"].why  # alone it reads all of them
 
 
+def test_a_cache_that_fills_within_seconds_is_measured_on_a_part_where_four_fillings_would_take_most_of_the_time(
+    verifying,
+) -> None:
+    cut = {arm: {"elements": elements(source_limit=65)} for arm in (ORIGINAL, "cache@a")}
+    session, _ = verifying("cache@a", walls={"cache@a": 0.005}, passes={"cache@a": 7.0}, guards=cut, budget_s=50.0)
+    assert verified(session.trials, Accelerator()).chosen == "cache@a"
+
+
 def test_a_cache_that_takes_too_long_to_fill_does_not_take_the_time_of_the_others(verifying) -> None:
     """Its sources cannot be cut, as the runs of the original showed."""
     session, _ = verifying("cache@a", "prefetch", passes={"cache@a": 40.0}, budget_s=250.0)
