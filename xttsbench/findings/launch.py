@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.evidence import Evidence
-from xttsbench.evidence.step import heaviest_line, place_of, whole_step
+from xttsbench.evidence.step import heaviest_line, place_in_step, place_of, whole_step
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.trial import HALF_BATCH
 
@@ -82,6 +82,7 @@ def launch_bound(evidence: Evidence) -> Findings:
             numbers,
             severity="warning",
             limiting=True,
+            at=place_in_step(evidence),
             predicted_speedup=evidence.max_speedups.get("dispatch"),
         )
     elif flat and small and ratio is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import PurePath
 from typing import Final
 
 from xttsbench.evidence import Evidence, allowed_cpus
@@ -26,6 +27,7 @@ _FIXES: Final = {
     "unknown": ("parallel-map", "thread-pool", "processes", "open-generator"),
 }
 _COMPUTES: Final = 0.8  # Share of a call on a processor from which it computes, whatever the lock
+_MAIN_OPS: Final = 0.5  # Share of a line's time in TensorFlow's ops from which a graph of them is advised
 _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batch is worth a word
 
 
@@ -55,7 +57,7 @@ def python_function(evidence: Evidence) -> Findings:
         does = "computes" if function.gil == "unknown" and computes else function.gil
         after = (op, *downstream(evidence.graph, op)) if op is not None else ()
         fixed = gain(evidence, *_FIXES[function.gil], *(f"cache@{own.name}" for own in after))
-        remedy = _checked_remedy(evidence, function, op)
+        remedy = _of_line(function) + _checked_remedy(evidence, function, op)
         if fixed is not None and fixed.name not in evidence.fixes and "cache" in FixSet.parse(fixed.name):
             remedy = f"Keep what it yields by .cache() behind it, if every epoch may have the same. Else: {remedy}"
         yield python_function.finding(
@@ -79,6 +81,23 @@ def python_function(evidence: Evidence) -> Findings:
             if limiting
             else None,
         )
+
+
+def _of_line(function: PythonFunction) -> str:
+    """Remedy for the line that most of its time goes through; empty where there is no such line."""
+    slow = function.slow_line
+    if slow is None or slow.location.file is None:
+        return ""
+    at = f"{slow.share:.0%} of its time is {PurePath(slow.location.file).name}:{slow.location.line} (`{slow.text}`)"
+    if slow.ops_share > _MAIN_OPS:
+        return (
+            f"{at}, which has TensorFlow run ops one by one: put @tf.function over the function "
+            "that it calls, or call that in a map behind the generator. Else: "
+        )
+    return (
+        f"{at}: compute it once and keep it, where it gives the same for the same item in every epoch "
+        "(@functools.cache, or a list made before the loop). Else: "
+    )
 
 
 def _at_once(function: PythonFunction, op: PipelineOp | None) -> str:

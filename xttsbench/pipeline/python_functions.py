@@ -19,6 +19,7 @@ import tensorflow as tf
 from xttsbench.pipeline.clocks import measure_shares
 from xttsbench.pipeline.definitions import place
 from xttsbench.pipeline.python.opened import compiled
+from xttsbench.pipeline.python.slow_line import Lines, sampled
 from xttsbench.pipeline.python.split import CannotOpenError
 from xttsbench.pipeline.python.state import python_state, state_effects
 from xttsbench.pipeline.source import Registered, generator_start_token, lookup, recording
@@ -61,7 +62,8 @@ def classify(
     starts = {token: start for token, found in registered.items() if (start := generator_start_token(found))}
     openings = {token: _Recorder(kept=1) for token in starts}
     recorded = recorders | {starts[token]: opening for token, opening in openings.items()}
-    with recording({token: recorder.wrap for token, recorder in recorded.items()}):
+    lines = [recorder.lines for recorder in recorders.values()]
+    with recording({token: recorder.wrap for token, recorder in recorded.items()}), sampled(lines):
         drawn, at_first = _run(dataset, batches, max_s, recorders)
         _drain(list(recorded.values()))
     around_s = {kind: call_s(kind) for kind in {one.kind for one in pipeline.python_functions}}
@@ -91,6 +93,7 @@ def classify(
             "around_call_s": around_s[function.kind],
             "settings": state.settings,
             "random": state.random,
+            "slow_line": recorder.lines.line if function.whole_because is not None else None,
         }
         return function.model_copy(update=update)
 
@@ -128,6 +131,7 @@ class _Recorder:
         self.calls = 0
         self.under_way = 0
         self.arguments: list[tuple[Any, ...]] = []
+        self.lines = Lines()
         self._kept = kept
         self._kept_bytes = 0
         self._wall_s: list[float] = []
@@ -165,6 +169,7 @@ class _Recorder:
     def _begin(self, arguments: tuple[Any, ...]) -> None:
         with self._lock:
             self.under_way += 1
+            self.lines.threads.add(threading.get_ident())
             size = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
             if len(self.arguments) < self._kept and self._kept_bytes + size <= _KEPT_BYTES:
                 self._kept_bytes += size
@@ -174,6 +179,7 @@ class _Recorder:
     def _end(self, wall_s: float, cpu_s: float) -> None:
         with self._lock:
             self.under_way -= 1
+            self.lines.threads.discard(threading.get_ident())
             self.calls += 1
             self._wall_s.append(wall_s)
             self._cpu_s.append(cpu_s)

@@ -119,6 +119,15 @@ class GeneratorParts(Record):
     its line. ``None`` where there is nothing."""
 
 
+class SlowLine(Record):
+    """The line of the user's code that most of the time of a Python function passes through."""
+
+    location: Location
+    text: str  # Its source
+    share: float  # Of the function's time
+    ops_share: float  # Share of the line's time in which TensorFlow runs ops that Python calls one by one
+
+
 class Setting(Record):
     """A setting at whose value a condition in a Python function was taken: what it turns off was not read."""
 
@@ -151,6 +160,7 @@ class PythonFunction(Record):
     native: NativeFunction | None = None  # The function as ops of TensorFlow; ``None`` where that was not tried
     parts: GeneratorParts | None = None  # Of a generator that can be cut in two
     whole_because: str | None = None  # Why a generator cannot be
+    slow_line: SlowLine | None = None  # Of a generator that cannot be cut; ``None`` where no line has most of its time
     settings: tuple[Setting, ...] = ()  # Settings at whose values its code was read
     random: str | None = None  # Why its calls give other values each time, as its code says
     elements: int | None = None

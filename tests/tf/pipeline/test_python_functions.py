@@ -141,6 +141,35 @@ def test_what_keras_has_changed_between_epochs_is_told_with_its_line(kind, told)
     assert told is None or told in found.parts.reads
 
 
+def ops_one_by_one(item):
+    total = tf.zeros([])
+    for number in range(200):
+        total += tf.sin(float(number)) * item
+    return total
+
+
+def words(item):
+    found = sum(len(str(number)) for number in range(100_000))
+    time.sleep(0.0002)  # which leaves the interpreter lock, and takes no time
+    return found + item
+
+
+@pytest.mark.parametrize(("made", "of_ops"), [(ops_one_by_one, True), (words, False)])
+def test_a_generator_that_stays_whole_tells_the_line_that_takes_its_time(made, of_ops):
+    def generate():
+        last = 0.0
+        for item in range(10_000):
+            last = float(made(float(item))) + 0 * last
+            yield last
+
+    (found,) = classified(tf.data.Dataset.from_generator(generate, output_types=tf.float32).batch(16), batches=2)
+    assert found.whole_because is not None
+    assert found.slow_line.share > 0.6
+    assert "test_python_functions.py" in found.slow_line.location.file
+    assert (found.slow_line.ops_share > 0.5) == of_ops
+    assert "sleep" not in found.slow_line.text
+
+
 def classified(dataset, **options):
     return classify(dataset, inspect(dataset), **options).python_functions
 

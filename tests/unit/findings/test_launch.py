@@ -62,6 +62,11 @@ def test_a_step_that_half_the_batch_does_not_shorten(evidence, build) -> None:
     assert "too small for the GPU" in next(launch_bound(on_gpu)).title
 
 
+def test_handing_over_batches_is_found_at_the_line_that_calls_the_step(evidence, build) -> None:
+    found = only(launch_bound, evidence("dispatch", anatomy=build.compiled(lines=(line("function", 88),))))
+    assert (found.location.file, found.location.line, found.limiting) == ("train.py", 88, True)
+
+
 def test_launch_bound_needs_small_ops_a_clear_interval_and_a_compiled_step(evidence, build) -> None:
     compiled = build.compiled()
     assert not list(launch_bound(evidence(modes=half(build, 1.9), step_ops=small(2e-6), anatomy=compiled)))

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.findings.made import fixed, only, op, predicted, silent
 from xttsbench.findings.python_function import python_function
 from xttsbench.records.base import Location
-from xttsbench.records.pipeline import GeneratorParts, Pipeline, PythonFunction
+from xttsbench.records.pipeline import GeneratorParts, Pipeline, PythonFunction, SlowLine
 
 TWO = {"cpu": {"allowed_cpus": 2.0}}
 
@@ -139,6 +139,19 @@ def test_the_remedy_of_a_generator_tells_its_two_parts_apart_or_why_it_has_none(
     assert "The loop that calls load() is a library's" in remedy
     whole = python_pipeline("blocks", told={"kind": "generator", "whole_because": "line 9: 'mean' is carried"})
     assert "cannot be taken apart (line 9: 'mean'" in only(python_function, evidence("input", pipeline=whole)).remedy
+
+
+@pytest.mark.parametrize(
+    ("ops_share", "told"),
+    [(0.9, "put @tf.function over the function that it calls"), (0.1, "@functools.cache")],
+)
+def test_the_line_that_takes_a_generator_s_time_comes_first_with_what_to_do_there(evidence, ops_share, told) -> None:
+    at = Location(file="/code/boxes.py", line=12)
+    slow = SlowLine(location=at, text="target = match(boxes)", share=0.83, ops_share=ops_share)
+    generator = python_pipeline("holds", told={"kind": "generator", "whole_because": "line 9", "slow_line": slow})
+    remedy = only(python_function, evidence("input", pipeline=generator)).remedy
+    assert remedy.startswith("83% of its time is boxes.py:12 (`target = match(boxes)`)")
+    assert told in remedy
 
 
 def test_a_function_inside_an_interleave_is_found_at_the_op_that_runs_it(evidence) -> None:
