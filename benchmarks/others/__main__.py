@@ -89,6 +89,8 @@ def measured(pipeline: Pipeline, options: argparse.Namespace) -> dict[str, Any]:
         after.parent.mkdir(exist_ok=True)
         advised = target(pipeline.template(pipeline.advised), options.code, options.work / "data")
         after.write_text(advised, encoding="utf-8")
+        for tree in pipeline.trees:
+            beside(options.code / tree, after.parent)
         sides["after"] = _loop(pipeline, after)
     elif row["fixes"]:
         sides["after"] = _loop(pipeline, *_applied(pipeline, folder, patch=row["patch"]))

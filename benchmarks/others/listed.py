@@ -95,8 +95,29 @@ PIPELINES = (
     Pipeline("interleave_seq", f"{_GUIDE}: sequential interleave", "performance.py", ("input",), own="interleave_par"),
     Pipeline("scalar_map", f"{_GUIDE}: scalar map", "performance.py", ("input",), own="vectorized_map"),
     Pipeline("images", f"{_GUIDE}: JPEG files", "data.py", ("input",), data=("flowers",)),
-    Pipeline("rotated", f"{_GUIDE}: rotated images", "data.py", ("input",), step_ms=5, data=("flowers",)),
-    Pipeline("windows", f"{_GUIDE}: windows", "data.py", ("input",)),
+    Pipeline(
+        "rotated",
+        f"{_GUIDE}: rotated images",
+        "data.py",
+        ("input",),
+        step_ms=5,
+        data=("flowers",),
+        tried=(
+            ("cache before the rotation", "images_ds.map(tf_random", "images_ds.cache().map(tf_random"),
+            ("prefetch", "return rot_ds", "return rot_ds.prefetch(64)"),
+            ("parallel calls", ".map(tf_random_rotate_image)", ".map(tf_random_rotate_image, num_parallel_calls=-1)"),
+        ),
+    ),
+    Pipeline(
+        "windows",
+        f"{_GUIDE}: windows",
+        "data.py",
+        ("input",),
+        tried=(
+            ("cache at the end", "return ds", "return ds.cache()"),
+            ("prefetch", "return ds", "return ds.prefetch(64)"),
+        ),
+    ),
     Pipeline("melgan", "TensorFlowTTS: AudioMelDataset", "tts.py", ("input",), own="melgan_cached", **_LOADER),
     Pipeline("audio", "TensorFlowTTS: AudioDataset", "tts.py", ("input",), own="audio_cached", **_LOADER),
     Pipeline("tacotron", "TensorFlowTTS: CharactorMelDataset", "tts.py", ("input",), own="tacotron_cached", **_LOADER),
@@ -181,6 +202,7 @@ PIPELINES = (
         ("input",),
         step_ms=30,
         data=("voc",),
+        advised="ssd_graph",
         trees=tuple(
             f"ssd-tf2/{name}" for name in ("voc_data.py", "image_utils.py", "box_utils.py", "anchor.py", "config.yml")
         ),
@@ -193,16 +215,18 @@ PIPELINES = (
         step_ms=30,
         legacy=True,
         data=("articles",),
+        advised="iflytek_kept",
         trees=("bert4keras/bert4keras",),
     ),
     Pipeline(
         "neural_cf",
         "SparrowRecSys: films from CSV",
         "neural_cf.py",
-        ("compute",),
+        ("compute", "dispatch"),  # handing over a batch of 12 rows takes 9 to 17 % of a step, and 10 % is the bar
         legacy=True,
         script="fit",
         data=("ratings",),
+        advised="neural_cf_several",
     ),
     Pipeline(
         "dqn",
@@ -214,6 +238,19 @@ PIPELINES = (
         advised="dqn_on_batch",
     ),
     Pipeline(
-        "custom_training", f"{_TUTORIAL}: tf.distribute", "custom_training.py", ("input",), legacy=True, script="loop"
+        "custom_training",
+        f"{_TUTORIAL}: tf.distribute",
+        "custom_training.py",
+        ("input",),
+        legacy=True,
+        script="loop",
+        tried=(
+            (
+                "prefetch",
+                "shuffle(BUFFER_SIZE).batch(GLOBAL_BATCH_SIZE)",
+                "shuffle(BUFFER_SIZE).batch(GLOBAL_BATCH_SIZE).prefetch(-1)",
+            ),
+            ("the dataset itself", "for x in train_dist_dataset:", "for x in train_dataset:"),
+        ),
     ),
 )

@@ -40,7 +40,7 @@ def said(report: Mapping[str, Any], file: str, source: str) -> dict[str, Any]:
         "same": optimized.get("equivalent"),
         "data": optimized.get("data"),
         "machine": (report.get("disturbance") or {}).get("sentence"),
-        "not_accepted": {fix["name"]: fix.get("why") or fix.get("outcome") for fix in tried},
+        "not_accepted": {fix["name"]: _short(fix.get("why") or fix["outcome"]) for fix in tried},
     }
 
 
@@ -55,16 +55,17 @@ def _ms(found: Mapping[str, float] | None) -> float | None:
 
 
 def _named(report: Mapping[str, Any], file: str, source: str) -> dict[str, Any]:
-    """The first rule that limits and has a place in the target, with its remedy; the line that the verdict names.
+    """The first rule that limits and has a place, best in the target, with its remedy; the line that the verdict names.
 
     A verdict that names none, as of a step, has the line of that rule.
     """
     found = {"rule": None, "remedy": None, "line": None}
-    for finding in report["findings"]:
-        where = finding.get("location") or {}
-        if finding["limiting"] and where.get("line") and PurePath(where["file"]).name == file:
-            found = {"rule": finding["rule"], "remedy": _short(finding.get("remedy") or ""), "line": where["line"]}
-            break
+    placed = [one for one in report["findings"] if one["limiting"] and (one.get("location") or {}).get("line")]
+    placed.sort(key=lambda one: PurePath(one["location"]["file"]).name != file)  # a module beside it comes after it
+    for finding in placed[:1]:
+        own = PurePath(finding["location"]["file"]).name == file
+        line = finding["location"]["line"] if own else None
+        found = {"rule": finding["rule"], "remedy": _short(finding.get("remedy") or ""), "line": line}
     said_of = re.search(rf"{re.escape(file)}:(\d+)", report["verdict"]["summary"])
     line = int(said_of[1]) if said_of else found["line"]
     return found | {"line": line, "code": source.splitlines()[line - 1].strip() if line else None}
@@ -83,6 +84,8 @@ def outcome(row: Row) -> str:
         return "undecided"
     if row["verdict"] not in row["known"]:
         return f"wrong: {' or '.join(row['known'])} is right"
+    if row.get("advised") and not row.get("remedy"):
+        return "silent: no remedy with a line"
     own = row.get("own_ratio")
     if row.get("ratio") is None:
         if row["verdict"] == "compute":
@@ -206,7 +209,7 @@ def readme(rows: Sequence[Row]) -> list[str]:
     by_hand = sum(bool(row.get("advised")) for row in faster)
     lines = [
         f"Of {len(rows)} public pipelines, as published, {len(faster)} became faster: {len(faster) - by_hand} by "
-        f"what `xttsbench optimize` wrote, {by_hand} by hand, on the advice of `diagnose`. The first of each "
+        f"what `xttsbench optimize` wrote, {by_hand} by hand, on the advice of the report. The first of each "
         "repository, where a bottleneck was named:",
         "",
         "| code | change | before, ms | after |",
