@@ -59,7 +59,7 @@ def _named(report: Mapping[str, Any], file: str, source: str) -> dict[str, Any]:
 
     A verdict that names none, as of a step, has the line of that rule.
     """
-    found = {"rule": None, "remedy": None, "line": None}
+    found: dict[str, Any] = {"rule": None, "remedy": None, "line": None}
     placed = [one for one in report["findings"] if one["limiting"] and (one.get("location") or {}).get("line")]
     placed.sort(key=lambda one: PurePath(one["location"]["file"]).name != file)  # a module beside it comes after it
     for finding in placed[:1]:
