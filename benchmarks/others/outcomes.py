@@ -181,7 +181,7 @@ def _verdict(row: Row) -> str:
 
 def _changed(row: Row) -> str:
     if row.get("advised"):
-        return "by hand, as advised"
+        return "by hand"
     how = "patch" if row.get("patch") else "plan, no patch"
     return f"{', '.join(row['fixes'])} ({how})" if row.get("fixes") else "nothing"
 

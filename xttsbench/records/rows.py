@@ -31,7 +31,7 @@ class StepRow(NamedTuple):
     emulated_ns: Annotated[int, "wait of the emulated accelerator, part of step_ns"] = 0
     trace_ns: Annotated[int, "tracing of tf.functions, part of step_ns"] = 0
     traces: Annotated[int, "number of traces of tf.functions"] = 0
-    xla_ns: Annotated[int, "XLA compilation, part of step_ns"] = 0
+    xla_ns: Annotated[int, "XLA compilation within the step, of all threads together"] = 0
     xla_compiles: Annotated[int, "number of XLA compilations"] = 0
     sync_ns: Annotated[int, "time of fetching values from the device to Python (.numpy(), float())"] = 0
     syncs: Annotated[int, "number of values fetched from the device to Python"] = 0
