@@ -159,7 +159,7 @@ def optimize(
     found = outcome.report.optimized
     if found is None or not found.fixes:
         return live.dataset, _with_journal(outcome)
-    return live.with_fix(FixSet.of(found.fixes), found.cache_directory), _with_journal(outcome)
+    return live.with_fix(FixSet.of(found.fixes)), _with_journal(outcome)
 
 
 def read_report(path: str | Path) -> Report:

@@ -200,7 +200,6 @@ def arm_trial(comparison: Comparison, slot: Slot, *, number: int, block: int, wi
         group=comparison.name,
         fix=slot.arm.fix,
         patched=slot.arm.patched,
-        cache_dir=comparison.cache_dir,
         hashed=comparison.hashed,
         fill_caches=comparison.fill_caches,
         fill_s=comparison.fill_s,

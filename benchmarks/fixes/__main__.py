@@ -67,7 +67,7 @@ def done(case: Case, options: argparse.Namespace) -> dict[str, Any]:
             finished.write_text(json.dumps(found), encoding="utf-8")
         row |= said(found)
         fixes = row.get("fixes")
-        plan = planned(case, files, fixes, blocks=options.blocks, window_s=options.window, cache_dir=folder / "cache")
+        plan = planned(case, files, fixes, blocks=options.blocks, window_s=options.window)
         row["others_used_of_the_cores"] = max(row["others_used_of_the_cores"], _in_use())
         row |= measured(plan, folder / "session")
         row["data"] = same_data(case, files, folder / "read", fixes) if fixes else None

@@ -51,7 +51,7 @@ def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, An
             break
         out = folder / f"{name.replace(' ', '-')}.elements"
         command = [sys.executable, str(HERE / "yielded.py"), case.target, "--settings", json.dumps(settings)]
-        command += ["--out", str(out), "--cache-dir", str(folder)] + (["--fix", fix] if fix else [])
+        command += ["--out", str(out)] + (["--fix", fix] if fix else [])
         code, _, said = run(command, READ_LIMIT_S)
         if code != 0 or not out.exists():
             why = said.strip().splitlines()[-1:] or [f"exit code {code}"]

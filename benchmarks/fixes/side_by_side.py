@@ -38,7 +38,7 @@ SURE_WITHIN = 0.07
 _BLOCK_S = 4 * TRIAL_S
 
 
-def planned(case: Case, files: Path, fixes: str | None, *, blocks: int, window_s: float, cache_dir: Path) -> Comparison:
+def planned(case: Case, files: Path, fixes: str | None, *, blocks: int, window_s: float) -> Comparison:
     """The comparison of a case's versions; without accepted fixes the original stands for ours."""
 
     def arm(name: str, *, version: str = ORIGINAL, tuned: bool = False, fix: str | None = None) -> PlannedVariant:
@@ -61,7 +61,6 @@ def planned(case: Case, files: Path, fixes: str | None, *, blocks: int, window_s
         window_s=window_s,
         trial_s=TRIAL_S,
         stall_s=STALL_S,
-        cache_dir=str(cache_dir),
         fill_caches=True,
         fill_s=STALL_S / 2,
     )

@@ -76,7 +76,7 @@ def _rows(batches: Batches, padded: bool = False) -> Counter[bytes]:
     )
 
 
-def read(target: str, settings: dict[str, Any], fix: str | None, cache_dir: str | None) -> list[list[Any]]:
+def read(target: str, settings: dict[str, Any], fix: str | None) -> list[list[Any]]:
     """The first elements of a target's dataset with the dataset's part of a fix."""
     import tensorflow as tf
 
@@ -88,7 +88,7 @@ def read(target: str, settings: dict[str, Any], fix: str | None, cache_dir: str 
     dataset = load_target(parse_target(target), settings).dataset
     parts = [part for part in (fix or "").split(" + ") if part and not part.startswith(_OF_STEP)]
     if parts:
-        dataset = apply(dataset, " + ".join(parts), cache_dir=cache_dir)
+        dataset = apply(dataset, " + ".join(parts))
     began, found = time.monotonic(), []
     for element in dataset:
         found.append([tensor.numpy() for tensor in tf.nest.flatten(element, expand_composites=True)])
@@ -103,10 +103,9 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("--settings", type=json.loads, default={})
     parser.add_argument("--fix")
-    parser.add_argument("--cache-dir")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    found = read(options.target, options.settings, options.fix, options.cache_dir)
+    found = read(options.target, options.settings, options.fix)
     options.out.write_bytes(pickle.dumps(found))
     sys.stdout.flush()
     os._exit(0)

@@ -60,7 +60,7 @@ def cacheable(evidence: Evidence) -> Findings:
     held = None if each is None or elements is None else each * elements
     in_memory = memory is not None and held is not None and held <= CACHE_MEMORY_SHARE * memory
     if taken is not None:
-        in_memory = "cache-file" not in FixSet.parse(taken[1].name)
+        in_memory = True
     elif not in_memory and memory is not None and shuffled_bytes(op, pipeline) > CACHE_MEMORY_SHARE * memory:
         return  # on a disk it would fit, and the shuffle behind it would not
     where = "in memory: .cache()" if in_memory else "on a local disk: .cache('/path/of/the/cache')"
@@ -88,7 +88,7 @@ def cacheable(evidence: Evidence) -> Findings:
 
 def _accepted_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gain] | None:
     """Place of the cache that was accepted, alone or with other fixes, whatever else is known of it."""
-    places = ((op, accepted(evidence, f"cache@{op.name}", f"cache-file@{op.name}")) for op in pipeline.ops)
+    places = ((op, accepted(evidence, f"cache@{op.name}")) for op in pipeline.ops)
     return next(((op, found) for op, found in places if found is not None), None)
 
 

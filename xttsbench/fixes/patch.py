@@ -30,7 +30,6 @@ def propose(
     step_place: Location | None = None,
     step_traces: Sequence[Trace] = (),
     own_batches: OwnBatches | None = None,
-    cache_file: Callable[[str], str] | None = None,
 ) -> Patch:
     """Proposes edits of the user's source that give it the fixes.
 
@@ -45,12 +44,8 @@ def propose(
         step_place: where the step's function is defined; ``None`` where a Keras model is trained.
         step_traces: of tf.functions, as the target ran.
         own_batches: of a script's training loop that takes no dataset.
-        cache_file: where ``cache-file@<op>`` keeps the elements, by the op's name; by default a file beside the
-            program that is named after the op.
     """
     calls = Calls(pipeline, read, own, fixes, step_place, step_traces, own_batches)
-    if cache_file is not None:
-        calls.cache_file = cache_file
     draft = _Draft()
     unpatched: dict[str, list[str]] = {}
     for fix in fixes:

@@ -97,7 +97,7 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
     if evidence.pipeline is None:
         return
     for spot in cache_places(infer_cardinality(evidence), evidence.environment):
-        if spot.held_bytes is not None and spot.fits is None:
+        if spot.held_bytes is not None and not spot.fits:
             where = _places((spot.op.name,), evidence.pipeline)
             found = Proposal(spot.name, (spot.name,), None, said(FixSet.of((spot.name,))), where, False, spot.why_not)
             yield Option(found, 1.0)

@@ -9,7 +9,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
 from xttsbench.fixes.before_maps import FILTER_FIRST
 from xttsbench.fixes.buckets import BUCKETS
-from xttsbench.fixes.cache import CACHE, CACHE_FILE
+from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.gather import GATHER
 from xttsbench.fixes.native import NATIVE
@@ -46,7 +46,6 @@ SPECS: Final[Mapping[str, Spec]] = {
         CALLS,
         PROCESSES,
         CACHE,
-        CACHE_FILE,
         BATCH_FIRST,
         GATHER,
         BUCKETS,
@@ -81,7 +80,7 @@ def combined(sets: Sequence[FixSet]) -> FixSet:
     for fix in (fix for one in sets for fix in one):
         # Of several caches the fastest one's alone; what became ops has no Python to move into processes.
         kind = "processes" if fix.kind == "native" else fix.kind
-        parts.setdefault("cache" if fix.is_cache else kind, fix)
+        parts.setdefault(kind, fix)
     order = {kind: number for number, kind in enumerate(SPECS)}
     return FixSet(tuple(sorted(parts.values(), key=lambda fix: order.get(fix.kind, len(order)))))
 

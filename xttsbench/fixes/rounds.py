@@ -80,13 +80,12 @@ def guard_trial(
     arm: str,
     fix: str | None = None,
     patched: Mapping[str, str] | None = None,
-    cache_dir: str | None = None,
     again: int = 0,
 ) -> TrialSpec:
     """The trial that takes the fingerprints of the elements of ``original``, of a fix, or of the ``patched source``.
 
     ``size`` is the same for all configurations. With ``again`` 0 and 1 the trial runs with the job's seed, with 2 with
-    another one; ``cache_dir`` is for a fix that keeps elements on disk.
+    another one.
     """
     spec = job.spec(number, "elements", block=block)
     return spec.model_copy(
@@ -95,7 +94,6 @@ def guard_trial(
             "emulated_ms": (),
             "fix": fix,
             "patched": dict(patched or {}),
-            "cache_dir": cache_dir,
             "arm": arm,
             "group": GUARD,
             "seed": job.seed + (1 if again == 2 else 0),
@@ -120,7 +118,6 @@ def comparison(
     arms: Iterable[PlannedVariant],
     *,
     window_s: float,
-    cache_dir: str | None,
     trial_s: float,
     fill_s: float | None = None,
     twice: bool = False,
@@ -145,7 +142,6 @@ def comparison(
         window_s=window_s,
         trial_s=trial_s + (fill_s or 0.0),
         stall_s=max(trial_s / 2, 15.0) + (fill_s or 0.0),
-        cache_dir=cache_dir,
         hashed=True,
         fill_caches=True,
         fill_s=fill_s,

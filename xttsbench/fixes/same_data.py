@@ -46,28 +46,16 @@ def _judged(
     found: dict[str, Semantics] = {}
     for trial in trials:
         arm = trial.spec.arm or ""
-        if not _guards(trial) or arm == ORIGINAL or only not in (None, arm) or trial.spec.cache_use == "begun":
+        if not _guards(trial) or arm == ORIGINAL or only not in (None, arm):
             continue
         if trial.status != "ok" or trial.elements is None:
             said = f"with it the dataset could not be read: {trial.cause or trial.status}"
-            data = Semantics(equivalent=None, how="unknown", sentence=said)
+            found[arm] = Semantics(equivalent=None, how="unknown", sentence=said)
         elif unreadable is not None or not originals:
-            data = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
+            found[arm] = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")
         else:
-            data = on_your_word(_compared(trial, trial.elements, originals), trial.spec.assume_pure)
-        found[arm] = _read_again(found[arm], data) if trial.spec.cache_use == "read" and arm in found else data
+            found[arm] = on_your_word(_compared(trial, trial.elements, originals), trial.spec.assume_pure)
     return found
-
-
-def _read_again(filled: Semantics, read: Semantics) -> Semantics:
-    """Result for a cache on disk: that of the process that filled it joined with that of the next one."""
-    if filled.equivalent is not True:
-        return filled
-    if read.equivalent is not True:
-        sentence = f"read from the cache on disk by a second process: {read.sentence}"
-        return read.model_copy(update={"sentence": sentence})
-    rest = "so is what a second process read from the cache on disk, the first pass of which had once been cut off"
-    return filled.model_copy(update={"sentence": f"{filled.sentence.rstrip('.')}; {rest}"})
 
 
 def as_timed(

@@ -41,9 +41,8 @@ class Candidate:
 
     @property
     def kind(self) -> str:
-        """The fix without its number or place; a cache on disk is a cache."""
-        fix = Fix.parse(self.name)
-        return "cache" if fix.is_cache else fix.kind
+        """The fix without its number or place."""
+        return Fix.parse(self.name).kind
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class Setting:
 
     pipeline: Pipeline  # with costs
     cpus: int  # processors of the process
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    """With the memory, and the disk's room where a cache on it is considered."""
+    environment: Mapping[str, Any] = field(default_factory=dict)  # with the memory
     goal_s: float | None = None  # seconds of a step, with which the input has to keep up; `None` where there is no step
     buffer: int | None = None
     """Batches that are worth keeping ready, where the input comes in bursts that hold the step up."""

@@ -5,9 +5,9 @@ some come from its beginning, some from its end and the others from random place
 cut is made in a pipeline and in its fixed copy: sources stay as they are, and what is inside the functions that open
 files, ranges or generators is no fix's business. What comes after the sources (shuffle, cache) stays, but for a
 repetition without an end: it repeats twice, since samples that are never all seen cannot be told to be the same. A
-cache on disk is one in memory here, since its file would be read later as if it held the whole, but for one in the
-trial's own directory. A last, smaller batch that is dropped behind a shuffle is kept: it holds other samples in each
-epoch, so that no two epochs would have the same.
+cache on disk is one in memory here, since its file would be read later as if it held the whole. A last, smaller batch
+that is dropped behind a shuffle is kept: it holds other samples in each epoch, so that no two epochs would have the
+same.
 
 A trial sets the seed of the whole process, so that two runs draw the same. TensorFlow then gives the random ops inside
 a function a fixed seed, and each new iterator begins their numbers anew: an epoch would repeat the one before, which a
@@ -27,7 +27,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -54,11 +53,10 @@ Places = Mapping[int, Sequence[tuple[int, int]]]
 """Length of a source -> first element and number of elements of each stretch that is taken of it."""
 
 
-def shortened(graph: Any, count: int, places: Places | None = None, *, own_files: str | None = None) -> Any:
+def shortened(graph: Any, count: int, places: Places | None = None) -> Any:
     """The graph with at most ``count`` elements of each source; where files are read, of all of them together.
 
-    The elements are the first ones, but for sources of which ``places`` tells others. Caches whose file is in the
-    directory ``own_files`` stay on disk.
+    The elements are the first ones, but for sources of which ``places`` tells others.
 
     A dataset node without dataset inputs is a source. In functions of ``flat_map`` and ``interleave`` (readers of
     files, generators and ranges are opened there) the readers are cut as well, each to its share of ``count``, at least
@@ -82,7 +80,7 @@ def shortened(graph: Any, count: int, places: Places | None = None, *, own_files
     for node in sources:
         _count_less(edited, node, by_name, places or {}, count)
     _end_repetitions(edited, datasets)
-    _keep_in_memory(edited, datasets, own_files)
+    _keep_in_memory(edited, datasets)
     return edited
 
 
@@ -260,15 +258,11 @@ def _end_repetitions(graph: Any, datasets: list[Any]) -> None:
             nodes.set_inputs(node, [node.input[0], nodes.add_constant(graph, f"{node.name}/rounds", _ROUNDS)])
 
 
-def _keep_in_memory(graph: Any, datasets: list[Any], own_files: str | None) -> None:
+def _keep_in_memory(graph: Any, datasets: list[Any]) -> None:
     by_name = {node.name: node for node in graph.node}
     for node in datasets:
-        if not node.op.startswith("CacheDataset"):
-            continue
-        files = nodes.text_inputs(node, "filename", by_name)
-        if files == ("",) or (own_files and files and all(Path(own_files) in Path(file).parents for file in files)):
-            continue
-        with_own_store(graph, node)
+        if node.op.startswith("CacheDataset") and nodes.text_inputs(node, "filename", by_name) != ("",):
+            with_own_store(graph, node)
 
 
 def with_own_store(graph: Any, node: Any) -> None:

@@ -65,11 +65,6 @@ class Fix:
         """Whether the fix changes the step, not its input."""
         return self.kind.startswith(_OF_STEP)
 
-    @property
-    def is_cache(self) -> bool:
-        """Whether the fix keeps elements from pass to pass, in memory or on disk."""
-        return self.kind in ("cache", "cache-file")
-
 
 @dataclass(frozen=True, slots=True)
 class FixSet:
@@ -125,11 +120,6 @@ class FixSet:
     def of_step(self) -> FixSet:
         """Subset of the fixes that change the step."""
         return FixSet(tuple(fix for fix in self.fixes if fix.is_of_step))
-
-    @property
-    def keeps_files(self) -> bool:
-        """Whether one of them keeps elements on disk."""
-        return "cache-file" in self
 
 
 How = Literal["identical", "rounding", "other order", "other batches", "distribution", "different", "unknown"]
@@ -263,8 +253,7 @@ class Optimized(Record):
     fixes: tuple[str, ...]
     """The fixes in the order in which they are applied; empty where none was accepted."""
     identity: GraphIdentity | None
-    """Identity of the pipeline. When the fixes are applied its ``graph`` has to be the same; its ``data`` only where a
-    fix is a cache on disk."""
+    """Identity of the pipeline. When the fixes are applied its ``graph`` has to be the same."""
     speedup: Estimate | None
     """Measured speed-up against the original."""
     equivalent: bool | None
@@ -276,8 +265,6 @@ class Optimized(Record):
     """Whether fixes were accepted."""
     blocks: int = 0
     accelerator: str = "real device"
-    cache_directory: str | None = None
-    """Directory of a cache on disk."""
     fingerprint: str = ""
     """Hash of the machine and the versions."""
     xttsbench_version: str = ""

@@ -56,7 +56,6 @@ class Comparison(Record):
     """Largest relative difference from the baseline's losses, for a configuration with another step."""
     trial_s: float = Field(gt=0)  # Time limit of a trial
     stall_s: float = Field(gt=0)  # A trial that is silent for so long is ended
-    cache_dir: str | None = None  # For configurations with a fix that keeps elements on disk
     hashed: bool = False  # Digests of the batches that the configurations are timed on are taken
     fill_caches: bool = False
     """Caches are filled before anything is measured: what is compared are the epochs after the first."""

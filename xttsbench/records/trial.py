@@ -72,10 +72,6 @@ class TrialSpec(Record):
     """For the kinds ``arm`` and ``elements``: the rewrite, e.g. ``parallel-map``; several are joined by `` + ``."""
     patched: dict[str, str] = {}
     """File of the user's -> file with what is to be read in its place: a patch, run without touching the original."""
-    cache_dir: str | None = None  # Directory for a fix that keeps elements on disk
-    cache_use: Literal["begun", "filled", "read"] | None = None
-    """For the kind ``elements``: which of three processes in a row that share a cache on disk this is. ``begun`` ends
-    within its first pass, as one that is killed; ``filled`` reads all; ``read`` finds what that one left."""
     epochs: int = Field(1, ge=1)  # For the kind ``elements``: passes over the dataset
     source_limit: int | None = Field(None, ge=1)
     """For the kinds ``elements`` and ``arm``: elements that each source is cut to; ``None`` for all of them."""

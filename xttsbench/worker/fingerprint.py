@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
@@ -48,7 +47,7 @@ from xttsbench.samedata.whole import digest
 from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.channel import Channel, leave
+from xttsbench.worker.channel import Channel
 from xttsbench.worker.failure import ExhaustedError, said
 from xttsbench.worker.whole import more_traits, shown, traits, values_at
 
@@ -115,9 +114,7 @@ def read_elements(
         told = _Passes(spec, bench.channel, cut, passes, trained=0 if step is None else _STEPS)
         places = {} if before is None or limit is None else places_of(before, limit)
         most = _ALL if spec.whole else limit
-        dataset, graph, kept = _shortened(loaded.dataset, after, most, places, spec.cache_dir)
-        if spec.cache_use == "begun":
-            _end_within(dataset, bench)
+        dataset, graph, kept = _shortened(loaded.dataset, after, most, places)
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
             ends = () if before is None else (*ends_of_epochs(before), look)
@@ -132,8 +129,6 @@ def read_elements(
         limit = limit * _WIDER if limit < _WIDEST else None
     if not epochs[0].elements:
         raise ExhaustedError("the dataset yields no element: next() ended at once")
-    if spec.cache_dir is not None and FixSet.parse(spec.fix).keeps_files and spec.cache_use != "filled":
-        shutil.rmtree(spec.cache_dir, ignore_errors=True)  # of a shortened dataset, which nobody must read
     bench.channel.phase("reading the code")
     if before is not None and spec.assume_pure and not (spec.fix or spec.whole):
         for sentence in not_there(original, before, spec.assume_pure):
@@ -164,14 +159,6 @@ def read_elements(
         state=sketched(variables, unknown),
         unknown={**told.prints.unknown, **unknown},
     )
-
-
-def _end_within(dataset: tf.data.Dataset, bench: Bench) -> NoReturn:
-    """End the process in the middle of a pass; of what it has open nothing is closed, as where it is killed."""
-    iterator = iter(dataset)
-    next(iterator, None)
-    bench.channel.send({"done": True})
-    leave(0)
 
 
 class _Passes:
@@ -241,12 +228,12 @@ class _Passes:
 
 
 def _shortened(
-    dataset: tf.data.Dataset, graph: Any | None, limit: int | None, places: Places, own_files: str | None = None
+    dataset: tf.data.Dataset, graph: Any | None, limit: int | None, places: Places
 ) -> tuple[tf.data.Dataset, Any | None, bool]:
     """The dataset with its sources cut, its graph, and whether a last batch is kept that the dataset drops."""
     if graph is None or limit is None:
         return dataset, graph, False
-    cut, spec = shortened(graph, limit, places, own_files=own_files), dataset.element_spec
+    cut, spec = shortened(graph, limit, places), dataset.element_spec
     kept = all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(spec)) and keep_last_batch(cut)
     if kept:
         sizes = tf.TensorShape([None])

@@ -186,8 +186,7 @@ def fixed(loaded: Loaded, step: Step | None, spec: TrialSpec) -> tuple[Loaded, S
     """
     fixes = FixSet.parse(spec.fix)
     if fixes.of_dataset:
-        dataset = apply(loaded.dataset, fixes.of_dataset, cache_dir=spec.cache_dir)
-        loaded = replace(loaded, dataset=dataset)
+        loaded = replace(loaded, dataset=apply(loaded.dataset, fixes.of_dataset))
     if spec.kind == "arm" and spec.source_limit is not None:
         cut = shortened(read_graph(loaded.dataset), spec.source_limit)
         loaded = replace(loaded, dataset=from_graph(cut, loaded.dataset.element_spec, source=loaded.dataset))

@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.python.platform import build_info
 
 from xttsbench.files import loaded_files
-from xttsbench.fixes.graph.saved_plan import rewritten
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.step import STEP_NO_XLA
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
@@ -184,14 +183,14 @@ class LiveTarget:
         """The dataset as it was given: this object itself."""
         return self._loaded.dataset
 
-    def with_fix(self, fixes: FixSet, cache_dir: str | None) -> Any:
+    def with_fix(self, fixes: FixSet) -> Any:
         """The dataset with some fixes of the dataset; the same object each time.
 
         Raises:
             InvalidInputError: there is no such fix, or it does not apply.
         """
         if fixes not in self._fixed:
-            self._fixed[fixes] = rewritten(self.dataset, fixes, cache_dir)
+            self._fixed[fixes] = apply(self.dataset, fixes)
         return self._fixed[fixes]
 
     def measure(self, spec: TrialSpec, take: Take, rows: RowMemory) -> None:
@@ -214,18 +213,17 @@ class LiveTarget:
         if spec.kind == "elements":
             # Applied afresh: a cache that these shortened passes fill must not be the one that is timed, or kept.
             if spec.fix is not None:
-                apart = str(Path(spec.cache_dir) / spec.trial_id) if spec.cache_dir else None
-                loaded = replace(loaded, dataset=rewritten(self.dataset, FixSet.parse(spec.fix), apart))
+                loaded = replace(loaded, dataset=apply(self.dataset, FixSet.parse(spec.fix)))
             return loaded, None, self._run_elements
         if spec.fix is not None:
-            loaded = replace(loaded, dataset=self.with_fix(FixSet.parse(spec.fix), spec.cache_dir))
+            loaded = replace(loaded, dataset=self.with_fix(FixSet.parse(spec.fix)))
         return loaded, self._step, measure_as_is if spec.kind == "arm" else None
 
     def _run_elements(self, spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench) -> None:
         """Take the fingerprints, then fill the cache of the dataset that is timed, so that no timed trial does it."""
         bench.channel.part("elements", read_elements(spec, loaded, step, bench, self.dataset))
         if spec.fix is not None:
-            kept = self.with_fix(FixSet.parse(spec.fix), spec.cache_dir)
+            kept = self.with_fix(FixSet.parse(spec.fix))
             fill_caches(spec.model_copy(update={"window_s": spec.window_s * _FILLING}), kept, bench.channel)
 
 

@@ -62,7 +62,7 @@ def test_what_the_registry_names_is_there(place):
         ("cache@", "A fix is written cache@<op>; received 'cache@'"),
         ("prefetch@MapDataset/_4", r"A fix is written prefetch\[:<n>\]; received"),
         ("step:graph", "one of the training step, not of the dataset"),
-        ("cache-file@MapDataset/_4", "'cache-file@MapDataset/_4' needs a directory"),
+        ("cache-file@MapDataset/_4", "no fix named 'cache-file@MapDataset/_4'.* cache@<op>"),
         ("cache@NoDataset/_4", "cache@NoDataset/_4.* does not apply"),
         ("parallel-map + parallel-map", "'parallel-map' does not apply: the dataset has no sequential map"),
         ("prefetch:4", r"ends in a prefetch already"),

@@ -120,34 +120,6 @@ def test_other_data_are_told_and_allowed() -> None:
     assert values(fixed) == values(dataset)
 
 
-def test_a_cache_on_disk_of_other_data_is_refused(tmp_path) -> None:
-    dataset = pipeline()
-    identity = GraphIdentity(graph=identity_of(dataset).graph, data="00")
-    name = next(node.name for node in read_graph(dataset).node if node.op == "MapDataset")
-    plan = plan_for(dataset, f"cache-file@{name}", identity=identity, cache_directory=str(tmp_path))
-    with pytest.raises(PlanError, match="would read a cache of those"):
-        apply_plan(dataset, plan)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cache_on_disk_is_filled_where_the_plan_says_and_told_when_it_is_there(tmp_path) -> None:
-    name = next(node.name for node in read_graph(pipeline()).node if node.op == "MapDataset")
-    plan = plan_for(pipeline(), f"cache-file@{name}", cache_directory=str(tmp_path / "run" / "cache"))
-    first = apply_plan(pipeline(), plan)
-    assert values(first) == values(pipeline())
-    assert any((tmp_path / "run" / "cache").iterdir())
-    with pytest.warns(PlanWarning, match="remove it if the files they were made of have changed"):
-        again = apply_plan(pipeline(), plan)
-    assert values(again) == values(pipeline())
-
-
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    name = next(node.name for node in read_graph(pipeline()).node if node.op == "MapDataset")
-    with pytest.raises(InvalidInputError, match="cannot be made"):
-        apply_plan(pipeline(), plan_for(pipeline(), f"cache-file@{name}", cache_directory=str(tmp_path / "file" / "c")))
-
-
 def test_another_machine_and_what_was_not_proven_are_told() -> None:
     plan = plan_for(pipeline(), "prefetch", fingerprint="elsewhere", proven=False, data="it could not be told")
     with pytest.warns(PlanWarning) as told:
@@ -250,16 +222,6 @@ def test_an_arm_runs_the_step_on_the_dataset_with_the_fix() -> None:
     segment = record.segment("as_is")
     assert segment is not None
     assert segment.steps == len(stepped) > 0
-
-
-def test_a_cache_on_disk_of_shortened_passes_is_not_the_one_that_is_kept(tmp_path: Path) -> None:
-    dataset = _dataset()
-    live = LiveTarget(dataset, "live")
-    name = next(node.name for node in read_graph(dataset).node if node.op == "MapDataset")
-    fix = f"cache-file@{name}"
-    assert _run(live, kind="elements", source_limit=12, fix=fix, cache_dir=str(tmp_path)).status == "ok"
-    kept = [batch.numpy().tolist() for batch in live.with_fix(FixSet.parse(fix), str(tmp_path))]
-    assert kept == [batch.numpy().tolist() for batch in dataset]
 
 
 def test_a_fix_that_does_not_apply_is_the_end_of_its_trial() -> None:

@@ -47,15 +47,6 @@ def test_a_cache_on_disk_is_neither_written_nor_read(tmp_path, full):
     assert [int(one) for one in dataset.as_numpy_iterator()] == [1, 2, 3, 4, 5, 6] * 2
 
 
-def test_a_cache_in_the_trials_own_directory_is_written_by_the_first_pass_and_read_by_the_second(tmp_path):
-    dataset = tf.data.Dataset.range(6).cache(str(tmp_path / "own" / "kept"))
-    cut = shortened(read_graph(dataset), 2, own_files=str(tmp_path / "own"))
-    (tmp_path / "own").mkdir()
-    passes = from_graph(cut, dataset.element_spec, source=dataset)
-    assert [list(passes.as_numpy_iterator()) for _ in range(2)] == [[0, 1], [0, 1]]
-    assert (tmp_path / "own" / "kept.index").exists()
-
-
 def test_elements_come_from_the_beginning_the_end_and_random_places():
     numbers = tf.data.Dataset.range(6000)
     (found,) = places_of(read_graph(numbers.batch(8)), 40).values()

@@ -262,21 +262,6 @@ def test_another_value_far_from_the_beginning_is_seen(take, last):
     assert judged(take, make, lambda: make(wrong=1), source_limit=40).equivalent is False
 
 
-def test_what_a_second_run_reads_from_a_file_of_elements_is_compared(take, tmp_path):
-    def make(kept=True):
-        dataset = tf.data.Dataset.range(16).map(lambda i: i * 2)
-        return dataset.cache(str(tmp_path / "kept" / "elements")) if kept else dataset
-
-    (tmp_path / "kept").mkdir()
-    fields = {"source_limit": 40, "cache_dir": str(tmp_path / "kept")}
-    assert judged(take, lambda: make(kept=False), make, **fields).equivalent is True
-    for file in (tmp_path / "kept").iterdir():
-        file.unlink()
-    for _ in tf.data.Dataset.range(16).cache(str(tmp_path / "kept" / "elements")):
-        pass
-    assert judged(take, lambda: make(kept=False), make, **fields).equivalent is False
-
-
 def test_what_is_drawn_anew_for_two_epochs_and_repeated_then_is_seen(take):
     def make(epochs=10**6):
         drawn, calls = {}, {}

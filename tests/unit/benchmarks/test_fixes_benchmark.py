@@ -60,7 +60,7 @@ def test_the_own_case_is_a_function_of_its_file_that_can_be_tuned():
 
 def plan(fixes="cache@MapDataset/_3", name="never_cached"):
     case = faulty.chosen([name])[0]
-    return side_by_side.planned(case, Path("files"), fixes, blocks=4, window_s=2.0, cache_dir=Path("kept"))
+    return side_by_side.planned(case, Path("files"), fixes, blocks=4, window_s=2.0)
 
 
 def test_the_four_versions_are_arms_of_one_target():

@@ -239,8 +239,3 @@ def test_a_cache_that_was_accepted_is_found_whatever_else_is_known_of_its_place(
     assert (found.limiting, found.location.op, found.verified_speedup.estimate) == (True, "Decode/_3", 1.1)
     assert found.title.startswith("Decode/_3 makes its ")
     assert silent(cacheable, told(evidence, decoding(**fields), fixes=fixed(build, name, 1.1, 0.1))) or not fields
-
-
-def test_an_accepted_cache_on_disk_is_proposed_on_disk(evidence, build) -> None:
-    fixes = {one: replace(fixed(build, one)[one], accepted=True) for one in ("cache-file@Decode/_3",)}
-    assert "on a local disk" in only(cacheable, told(evidence, decoding(), fixes=fixes)).remedy

@@ -45,24 +45,12 @@ def test_a_place_that_holds_less_is_kept_beside_one_that_spares_more():
     assert [one.name for one in candidates(Setting(only_wider, 2, ENVIRONMENT))] == ["cache@1"]
 
 
-def test_what_has_no_room_in_memory_may_have_it_on_disk_or_says_how_much_is_missing():
+def test_what_has_no_room_in_memory_says_how_much_is_missing():
     large = pipeline(RANGE, DECODE | {"element_bytes": 5e6})
     (nowhere,) = cache_places(large, ENVIRONMENT)
-    assert nowhere.fits is None
+    assert not nowhere.fits
     assert "4.66 GiB" in nowhere.why_not
     assert "7.45 GiB" in nowhere.why_not
-    (on_disk,) = cache_places(large, ENVIRONMENT | {"storage": {"free_bytes": 50e9}})
-    assert (on_disk.name, on_disk.fits) == ("cache-file@1", "disk")
-    (full,) = cache_places(large, ENVIRONMENT | {"storage": {"free_bytes": 6e9}})
-    assert full.fits is None
-    assert "5.59 GiB" in full.why_not
-
-
-def test_nothing_is_predicted_of_a_cache_on_disk_whose_rate_nobody_measured():
-    large = pipeline(RANGE, DECODE | {"element_bytes": 5e6})
-    (found,) = candidates(Setting(large, 2, ENVIRONMENT | {"storage": {"free_bytes": 50e9}}))
-    assert found.edit is None
-    assert "measured" in found.why_not
 
 
 def test_random_numbers_inside_an_interleave_are_seen():
@@ -140,17 +128,6 @@ def test_a_take_behind_endless_batches_may_end_before_the_cache_is_full():
     rest = (RANGE, ENDLESS, DECODE | {"cardinality": -1}, batches)
     assert names(pipeline(*rest, TAKE | {"cardinality": 20, "elements_per_batch": 1.0})) == []
     assert names(pipeline(*rest, TAKE | {"cardinality": 125, "elements_per_batch": 1.0})) == ["cache@2"]
-
-
-def test_a_shuffle_behind_a_cache_on_disk_must_have_room_for_what_it_holds():
-    environment = ENVIRONMENT | {"storage": {"free_bytes": 50e9}}
-    wide = DECODE | {"element_bytes": 5e6}
-    (little,) = cache_places(pipeline(RANGE, SHUFFLE | {"buffer_size": 100}, wide), environment)
-    assert little.name == "cache-file@2"
-    for buffer in (1000, -2, None):  # all of them, an unknown number, or one that is computed
-        (much,) = cache_places(pipeline(RANGE, SHUFFLE | {"buffer_size": buffer}, wide), environment)
-        assert much.fits is None
-        assert "shuffle" in much.why_not
 
 
 OPS = (

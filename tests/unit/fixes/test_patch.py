@@ -101,7 +101,7 @@ def patched(text: str, *fixes: str) -> str:
         ("buffer:9", ["range", "map", "map", "batch", "prefetch"]),
         ("cache@MapDataset/_1", ["range", "map", "cache", "map", "batch", "prefetch"]),
         ("cache@BatchDatasetV2/_3", ["range", "map", "map", "batch", "cache", "prefetch"]),
-        ("cache-file@MapDataset/_2", ["range", "map", "map", "cache", "batch", "prefetch"]),
+        ("cache@MapDataset/_2", ["range", "map", "map", "cache", "batch", "prefetch"]),
         ("batch-first", ["range", "batch", "map", "map", "prefetch"]),
         ("thread-pool:16", ["range", "map", "map", "batch", "prefetch"]),
     ],

@@ -51,7 +51,7 @@ def test_a_fix_of_the_step_is_read_as_it_is_written(text: str) -> None:
 
 
 def test_of_two_of_a_kind_the_first_counts_and_of_caches_too() -> None:
-    sets = [FixSet.parse(text) for text in ("prefetch + cache@a", "thread-pool:8 + cache-file@b", "prefetch:4")]
+    sets = [FixSet.parse(text) for text in ("prefetch + cache@a", "thread-pool:8 + cache@b", "prefetch:4")]
     assert str(combined(sets)) == "cache@a + prefetch + thread-pool:8"
     assert str(combined([FixSet.parse("step:xla"), FixSet.parse("parallel-map:2")])) == "parallel-map:2 + step:xla"
 
@@ -65,6 +65,5 @@ def test_what_fixes_do_is_said_with_their_numbers_and_places() -> None:
 
 
 def test_kinds_that_are_tried_unpredicted_have_a_place_each() -> None:
-    ranks = sorted(spec.rank for spec in SPECS.values() if spec.rank is not None and spec.name != "cache-file")
+    ranks = sorted(spec.rank for spec in SPECS.values() if spec.rank is not None)
     assert ranks == list(range(len(ranks)))
-    assert SPECS["cache-file"].rank == SPECS["cache"].rank

@@ -65,7 +65,7 @@ def test_without_costs_there_is_a_size_still() -> None:
 def test_the_guard_runs_the_original_with_two_seeds_and_a_fix_jittered() -> None:
     size = guard_size(_evidence(0.01, 8, 8))
     first, again, other = (guard_trial(JOB, n, size, block=0, arm=ORIGINAL, again=n) for n in range(3))
-    fixed = guard_trial(JOB, 3, size, block=0, arm="cache@Map/_1", fix="cache@Map/_1", cache_dir="d")
+    fixed = guard_trial(JOB, 3, size, block=0, arm="cache@Map/_1", fix="cache@Map/_1")
     assert (first.seed, again.seed, other.seed, fixed.seed) == (7, 7, 8, 7)
     assert [spec.jitter for spec in (first, again, other, fixed)] == [False, False, False, True]
     assert len({spec.trial_id for spec in (first, again, other, fixed)}) == 4
@@ -75,7 +75,7 @@ def test_the_guard_runs_the_original_with_two_seeds_and_a_fix_jittered() -> None
 
 def test_a_plan_is_read_back_from_its_trials() -> None:
     arms = [arm_of(JOB, "prefetch"), arm_of(JOB, "patched source", patched={"a.py": "b.py"})]
-    made = comparison(JOB, DEVICE, TOGETHER, arms, window_s=1.0, cache_dir="d", trial_s=20.0)
+    made = comparison(JOB, DEVICE, TOGETHER, arms, window_s=1.0, trial_s=20.0)
     specs = [
         TrialSpec(
             trial_id=f"{block}-{arm.id}",
@@ -104,7 +104,7 @@ def test_a_plan_is_read_back_from_its_trials() -> None:
 
 def test_the_original_is_measured_twice_where_that_is_wanted() -> None:
     for twice, count in ((False, 2), (True, 3)):
-        arms, given = [arm_of(JOB, "prefetch")], {"window_s": 1.0, "cache_dir": None, "trial_s": 20.0}
+        arms, given = [arm_of(JOB, "prefetch")], {"window_s": 1.0, "trial_s": 20.0}
         made = comparison(JOB, DEVICE, ALONE, arms, twice=twice, **given)
         assert (len(made.arms), made.blocks, made.fill_caches) == (count, LEAST_BLOCKS, True)
 

@@ -445,34 +445,6 @@ def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, mea
         assert "batch 6 of epoch 1, as it was timed, has other values" in row.why
 
 
-@pytest.mark.parametrize(
-    ("filled", "read", "outcome", "said"),
-    [
-        (elements(), elements(), "accepted", "so is what a second process read from the cache on disk"),
-        (elements(), elements(range(1, 13)), "rejected", "read from the cache on disk by a second process: "),
-        (
-            elements(),
-            None,
-            "rejected",
-            "by a second process: with it the dataset could not be read",
-        ),
-        (elements(range(1, 13)), elements(), "rejected", "The data differ"),
-    ],
-)
-def test_a_cache_on_disk_is_what_the_next_process_reads_too(
-    guard, originals, measure, filled, read, outcome, said
-) -> None:
-    fix = "cache-file@a"
-    failed = {"status": "raised", "cause": "the file is cut off"} if read is None else {}
-    found = {"begun": guard(fix, status="ok"), "filled": guard(fix, filled), "read": guard(fix, read, **failed)}
-    runs = [
-        one.model_copy(update={"spec": one.spec.model_copy(update={"cache_use": use})}) for use, one in found.items()
-    ]
-    row = of(fix, verified([*originals, *runs, *measure(ALONE, {ORIGINAL: SLOW_S, fix: 0.01})], DEVICE))
-    assert row.outcome == outcome
-    assert said in row.semantics.sentence
-
-
 def test_of_an_original_that_shuffles_the_timed_batches_tell_nothing(guard, measure) -> None:
     seen = elements(random_ops=("ShuffleDatasetV3",))
     trials = measure(ALONE, {ORIGINAL: SLOW_S, "prefetch": 0.01})

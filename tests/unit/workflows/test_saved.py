@@ -167,7 +167,6 @@ def plan(**changes: object) -> Optimized:
         "data": "64 elements of 2 epochs are identical.",
         "proven": True,
         "blocks": 8,
-        "cache_directory": "reports/20260102T030405Z-optimize/cache",
         "fingerprint": "0123456789abcdef",
         "xttsbench_version": "0.1.0",
     }

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from xttsbench.fixes.spec import Candidate, Setting, Spec, above, each, with_upstream
 from xttsbench.records.fix import Fix
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
 from xttsbench.throughput.threads import chain_before, consumers, elements_per_batch, inputs_of
 
-_SHARE: Final = 0.5  # share of the memory, or of what is free on the disk, that a cache may take
+_SHARE: Final = 0.5  # share of the memory that a cache may take
 _WORTH: Final = 0.02  # share of the pipeline's cost that a cache has to spare, also beside one that holds less
 _SMALLER: Final = 0.95  # a place holds less than another where it holds this share of it at most
 _MOST: Final = 4  # places that are looked at
@@ -39,7 +39,7 @@ class CachePlace:
     op: PipelineOp  # the one that it goes after
     spared_s: float  # cost of the ops before it, per batch of the pipeline, that no other cache spares already
     held_bytes: float | None  # what it would hold; `None` where that is not known
-    fits: Literal["memory", "disk"] | None  # where there is room for it; `None` where nowhere, or not known
+    fits: bool  # whether there is room for it in memory
     why_not: str | None  # why it has no room, or what would happen once only
     proof: str | None  # what must hold of the functions before it
     hazard: str | None  # what they draw at random, as their code says, and a cache would repeat
@@ -47,8 +47,8 @@ class CachePlace:
 
     @property
     def name(self) -> str:
-        """Name of the fix, with the kind of cache and the op."""
-        return str(Fix("cache-file" if self.fits == "disk" else "cache", "@", self.op.name))
+        """Name of the fix, with the op."""
+        return str(Fix("cache", "@", self.op.name))
 
 
 def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[CachePlace, ...]:
@@ -67,14 +67,15 @@ def cache_places(pipeline: Pipeline, environment: Mapping[str, Any]) -> tuple[Ca
             continue
         elements = elements_in_a_pass(op, pipeline)
         held = elements * op.element_bytes if elements and op.element_bytes else None
-        fits, why_not = _room(held, shuffled_bytes(op, pipeline), environment)
+        why_not = _no_room(held, environment)
+        fits = why_not is None
         inside = list(every_op([one for one in pipeline.ops if one.name in before]))
         tokens = {token for own in inside for token in own.python_functions}
         proof = "it changes the data if a Python function before it does not always give the same" if tokens else None
         drawn = next((one.random for one in pipeline.python_functions if one.token in tokens and one.random), None)
         hazard = None if drawn is None else f"a cache would repeat the first pass: {drawn}; {BEHIND}"
         other = next((own for own in inside if own.side_effects and not own.python_functions), None)
-        if other is not None and fits is not None:
+        if other is not None and fits:
             why_not = f"what {other.name} does besides its result would happen once"
         found.append(CachePlace(op, spared_s, held, fits, why_not, proof, hazard, before))
     return tuple(found)
@@ -100,15 +101,13 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
             left.pop()
         left.append(place)
     for place in (*drawn[:1], *left[:_MOST]):
-        on_disk = place.fits == "disk"
-        why_not = "how fast the disk gives its elements back was not measured" if on_disk else None
         yield Candidate(
             place.name,
-            None if on_disk else partial(_free, names=place.above),
-            place.why_not or why_not,
+            partial(_free, names=place.above),
+            place.why_not,
             place.proof,
             ops=(place.op.name,),
-            held_bytes=0.0 if on_disk else place.held_bytes or 0.0,
+            held_bytes=place.held_bytes or 0.0,
             hazard=place.hazard,
         )
 
@@ -206,26 +205,18 @@ def shuffled_bytes(op: PipelineOp, pipeline: Pipeline) -> float:
     return sum(most) * (op.element_bytes or 0)
 
 
-def _room(
-    held: float | None, shuffled: float, environment: Mapping[str, Any]
-) -> tuple[Literal["memory", "disk"] | None, str | None]:
-    """Storage with room for ``held`` bytes, and otherwise the reason; memory is shared with the shuffles' elements."""
+def _no_room(held: float | None, environment: Mapping[str, Any]) -> str | None:
+    """Why memory has no room for ``held`` bytes; ``None`` where it has."""
     if held is None:
-        return None, "how large what it would hold is was not worked out"
+        return "how large what it would hold is was not worked out"
     memory = _bytes_of(environment.get("memory"), "total_bytes", "limit_bytes")
-    disk = _bytes_of(environment.get("storage"), "free_bytes")
     if memory is None:
-        return None, "how large the memory is was not read"
+        return "how large the memory is was not read"
     if held <= _SHARE * memory:
-        return "memory", None
-    needs = f"it would hold {size(held)}, and the process may use {size(memory)} of memory"
-    if disk is None:
-        return None, f"{needs}; how much the disk has free was not read"
-    if held <= _SHARE * disk and shuffled <= _SHARE * memory:
-        return "disk", None
-    if held <= _SHARE * disk:
-        return None, f"{needs}, of which the shuffle that would come after it takes {size(shuffled)}"
-    return None, f"{needs} and has {size(disk)} free on the disk, of which a cache may take half"
+        return None
+    return (
+        f"it would hold {size(held)}, and the process may use {size(memory)} of memory, of which a cache may take half"
+    )
 
 
 def _bytes_of(part: Any, *names: str) -> float | None:
@@ -298,21 +289,8 @@ CACHE: Final = Spec(
     mends=("cacheable", "cache-misuse", "python-function"),
     candidates=candidates,
     rank=5,
-    rewrite="xttsbench.fixes.cache.rewrite:in_memory",
+    rewrite="xttsbench.fixes.cache.rewrite:cached",
     hazards="xttsbench.fixes.cache.rewrite:hazards",
     keeps_conditions=True,
     patch="xttsbench.fixes.cache.patch:cache",
-)
-CACHE_FILE: Final = Spec(
-    name="cache-file",
-    form="name@op",
-    words="a cache on disk",
-    does="a cache as `cache@<op>`, on disk under the run's directory, for what has no room in memory",
-    mends=("cacheable", "cache-misuse", "python-function"),
-    rank=5,
-    tried_unpriced=True,
-    rewrite="xttsbench.fixes.cache.rewrite:on_disk",
-    hazards="xttsbench.fixes.cache.rewrite:hazards",
-    keeps_conditions=True,
-    patch="xttsbench.fixes.cache.patch:cache_file",
 )

@@ -1,23 +1,17 @@
 """A cache after one op of a pipeline: what ran before it runs once, and every later epoch reads what was kept.
 
-In memory, the node brings its own store: ``DummyMemoryCache`` names none, so the op makes one that lives as long as
-the dataset and that no other dataset shares. On disk, each pipeline has a folder of its own under the directory that
-the user gave; what a killed process left there half written is neither read nor in the way.
+The node brings its own store: ``DummyMemoryCache`` names none, so the op makes one that lives as long as the dataset
+and that no other dataset shares.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.cache import BEHIND, useless
 from xttsbench.fixes.graph.edit import (
     does_not_apply,
-    ending_at,
     flat_spec,
     is_endless,
     readers,
@@ -25,7 +19,6 @@ from xttsbench.fixes.graph.edit import (
     set_spec,
 )
 from xttsbench.fixes.graph.hazards import Reader
-from xttsbench.pipeline.identity import digest, identity
 from xttsbench.pipeline.nodes import (
     add_constant,
     copied,
@@ -40,12 +33,8 @@ from xttsbench.pipeline.nodes import (
 from xttsbench.records.fix import Fix, FixSet
 from xttsbench.throughput.threads import chain_of
 
-_FILE: Final = "elements"
-_OWNER: Final = "owner"
-_MOST_FOLDERS: Final = 1000
 
-
-def cached(graph: Any, op: str, *, directory: str | None) -> Any:
+def cached(graph: Any, op: str) -> Any:
     """The graph with a cache right after the op of that node name.
 
     Shuffles and repeats before a map come after the cache, which would freeze the one and never be full with the
@@ -56,23 +45,17 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     Args:
         graph: the ``GraphDef`` of a dataset.
         op: name of a dataset node of the outer pipeline.
-        directory: where the elements are kept; ``None`` keeps them in memory. A folder is made in it. A full cache
-            there is read again by a later run of a pipeline with the same graph and the same Python code; changed
-            files are not noticed, as with ``Dataset.cache(filename)``.
 
     Raises:
-        InvalidInputError: no such op; it is cached already; its elements never end; or the directory cannot be used.
+        InvalidInputError: no such op; it is cached already; or its elements never end.
     """
-    fix = f"{'cache' if directory is None else 'cache-file'}@{op}"
+    fix = f"cache@{op}"
     by_name = {node.name: node for node in graph.node}
     names = [node.name for node in dataset_nodes(graph)]
     if op not in names:
         raise does_not_apply(fix, f"no op is named so (there are {', '.join(names)})")
-    reading = readers(graph, op)
-    if by_name[op].op.startswith("CacheDataset") or any(node.op.startswith("CacheDataset") for node in reading):
+    if any(node.op.startswith("CacheDataset") for node in (by_name[op], *readers(graph, op))):
         raise does_not_apply(fix, "its elements are cached already")
-    if directory is not None and len(reading) > 1:
-        raise does_not_apply(fix, f"{len(reading)} ops read {op}, and a file of elements can have one writer only")
     spec = flat_spec(by_name[op], fix)
     edited = copied(graph)
     orderings = _orderings_taken_out(edited, op)
@@ -82,34 +65,16 @@ def cached(graph: Any, op: str, *, directory: str | None) -> Any:
     in_memory = [node.name for node in cached_already if text_inputs(node, "filename", by_name) == ("",)]
     for name in useless(op, *_shape(edited), in_memory):
         redirect(edited, name, node_inputs(by_name[name])[0])
-    filename = "" if directory is None else _file(Path(directory), ending_at(edited, op), fix)
     node = edited.node.add(name=free_name(edited, f"{op}/cache"), op="CacheDatasetV2")
     redirect(edited, op, orderings[-1].name if orderings else node.name)
     for before, ordering in zip((node, *orderings), orderings, strict=False):
         set_inputs(ordering, [before.name, *data_inputs(ordering)[1:]])
         set_spec(ordering, spec)
-    text = add_constant(edited, f"{node.name}/filename", filename)
+    text = add_constant(edited, f"{node.name}/filename", "")
     store = edited.node.add(name=free_name(edited, f"{node.name}/store"), op="DummyMemoryCache")
     node.input.extend([op, text, store.name])
     set_spec(node, spec)
     return edited
-
-
-def in_memory(graph: Any, op: str, *, directory: str | None) -> Any:
-    """As :func:`cached`, in memory, whatever directory there is."""
-    del directory
-    return cached(graph, op, directory=None)
-
-
-def on_disk(graph: Any, op: str, *, directory: str | None) -> Any:
-    """As :func:`cached`, in a directory.
-
-    Raises:
-        InvalidInputError: as there, or none is given.
-    """
-    if directory is None:
-        raise InvalidInputError(f"The fix 'cache-file@{op}' needs a directory for the file; received none. Name one.")
-    return cached(graph, op, directory=directory)
 
 
 def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
@@ -145,44 +110,3 @@ def _orderings_taken_out(graph: Any, op: str) -> list[Any]:
     for node in taken:
         redirect(graph, node.name, node_inputs(node)[0])
     return taken
-
-
-def _file(directory: Path, graph: Any, fix: str) -> str:
-    try:
-        return str(_folder(directory, key_of(graph)) / _FILE)
-    except OSError as error:
-        raise InvalidInputError(f"The fix {fix!r} cannot keep elements in {str(directory)!r}: {error}.") from error
-
-
-def _folder(directory: Path, key: str) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    for number in range(_MOST_FOLDERS):
-        folder = directory / f"{key}-{number}"
-        if (folder / f"{_FILE}.index").exists():
-            return folder
-        if folder.exists() and _is_abandoned(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-        try:
-            folder.mkdir()
-        except FileExistsError:  # another process, or another dataset of this one, is filling it
-            continue
-        (folder / _OWNER).write_text(str(os.getpid()))
-        return folder
-    raise OSError(f"{_MOST_FOLDERS} caches of the same elements are being filled there")
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Whether the process that made the folder is gone; one that has not written its number yet is taken as alive."""
-    try:
-        os.kill(int((folder / _OWNER).read_text()), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return False
-
-
-def key_of(graph: Any) -> str:
-    """Key of a graph's cached elements: a digest of the graph and its data that is the same in every process."""
-    found = identity(None, graph)
-    return digest(found.graph, found.data)[:20]

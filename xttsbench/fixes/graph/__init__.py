@@ -22,7 +22,7 @@ from xttsbench.fixes.spec import Spec
 from xttsbench.records.fix import Fix, FixSet
 
 
-def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) -> Any:
+def apply(dataset: Any, fixes: FixSet | str) -> Any:
     """The dataset with some fixes.
 
     They are made from left to right, each on the graph that the ones before left, in which nodes keep their names;
@@ -32,7 +32,6 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
     Args:
         dataset: the original; it stays as it is, and is kept alive by the new one.
         fixes: of the dataset, e.g. ``parallel-map:4 + prefetch``.
-        cache_dir: an existing directory for ``cache-file``.
 
     Raises:
         InvalidInputError: there is no such fix; what follows its name is missing or wrong; it would change nothing in
@@ -56,7 +55,7 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
         if edits:
             graph = graph_of(dataset, name)
             for spec, fix in edits:
-                graph = _edited(spec, fix, graph, cache_dir)
+                graph = _edited(spec, fix, graph)
             dataset = from_graph(graph, dataset.element_spec, source=dataset)
         for spec, fix in others:
             dataset = resolve_name(spec.on_dataset or "")(dataset, **_number(spec, fix))
@@ -67,9 +66,9 @@ def apply(dataset: Any, fixes: FixSet | str, *, cache_dir: str | None = None) ->
         ) from error
 
 
-def _edited(spec: Spec, fix: Fix, graph: Any, directory: str | None) -> Any:
+def _edited(spec: Spec, fix: Fix, graph: Any) -> Any:
     edit = resolve_name(spec.rewrite or "")
-    return edit(graph, fix.op, directory=directory) if fix.op else edit(graph, **_number(spec, fix))
+    return edit(graph, fix.op) if fix.op else edit(graph, **_number(spec, fix))
 
 
 def _number(spec: Spec, fix: Fix) -> dict[str, int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import tensorflow as tf
@@ -24,7 +23,7 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp
 
 
 class PlanError(InvalidInputError):
-    """A saved plan is of another pipeline, or of other data than a cache of it holds."""
+    """A saved plan is of another pipeline."""
 
 
 class PlanWarning(UserWarning):
@@ -43,7 +42,7 @@ def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None)
         before: the pipeline as it was when the plan was made, so that what differs can be named.
 
     Raises:
-        PlanError: the pipeline is not the plan's, or its data are not those of a cache on disk.
+        PlanError: the pipeline is not the plan's, or a fix would change its data as it is now.
         InvalidInputError: a fix does not apply.
     """
     given = FixSet.of(plan.fixes)
@@ -53,30 +52,12 @@ def apply_plan(dataset: Any, plan: Optimized, *, before: Pipeline | None = None)
     if not fixes:
         return dataset
     graph = _graph(dataset)
-    _check_identity(dataset, graph, plan, fixes, before)
+    _check_identity(dataset, graph, plan, before)
     if graph is not None:
         _check_code(dataset, graph, plan, fixes)
-    for text in _doubts(plan, fixes):
+    for text in _doubts(plan):
         _warn(text)
-    return rewritten(dataset, fixes, plan.cache_directory)
-
-
-def rewritten(dataset: Any, fixes: FixSet, directory: str | None) -> Any:
-    """The dataset with some fixes of it; the directory is where a cache on disk is kept, made only where one needs it.
-
-    Raises:
-        InvalidInputError: the directory cannot be made, or a fix does not apply.
-    """
-    if not fixes.keeps_files or directory is None:
-        return apply(dataset, fixes)
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"The directory of the cache on disk, {directory!r}, cannot be made: {error.strerror or error}. "
-            "Make it, or optimize again."
-        ) from error
-    return apply(dataset, fixes, cache_dir=directory)
+    return apply(dataset, fixes)
 
 
 def _graph(dataset: Any) -> Any:
@@ -87,7 +68,7 @@ def _graph(dataset: Any) -> Any:
         return None
 
 
-def _check_identity(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet, before: Pipeline | None) -> None:
+def _check_identity(dataset: Any, graph: Any, plan: Optimized, before: Pipeline | None) -> None:
     here = None if graph is None else identity(dataset, graph)
     if plan.identity is None:
         if here is not None:
@@ -110,13 +91,6 @@ def _check_identity(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet, be
             "Give the dataset as the target makes it, without the plan's fixes, or optimize again."
         )
     if here.data != plan.identity.data:
-        kept = next((str(fix) for fix in fixes if fix.kind == "cache-file"), None)
-        if kept is not None:
-            raise PlanError(
-                f"The pipeline is the plan's, but its data are others (data {here.data}, the plan's are "
-                f"{plan.identity.data}), and the fix {kept!r} would read a cache of those, in {plan.cache_directory}. "
-                "Optimize again for these data."
-            )
         _warn("the pipeline is the plan's, its data are others: what the fixes gain here was not measured")
 
 
@@ -129,7 +103,7 @@ def _check_code(dataset: Any, graph: Any, plan: Optimized, fixes: FixSet) -> Non
         )
 
 
-def _doubts(plan: Optimized, fixes: FixSet) -> Iterator[str]:
+def _doubts(plan: Optimized) -> Iterator[str]:
     """Other differences from the state in which the fixes were verified, a sentence each."""
     if not plan.proven:
         yield f"the fixes are not proven: {plan.data.rstrip('. ') or 'the plan does not say why'}"
@@ -138,11 +112,6 @@ def _doubts(plan: Optimized, fixes: FixSet) -> Iterator[str]:
         yield (
             f"the machine or the versions are others (fingerprint {here}, the plan's is {plan.fingerprint}): "
             "the data stay the same, what the fixes gain may differ"
-        )
-    directory = Path(plan.cache_directory or "")
-    if fixes.keeps_files and plan.cache_directory and any(directory.glob("*")):  # a changed content is not seen
-        yield (
-            f"elements that were kept in {directory} may be read; remove it if the files they were made of have changed"
         )
 
 

@@ -245,7 +245,7 @@ def _moved(names: tuple[str, ...], report: Report) -> str:
     pipeline = pipeline_of(report)
     by_name = {op.name: op for op in pipeline.ops} if pipeline is not None else {}
     for fix in FixSet.of(names):
-        if pipeline is not None and fix.is_cache and fix.op in by_name:
+        if pipeline is not None and fix.kind == "cache" and fix.op in by_name:
             later = chain_before(by_name[fix.op], pipeline).orderings
             calls = [call_of(by_name[name]) for name in later if name in by_name]
             return f" (and {' and '.join(dict.fromkeys(calls))} moved behind it)" if calls else ""
@@ -318,7 +318,7 @@ def _obstacle(found: FixResult, report: Report) -> str:
 def _later(found: FixResult) -> str:
     """Condition of a cache's gain: it comes with the second epoch, and with the first one it is less."""
     whole = re.search(r"with the epoch that fills the cache, [\d.]+ times over \d+ of them", found.why)
-    if not any(fix.is_cache for fix in FixSet.of(found.fixes)):
+    if "cache" not in FixSet.of(found.fixes):
         return ""
     return ", from the second epoch on" + (f" ({whole[0]})" if whole is not None else "")
 

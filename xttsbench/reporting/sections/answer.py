@@ -236,7 +236,7 @@ def _rank(option: Option) -> tuple[bool, bool, bool, float]:
 def _of_fix(found: FixResult, report: Report) -> Option:
     speed, measured = found.speed, found.verified_speedup is not None
     basis = "measured" if measured else "estimated" if speed else "not timed" if found.semantics else "not tried"
-    out, later = found.outcome == "rejected", any(fix.is_cache for fix in FixSet.of(found.fixes))
+    out, later = found.outcome == "rejected", "cache" in FixSet.of(found.fixes)
     if out and found.semantics is not None and not found.semantics.equivalent:
         basis += ", rejected"
     elif out:

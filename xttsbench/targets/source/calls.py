@@ -59,7 +59,6 @@ class Calls:
     """Place of the step's function; without a line the file of the loop that contains the step; ``None`` for Keras."""
     step_traces: Sequence[Trace] = ()  # of tf.functions, as the target ran
     own_batches: OwnBatches | None = None  # of a script's training loop that takes no dataset
-    cache_file: Callable[[str], str] = lambda op: f"{op.replace('/', '-')}.cache"  # of a cache on disk behind an op
     _modules: dict[str, Module | str] = field(default_factory=dict)
 
     def module(self, file: str | None) -> Module:

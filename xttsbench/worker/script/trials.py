@@ -209,7 +209,7 @@ class Trial:
             if self.fixes.of_step and self.again.no_edit is not None and not self.spec.patched:
                 raise InvalidInputError(self.again.no_edit)
             parts = self.fixes.of_dataset
-            fixed = apply(dataset, parts, cache_dir=self.spec.cache_dir) if parts else dataset
+            fixed = apply(dataset, parts) if parts else dataset
             if self.again.data is not None and mark.begun < self.again.data.begun:
                 return fixed
             self.asks()

@@ -5,7 +5,6 @@ What running a script again takes: that it may be, and what its trials know of i
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -104,8 +103,6 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
     )
     if plan.redact:  # copies of the user's files, which nothing may be masked in
         shutil.rmtree(directory / SOURCES, ignore_errors=True)
-    if (directory / "cache").exists():
-        _clear(directory, verified(session.trials, plan.accelerator).chosen)
     last = session.trials[-1].spec.model_copy(update={"trial_id": f"{len(session.trials):03d}-patch"})
     if patch is None or changed_file(session.trials) is not None or session.source_changed(last):
         return
@@ -116,14 +113,6 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
     write_json(directory / PATCH, patch.model_dump(mode="json"))
     if patch.diff:
         atomic_write(directory / DIFF, patch.diff.encode())
-
-
-def _clear(directory: Path, chosen: str | None) -> None:
-    """Remove what fixes kept on disk, but for the cache of what is proposed."""
-    kept = FixSet.parse(chosen).keeps_files
-    for path in (directory / "cache").glob("*") if kept else [directory / "cache"]:
-        if not kept or path.name.isdecimal():  # those of the guard hold a part only
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def read_patch(directory: Path) -> Patch | None:
@@ -204,7 +193,6 @@ def _optimized(
         proven=chosen is not None,
         blocks=chosen.blocks if chosen else 0,
         accelerator=plan.accelerator.label,
-        cache_directory=str(run.directory / "cache") if FixSet.of(fixes).keeps_files else None,
         fingerprint=str(run.environment.get("fingerprint") or ""),
         xttsbench_version=__version__,
     )
@@ -221,7 +209,7 @@ def patch_of(
 ) -> Patch | None:
     """The patch of some fixes; ``None`` where no pipeline was read, and the script's loop takes some dataset.
 
-    A cache on disk goes into the directory of the run. The user's step is defined at ``step_place``; its traces are
+    The user's step is defined at ``step_place``; its traces are
     those of tf.functions as the target ran.
     """
     if pipeline is None and own_batches is None:
@@ -237,7 +225,6 @@ def patch_of(
         step_place=step_place,
         step_traces=step_traces,
         own_batches=own_batches,
-        cache_file=lambda op: str(directory / "cache" / re.sub(r"\W+", "-", op)),
     )
     return patch.model_copy(update={"diff": _from_here(patch.diff, patch.files)})
 

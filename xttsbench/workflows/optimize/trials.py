@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.sweep import rounds_of_a_process
@@ -36,7 +36,7 @@ from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import verified
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import PlannedVariant
-from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.arms import compare_arms
 from xttsbench.workflows.optimize.verification import LEAST_WINDOW_S, WINDOW_S, Verification, timed_as
 
@@ -237,28 +237,12 @@ def _guard(
             arm=arm,
             fix=None if arm == ORIGINAL or patched else arm,
             patched=patched or work.step_files(arm),
-            # Of its own: what a shortened pass keeps there must not be read by a trial of the whole.
-            cache_dir=None if arm == ORIGINAL or patched else f"{work.cache_dir}/{number:03d}",
             again=again,
         )
         for number, (arm, again) in enumerate(arms, start=len(session.trials))
     ]
     trial_s = max(_TRIAL_S, 3 * specs[0].window_s + 2 * work.setup_s)
-
-    def run(some: Sequence[TrialSpec]) -> list[TrialRecord]:
-        return session.run_all(some, Limits(trial_s, max(trial_s / 2, 15.0)), most=_at_once(work))
-
-    def of_cache(spec: TrialSpec, use: Literal["begun", "filled", "read"]) -> TrialSpec:
-        return spec.model_copy(update={"cache_use": use, "trial_id": f"{spec.trial_id}-{use}"})
-
-    on_disk = [one for one in specs if one.cache_dir and FixSet.parse(one.fix).keeps_files and session.fills_anew]
-    if not on_disk:
-        return run(specs)
-    # Three processes in a row share a cache on disk.
-    run([of_cache(one, "begun") for one in on_disk])
-    found = run([of_cache(one, "filled") if one in on_disk else one for one in specs])
-    run([of_cache(one, "read") for one in on_disk])
-    return found
+    return session.run_all(specs, Limits(trial_s, max(trial_s / 2, 15.0)), most=_at_once(work))
 
 
 def _compare(
@@ -296,7 +280,6 @@ def _compare(
                 group,
                 left,
                 window_s=WINDOW_S,
-                cache_dir=work.cache_dir,
                 trial_s=max(_TRIAL_S, 3 * session.trials[0].duration_s),
                 fill_s=_FILLING * pass_s + _SLACK_S if pass_s else None,
                 twice=found.noise_processes < LEAST_BLOCKS,

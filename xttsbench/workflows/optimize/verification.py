@@ -40,7 +40,7 @@ class Timed(Trials, Protocol):
 
 @dataclass(frozen=True)
 class Filling:
-    """The cache of a configuration, as its trials fill it; one on disk is full the second time."""
+    """The cache of a configuration, as its trials fill it."""
 
     pass_s: float  # until it is full, at the pace of the original; 0 where there is none, or nobody knows
     of_part: bool  # it is measured on a part of the data
@@ -112,11 +112,6 @@ class Verification:
         return arm_of(self.job, name, patched=self.step_files(name))
 
     @property
-    def cache_dir(self) -> str:
-        """Directory in which fixes keep elements on disk."""
-        return str(self.directory / "cache")
-
-    @property
     def left_s(self) -> float:
         """Seconds until everything has to be over."""
         return self.until_s - self.session.spent_s
@@ -158,7 +153,7 @@ class Verification:
         begins_anew = self.session.fills_anew
         can_be_cut = self.job.again is None and begins_anew and CACHE.name in fixes
         of_part = can_be_cut and (whole_s is None or whole_s > WHOLE_S) and self.source_limit is not None
-        return Filling(PART_S if of_part else whole_s or 0.0, of_part, begins_anew and not fixes.keeps_files)
+        return Filling(PART_S if of_part else whole_s or 0.0, of_part, begins_anew)
 
     @property
     def source_limit(self) -> int | None:

@@ -94,7 +94,7 @@ def _compared(plan: RunPlan, jobs: Mapping[str, Job], margin: float) -> Comparis
     old, job = jobs[ORIGINAL], jobs[NEW]
     new = PlannedVariant(id=NEW, role="candidate", kwargs=job.kwargs, target=job.target, script=job.again)
     sides, trial_s = (old, plan.accelerator, "old and new", [new]), max(plan.budget_s / 4, 30.0)
-    planned = comparison(*sides, window_s=2.0, cache_dir=None, trial_s=trial_s, twice=True)
+    planned = comparison(*sides, window_s=2.0, trial_s=trial_s, twice=True)
     checkouts = {NEW: job.checkout}
     arms = [arm.model_copy(update={"checkout": checkouts.get(arm.id, old.checkout)}) for arm in planned.arms]
     return planned.model_copy(update={"arms": tuple(arms), "margin": margin, "blocks": _PROCESSES})

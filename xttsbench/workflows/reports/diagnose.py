@@ -282,8 +282,7 @@ def _of_fixes(record: Report) -> dict[str, str]:
             ran = fix.patch.why_not or "the patched source was run"
             found |= dict(nulls(f"{path}.patch", fix.patch, ran, only=("equivalent", "verified_speedup", "why_not")))
     if record.optimized is not None:
-        none = {"cache_directory": "no cache on disk"}
-        found |= dict(nulls("optimized", record.optimized, none, default="no fix was accepted"))
+        found |= dict(nulls("optimized", record.optimized, {}, default="no fix was accepted"))
     elif record.kind in ("diagnose", "optimize"):
         found["optimized"] = "no fix was to be measured"
     return found
