@@ -72,7 +72,7 @@ CASES: tuple[Case, ...] = (
         "t04_chosen_by_autotune.py",
         ("optimize", "t04_chosen_by_autotune.py:make", "--budget", "75"),
         ("verdict input", "limiting thread-pool|python-function", "line def fetch", "says AUTOTUNE chose"),
-        ("thread-pool", "calls", "cache"),
+        ("thread-pool", "cache"),
     ),
     Case(
         5,

@@ -153,7 +153,7 @@ def _checked_remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp
     def kinds(row: Prediction) -> set[str]:
         return {fix.kind for fix in FixSet.of(row.fixes)}
 
-    calls = ("parallel-map", "parallel-interleave", "open-generator", "calls", "thread-pool")
+    calls = ("parallel-map", "parallel-interleave", "open-generator", "thread-pool")
     priced = [row for row in evidence.predictions if row.fixes and row.speedup and kinds(row) <= set(calls)]
     advises = function.gil in ("blocks", "releases") and not (op is not None and op.parallelism not in (None, 1))
     best = max((row.speedup or 0.0 for row in priced), default=None)
@@ -205,11 +205,9 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
         written = (op.parallelism or 0) if op is not None else 0
         calls = written if written > 1 else 32
         if parallel and _calls_at_once(evidence, op) >= calls:
-            rows = (fix for row in evidence.predictions for fix in FixSet.of(row.fixes))  # as many as the fix has
-            more = next((fix.number for fix in rows if fix.kind == "calls" and fix.number), 2 * calls)
             return (
                 f"It waits (files, network, sleep), {calls} calls at a time with threads for all of them. Ask for more "
-                f"(num_parallel_calls={more}, options.threading.private_threadpool_size = {more}), or make a "
+                f"(num_parallel_calls={2 * calls}, options.threading.private_threadpool_size = {2 * calls}), or make a "
                 f"call's wait shorter.{batched}"
             )
         reads = op is not None and "Interleave" in op.op

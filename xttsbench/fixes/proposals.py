@@ -33,7 +33,7 @@ from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, Prediction, place
 
 _UNRANKED: Final = 10  # rank of what is not tried where nothing is predicted
-_CALLING: Final = ("parallel-map", "parallel-interleave", "calls")  # fixes that call functions in parallel
+_CALLING: Final = ("parallel-map", "parallel-interleave")  # fixes that call functions in parallel
 _LONGEST_PASS_S: Final = 30.0  # a first pass that takes longer leaves no time to see what a cache gives after it
 _READ_ONCE: Final = 0.75  # of a script's steps that were seen; in its sampling windows they are not counted
 

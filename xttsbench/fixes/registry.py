@@ -16,7 +16,6 @@ from xttsbench.fixes.native import NATIVE
 from xttsbench.fixes.open_generator import OPEN_GENERATOR
 from xttsbench.fixes.parallel import (
     ANY_ORDER,
-    CALLS,
     PARALLEL_INTERLEAVE,
     PARALLEL_MAP,
 )
@@ -43,7 +42,6 @@ SPECS: Final[Mapping[str, Spec]] = {
         NATIVE,
         PARALLEL_MAP,
         PARALLEL_INTERLEAVE,
-        CALLS,
         PROCESSES,
         CACHE,
         BATCH_FIRST,

@@ -141,9 +141,9 @@ def test_a_mode_is_measured_beside_the_step_as_given(trial, mode):
 
 
 def test_a_fix_that_does_not_apply_says_why(trial):
-    record = trial("good", kind="arm", fix="calls:4")
+    record = trial("good", kind="arm", fix="parallel-interleave")
     assert record.status == "raised"
-    assert "'calls:4' does not apply" in record.cause
+    assert "'parallel-interleave' does not apply" in record.cause
 
 
 def test_the_pipeline_rung_reads_the_graph(trial):

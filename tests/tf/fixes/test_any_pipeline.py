@@ -41,7 +41,6 @@ OPS = {
 FIXES = (
     "parallel-map",
     "parallel-map:3",
-    "calls:4",
     "parallel-interleave",
     "parallel-interleave:5",
     "prefetch",

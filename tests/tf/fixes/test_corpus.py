@@ -24,14 +24,13 @@ import known
 APPLIES = {
     "file_after_file": {"parallel-interleave:6", "buffer:3", "thread-pool:8"},
     "prefetches_everywhere": {"parallel-map:4", "buffer:3", "thread-pool:8"},
-    "waits_for_the_slowest": {"calls:4", "buffer:3", "thread-pool:8"},
+    "waits_for_the_slowest": {"buffer:3", "thread-pool:8"},
     "no_prefetch": {"parallel-map:4", "prefetch:3", "thread-pool:8"},
     "generator_that_waits": {"buffer:3", "thread-pool:8"},
 }
 """Case -> the fixes that have something to do there."""
 FIXES = (
     "parallel-map:4",
-    "calls:4",
     "parallel-interleave:6",
     "prefetch:3",
     "buffer:3",

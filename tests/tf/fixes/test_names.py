@@ -79,14 +79,14 @@ def test_several_fixes_are_made_on_one_reading_of_the_graph(monkeypatch):
     read, build = rewrite.graph_of, rewrite.from_graph
     monkeypatch.setattr(rewrite, "graph_of", lambda *args: reads.append(args) or read(*args))
     monkeypatch.setattr(rewrite, "from_graph", lambda *args, **more: made.append(args) or build(*args, **more))
-    name = "parallel-map:3 + calls:5 + parallel-interleave:2 + buffer:6 + thread-pool:4"
+    name = "parallel-map:3 + parallel-interleave:2 + buffer:6 + thread-pool:4"
     fixed = apply(dataset, name)
     assert (len(reads), len(made)) == (1, 1)
     assert described(fixed) == [
         ("RangeDataset", None),
-        ("ParallelMapDatasetV2", 5),
+        ("ParallelMapDatasetV2", 3),
         ("PrefetchDataset", None),
-        ("ParallelMapDatasetV2", 5),
+        ("ParallelMapDatasetV2", 2),
         ("ParallelInterleaveDatasetV4", 2),
         ("BatchDatasetV2", None),
         ("PrefetchDataset", None),

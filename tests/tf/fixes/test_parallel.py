@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.parallel.rewrite import any_order, parallel_calls, parallel_map
+from xttsbench.fixes.parallel.rewrite import any_order, parallel_map
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.read import inspect, read_graph
 
@@ -79,33 +79,6 @@ def test_a_map_inside_of_a_function_stays_and_the_function_too(keeps):
     dataset = tf.data.Dataset.range(4).flat_map(lambda i: tf.data.Dataset.range(i).map(squared)).map(squared)
     edited, _ = keeps(dataset, parallel_map)
     assert edited.library == read_graph(dataset).library
-
-
-def test_calls_are_set_on_the_parallel_maps_and_on_no_other(yielded, built):
-    dataset = (
-        tf.data.Dataset.range(20)
-        .map(raised, num_parallel_calls=2)
-        .map(raised)
-        .map(raised, num_parallel_calls=6)
-        .map(raised, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
-        .map(raised, num_parallel_calls=6, deterministic=True)
-    )
-    edited = parallel_calls(read_graph(dataset), calls=6)
-    assert [(op.op, op.parallelism, op.deterministic) for op in inspect(dataset, edited).ops][1:] == [
-        ("ParallelMapDatasetV2", 6, "default"),
-        ("MapDataset", None, None),
-        ("ParallelMapDatasetV2", 6, "default"),
-        ("ParallelMapDatasetV2", 6, "false"),
-        ("ParallelMapDatasetV2", 6, "true"),
-    ]
-    assert sorted(yielded(built(edited, dataset), 1)[0]) == sorted(yielded(dataset, 1)[0])
-    with pytest.raises(InvalidInputError, match="every parallel map makes 6 calls at a time already"):
-        parallel_calls(edited, calls=6)
-
-
-def test_calls_need_a_parallel_map():
-    with pytest.raises(InvalidInputError, match="'calls:3' does not apply: the dataset has no parallel map"):
-        parallel_calls(read_graph(pipeline()), calls=3)
 
 
 def test_every_parallel_op_and_the_option_give_the_order_up(yielded, built):

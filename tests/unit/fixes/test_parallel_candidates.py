@@ -59,17 +59,6 @@ def test_one_processor_is_not_shared_among_processes():
     assert not [name for name in found(holds, cpus=1) if name.startswith("processes")]
 
 
-@pytest.mark.parametrize(("asked", "gil", "name"), [(2, "blocks", "calls:32"), (-1, "blocks", "calls:32"),
-                                                    (1, "releases", "calls:2"), (32, "blocks", None),
-                                                    (2, "releases", None), (-1, "releases", None)])  # fmt: skip
-def test_maps_that_ask_for_few_calls_are_given_more(asked, gil, name):
-    given = pipeline(RANGE, PARALLEL | {"parallelism": asked}, BATCH, python_functions=(python(gil, cpu_s=1e-3),))
-    calls = [one for one in found(given) if one.startswith("calls")]
-    assert calls == ([name] if name else [])
-    if name:
-        assert found(given)[name].edit(given).ops[1].parallelism == int(name.partition(":")[2])
-
-
 def test_files_of_a_flat_map_are_read_ahead_and_one_file_is_not():
     reads = {"op": "FlatMapDataset", "inner": READS, "cost_s": 0.08, "cpu_s": 0.0}
     given = found(pipeline(RANGE | {"cardinality": 6}, reads, BATCH))
@@ -143,17 +132,6 @@ def test_a_larger_pool_does_not_free_an_interleave_that_autotune_leaves_at_one_c
         if name.startswith("parallel-interleave")
     ]
     assert known.why_not is None
-
-
-def test_no_parallel_map_is_given_fewer_calls_than_it_asks_for():
-    both = pipeline(
-        RANGE,
-        PARALLEL | {"parallelism": 4},
-        DECODE | {"op": "ParallelMapDatasetV2", "parallelism": 64},
-        BATCH,
-        python_functions=(python("blocks"),),
-    )
-    assert [op.parallelism for op in found(both)["calls:64"].edit(both).ops[1:3]] == [64, 64]
 
 
 def test_functions_that_cannot_be_moved_are_refused_before_a_trial_is_spent_on_them():

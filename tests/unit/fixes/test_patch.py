@@ -297,7 +297,6 @@ def test_another_file_and_a_library_are_left_alone() -> None:
     "fix",
     [
         "processes:4",
-        "calls:4",
         "parallel-interleave",
         "nonsense",
         "prefetch:many",
@@ -323,11 +322,11 @@ def test_caches_that_the_new_one_replaces_are_taken_out() -> None:
     assert ".map(f).cache('x').map(f).cache()" in done  # what is kept on disk stays
 
 
-def test_interleave_calls_and_any_order() -> None:
+def test_interleave_and_any_order() -> None:
     text = returns(".interleave(f, cycle_length=4).map(f, num_parallel_calls=2)")
-    done = patched(text, "parallel-interleave:3", "calls:8", "any-order")
+    done = patched(text, "parallel-interleave:3", "any-order")
     assert ".interleave(f, cycle_length=4, num_parallel_calls=3, deterministic=False)" in done
-    assert ".map(f, num_parallel_calls=8, deterministic=False)" in done
+    assert ".map(f, num_parallel_calls=2, deterministic=False)" in done
 
 
 def test_the_pool_goes_into_options_that_are_applied_already() -> None:

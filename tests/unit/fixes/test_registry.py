@@ -66,4 +66,4 @@ def test_what_fixes_do_is_said_with_their_numbers_and_places() -> None:
 
 def test_kinds_that_are_tried_unpredicted_have_a_place_each() -> None:
     ranks = sorted(spec.rank for spec in SPECS.values() if spec.rank is not None)
-    assert ranks == list(range(len(ranks)))
+    assert len(set(ranks)) == len(ranks)

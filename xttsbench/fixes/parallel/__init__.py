@@ -1,13 +1,12 @@
 """Sequential ops made parallel, and parallel ops released from keeping the order of their elements.
 
-``parallel-map`` and ``calls`` are of maps, ``parallel-interleave`` of what reads files; with
-``any-order``, which has to be asked for, all of them hand their elements on as they come.
+``parallel-map`` is of maps, ``parallel-interleave`` of what reads files; with ``any-order``, which has to be asked
+for, both hand their elements on as they come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from xttsbench.fixes.calls import (
@@ -39,25 +38,6 @@ def maps_made_parallel(setting: Setting) -> Iterator[Candidate]:
     if maps:
         made = _made("ParallelMapDatasetV2", calls)
         yield changed(numbered("parallel-map", calls), maps, made, held_bytes=held_bytes(maps, calls))
-
-
-def more_calls(setting: Setting) -> Iterator[Candidate]:
-    """Maps that are parallel already and ask for fewer calls than they could use."""
-    pipeline, cpus = setting.pipeline, setting.cpus
-    parallel = [
-        op for op in pipeline.ops if op.op.startswith(("ParallelMap", "MapAndBatch")) and op.parallelism is not None
-    ]
-    wanted = calls_wanted(pipeline, cpus, setting.goal_s)
-    waiting = [op for op in parallel if waits(op, pipeline, cpus)]
-    # The rewrite gives all of them the same number, which may not be less than any asks for.
-    least = max((op.parallelism or 0 for op in parallel), default=0)
-    calls = max(wanted if waiting and wanted is not None else cpus, least)
-    few = [op for op in waiting if (op.parallelism or 0) < calls]  # AUTOTUNE is below 0
-    few = few or [op for op in parallel if 0 < (op.parallelism or 0) < calls]
-    if few:
-        made = {"parallelism": calls, "chosen_parallelism": None}
-        found = changed(numbered("calls", calls), parallel, made, held_bytes=held_bytes(few, calls))
-        yield replace(found, ops=tuple(op.name for op in few))
 
 
 def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
@@ -127,21 +107,6 @@ PARALLEL_MAP: Final = Spec(
     runs_ahead=True,
     keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:parallel_map",
-)
-CALLS: Final = Spec(
-    name="calls",
-    form="name:n",
-    words="more calls of the parallel maps",
-    does="maps that are parallel already make n calls at once",
-    unit="at once",
-    candidates=more_calls,
-    rank=2,
-    rewrite="xttsbench.fixes.parallel.rewrite:parallel_calls",
-    argument="calls",
-    hazards="xttsbench.fixes.parallel.rewrite:map_hazards",
-    runs_ahead=True,
-    keeps_conditions=True,
-    patch="xttsbench.fixes.parallel.patch:parallel_calls",
 )
 PARALLEL_INTERLEAVE: Final = Spec(
     name="parallel-interleave",

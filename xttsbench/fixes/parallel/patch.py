@@ -34,12 +34,6 @@ def parallel_interleave(calls: Calls, number: int | None, op: str) -> Iterable[F
     return found or [Found(why_not="the pipeline has no sequential .interleave(...)")]
 
 
-def parallel_calls(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """Another number of calls for every map that is parallel."""
-    found = _made_parallel(calls, "map", number, already=True)
-    return found or [Found(why_not="the pipeline has no parallel .map(...)")]
-
-
 def any_order(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     """``deterministic=False`` at every parallel op, and at those that other fixes of the patch make parallel."""
     made = {fix.kind.removeprefix("parallel-") for fix in calls.together if fix.kind.startswith("parallel-")}

@@ -17,7 +17,7 @@ from tensorflow.core.framework import dataset_options_pb2
 from tensorflow.python.framework import op_def_registry
 
 from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, with_options
-from xttsbench.fixes.graph.hazards import MAPS, Reader
+from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.nodes import (
     add_constant,
     constant_input,
@@ -30,7 +30,6 @@ from xttsbench.pipeline.nodes import (
 )
 from xttsbench.records.fix import Fix, FixSet
 
-_PARALLEL_MAPS: Final = ("ParallelMapDataset", "ParallelMapDatasetV2")  # the number of calls is their last input
 FILES_AHEAD: Final = 8
 """Files that are read at a time where one was, and no number was asked for: TensorFlow tunes calls, not these."""
 BUFFERED_BYTES: Final = 256 << 20
@@ -62,35 +61,9 @@ def parallel_map(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
     return edited
 
 
-def parallel_calls(graph: Any, *, calls: int) -> Any:
-    """Every map of the outer pipeline that is parallel already given ``calls`` calls, whatever it asked for.
-
-    Raises:
-        InvalidInputError: there is no parallel map, or all of them have this number of calls.
-    """
-    fix = f"calls:{calls}"
-    edited = copied(graph)
-    by_name = {node.name: node for node in edited.node}
-    maps = [node for node in dataset_nodes(edited) if node.op in _PARALLEL_MAPS]
-    if not maps:
-        raise does_not_apply(fix, "the dataset has no parallel map (parallel-map makes the sequential ones parallel)")
-    changed = [node for node in maps if constant_input(node, "num_parallel_calls", by_name) != calls]
-    if not changed:
-        raise does_not_apply(fix, f"every parallel map makes {calls} calls at a time already")
-    for node in changed:
-        if node.op == "ParallelMapDataset":  # of TensorFlow 1, whose number is an int32
-            node.op = "ParallelMapDatasetV2"
-            node.attr["deterministic"].s = b"false" if node.attr["sloppy"].b else b"default"
-            node.attr.pop("sloppy", None)
-        number = add_constant(edited, f"{node.name}/num_parallel_calls", calls)
-        set_inputs(node, [*data_inputs(node)[:-1], number])
-    return edited
-
-
-def map_hazards(reader: Reader, fix: Fix, _every: FixSet) -> Iterator[str]:
+def map_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the maps that would be called several times at once."""
-    sequential = [name for name, node in reader.nodes.items() if node.op == "MapDataset"]
-    return reader.shared_state(sequential if fix.kind == "parallel-map" else reader.named(MAPS))
+    return reader.shared_state([name for name, node in reader.nodes.items() if node.op == "MapDataset"])
 
 
 def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
