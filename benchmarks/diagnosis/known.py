@@ -80,7 +80,7 @@ def _shaping() -> tuple[Case, ...]:
             not_limiting=NO_HELP,
             compare_with={"augment": False},
         ),
-        case("late_filter", 4, ("late-filter|python-function",), seen=("late-filter",), fixes=("filter-first",)),
+        case("late_filter", 4, ("late-filter|python-function",), seen=("late-filter",)),
         case(
             "shuffle_stalls_each_epoch", 10, (WAITS + "|shuffle-fill|stragglers|oscillation",), seen=("shuffle-fill",)
         ),
@@ -171,7 +171,6 @@ def _combined() -> tuple[Case, ...]:
             8,
             "late-filter|" + WAITS,
             seen=("late-filter",),
-            fixes=("filter-first", *POOL_16),
         ),
         case(
             "everything_in_turn",

@@ -81,6 +81,6 @@ def test_the_processor_bound_case_and_its_tuned_version_yield_the_same(small, tm
 
 def test_a_fixed_dataset_is_read_beside_the_original():
     case = faulty.chosen(["late_filter"])[0]
-    original, fixed = (yielded.read(case.target, {}, fix) for fix in (None, "step:xla + filter-first"))
+    original, fixed = (yielded.read(case.target, {}, fix) for fix in (None, "step:xla + parallel-map"))
     assert len(original) > 2
     assert yielded.same(original, fixed)["how"] == "identical"

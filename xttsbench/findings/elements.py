@@ -39,7 +39,7 @@ _KEEPS_ALL: Final = 0.99
     "late-filter",
     evidence="share of the elements that the filter keeps, and the share of the pace that goes to the others",
     threshold="work for elements that are thrown away has 5 % of the pace, or a share that is not known; a bottleneck "
-    "where filtering first helps and the maps before the filter have 30 % of the pace",
+    "where the step waits for data and the maps before the filter have 30 % of the pace",
     remedy="Filter first: .filter(...) before the map, on what that map is given.",
     false_alarms="none known: a filter that keeps more than 99 % is not reported",
 )
@@ -54,12 +54,10 @@ def late_filter(evidence: Evidence) -> Findings:
             kept = _kept(op, next((own for own in ops if own.name in op.inputs), None))
             if not wasted or (kept is not None and kept > _KEEPS_ALL):
                 continue
-            outer = ops is pipeline.ops
-            share = pace_share(evidence, *wasted) if outer else None
+            share = pace_share(evidence, *wasted) if ops is pipeline.ops else None
             thrown = share * (1 - kept) if share is not None and kept is not None else share
             if thrown is not None and thrown < _NOTICEABLE:
                 continue
-            helps = gain(evidence, "filter-first") if outer and (share or 0.0) >= MAIN_SHARE else None
             costly, waits = most_costly(evidence, wasted) or wasted[0], evidence.limits("input")
             yield late_filter.finding(
                 f"{op.name} throws away what {costly.name} has worked for, and does not look at it",
@@ -74,7 +72,7 @@ def late_filter(evidence: Evidence) -> Findings:
                 + ("" if waits else " Nothing waits for it now, so this saves processor time only."),
                 at=op,
                 severity="warning" if waits else "info",
-                helps=helps,
+                limiting=waits and kept is not None and (share or 0.0) >= MAIN_SHARE,
             )
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
-from xttsbench.fixes.before_maps import FILTER_FIRST
 from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.dataset import DATASET
@@ -36,7 +35,6 @@ SPECS: Final[Mapping[str, Spec]] = {
     spec.name: spec
     for spec in (
         DATASET,
-        FILTER_FIRST,
         REBATCH,
         OPEN_GENERATOR,
         NATIVE,

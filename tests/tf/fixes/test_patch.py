@@ -81,7 +81,6 @@ BEFORE = ["Range", "Map", "Filter", "Prefetch", "Map", "Interleave", "Map", "Bat
     [
         (("cache@FilterDataset",), [*BEFORE[:3], "Cache", *BEFORE[3:]]),
         (("parallel-interleave:2", "prefetch"), [*BEFORE[:5], "ParallelInterleave", *BEFORE[6:], "Prefetch"]),
-        (("filter-first",), ["Range", "Filter", "Map", *BEFORE[3:]]),
     ],
 )
 def test_the_patched_file_makes_the_wanted_graph_and_the_same_data(

@@ -49,7 +49,6 @@ def told(rule: str, *results: FixResult, **fields: Any) -> Finding:
         ("sequential-map", "parallel-map + thread-pool:32"),
         ("thread-pool", "parallel-map + thread-pool:32"),
         ("cacheable", "cache@Map/_3"),
-        ("late-filter", "filter-first"),
         ("eager-step", "prefetch + step:graph"),
         ("xla-untried", "step:xla"),
         ("xla-recompilation", "step:no-xla"),

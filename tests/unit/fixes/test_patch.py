@@ -300,7 +300,6 @@ def test_another_file_and_a_library_are_left_alone() -> None:
         "parallel-interleave",
         "nonsense",
         "prefetch:many",
-        "filter-first",
     ],
 )
 def test_what_cannot_be_written_is_said(fix: str) -> None:

@@ -1,4 +1,4 @@
-"""A filter before the maps that it does not need: in one chain, over statements, and with other parameters."""
+"""An unbatch and its batch as one, and shuffles and repeats behind a cache: in one chain and over statements."""
 
 from __future__ import annotations
 
@@ -9,112 +9,6 @@ import pytest
 from tests.unit.fixes.fake_datasets import FILE, kinds, patch_of, pipeline_of
 from xttsbench.fixes.patch import propose
 from xttsbench.records.fix import FixSet, Patch
-
-
-def filtered(body: str, reads: tuple[int, ...], *passes: dict[int, int]) -> tuple[str, Patch]:
-    """A source, and its patch, where the filter reads and the maps pass these components."""
-    head = "import tensorflow as tf\nf = load = wanted = None\ndef make():\n    ds = tf.data.Dataset.range(9)\n"
-    text = f"{head}{body}    return ds\n"
-    pipeline, left = pipeline_of(text), list(passes)
-    ops = []
-    for op in pipeline.ops:
-        known = (
-            {"passes": left.pop(0)} if op.op == "MapDataset" else {"reads": reads} if op.op == "FilterDataset" else {}
-        )
-        ops.append(op.model_copy(update=known))
-    changed = pipeline.model_copy(update={"ops": tuple(ops)})
-    return text, propose(FixSet.of(["filter-first"]), changed, lambda _: text, own=lambda _: True)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (
-            "ds.map(lambda i: (i, f(i))).filter(lambda i, _: i % 4 == 0)",
-            "ds.filter(lambda i: i % 4 == 0).map(lambda i: (i, f(i)))",
-        ),
-        (
-            "ds.map(lambda a, b: (a, b, f(b))).filter(lambda *given: given[0] > 1)",
-            "ds.filter(lambda *given: given[0] > 1).map(lambda a, b: (a, b, f(b)))",
-        ),
-        (
-            "ds.map(lambda one: {**one, 'y': f(one)}).filter(lambda one: one['x'] > 0)",
-            "ds.filter(lambda one: one['x'] > 0).map(lambda one: {**one, 'y': f(one)})",
-        ),
-    ],
-)
-def test_a_filter_moves_before_the_map_with_the_parameters_that_it_finds_there(before: str, after: str) -> None:
-    text, patch = filtered(f"    ds = {before}.batch(2)  # last\n", (0,), {0: 0})
-    assert patch.files[FILE] == text.replace(before, after)
-
-
-def test_parameters_of_a_lambda_are_put_where_the_map_has_them() -> None:
-    body = "    ds = ds.map(lambda a, b, c: (f(a), c)).filter(lambda _, label: label > 0)\n"
-    text, patch = filtered(body, (1,), {1: 2})
-    assert "ds.filter(lambda _, _1, label: label > 0).map(lambda a, b, c: (f(a), c))" in patch.files[FILE], text
-
-
-def test_a_filter_moves_before_several_maps_and_over_statements() -> None:
-    body = "    ds = ds.map(lambda i: (i, f(i)))  # slow\n    ds = ds.map(lambda i, x: (i, f(x)))\n"
-    body += "    ds = ds.filter(lambda i, x: i > 2)\n"
-    _, patch = filtered(body, (0,), {0: 0}, {0: 0})
-    assert kinds(patch.files[FILE]) == ["range", "filter", "map", "map"]
-    assert "ds = ds.filter(lambda i: i > 2)  # slow\n" in patch.files[FILE]
-
-
-def test_it_stays_behind_the_map_whose_result_it_reads() -> None:
-    body = "    ds = ds.map(lambda i: (i, f(i))).map(lambda i, x: (i, x)).filter(lambda i, x: x > 2)\n"
-    _, patch = filtered(body, (1,), {0: 0}, {0: 0, 1: 1})
-    assert kinds(patch.files[FILE]) == ["range", "map", "filter", "map"]
-
-
-def test_links_on_lines_of_their_own_take_their_comments_along() -> None:
-    body = "    ds = (\n        ds\n        .map(lambda i: (i, f(i)))  # loads\n"
-    body += "        .filter(lambda i, _: i > 2)  # every third\n        .batch(2)\n    )\n"
-    text, patch = filtered(body, (0,), {0: 0})
-    lines = patch.files[FILE].splitlines()
-    at = text.splitlines().index("        .map(lambda i: (i, f(i)))  # loads")
-    assert lines[at : at + 2] == [
-        "        .filter(lambda i: i > 2)  # every third",
-        "        .map(lambda i: (i, f(i)))  # loads",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ("    ds = ds.map(load).filter(wanted)\n", "not known from the source"),
-        (
-            "    mapped = ds.map(lambda i: (i, f(i)))\n    ds = mapped.filter(lambda i, _: i > 2)\n    print(mapped)\n",
-            "something else",
-        ),
-        (
-            "    ds = ds.map(lambda i: (i, f(i, k)))\n    k = 3\n    ds = ds.filter(lambda i, _: i > k)\n".replace(
-                "    ds = ds.map", "    k = 2\n    ds = ds.map"
-            ),
-            "`k` gets its value",
-        ),
-        (
-            "    ds = ds.map(lambda i: (i, f(i)))\n    if ds:\n        ds = ds.filter(lambda i, _: i > 2)\n",
-            "`ds` is used for something else as well at line 6",
-        ),
-        (
-            "    ds = ds.map(lambda i: (i, f(i))).filter(lambda i, x: x is not None and i > 2)\n",
-            "more of its parameters",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_left_to_the_user(body: str, why: str) -> None:
-    _, patch = filtered(body, (0,), {0: 0})
-    assert patch.edits == ()
-    assert why in patch.unpatched["filter-first"]
-    assert re.search(rf"before the \.map\(\.\.\.\) of {FILE}:[56]", patch.unpatched["filter-first"])
-
-
-def test_a_filter_that_reads_what_the_map_makes_is_not_moved() -> None:
-    _, patch = filtered("    ds = ds.map(lambda i: f(i)).filter(lambda i: i > 2)\n", (0,), {})
-    assert "hands through" in patch.unpatched["filter-first"]
-
 
 APART = "import tensorflow as tf\ndef make():\n    ds = tf.data.Dataset.range(9)\n"
 IN_LINES = "    ds = (\n        ds\n        .unbatch()\n        .batch(4)  # a few\n    )\n"

@@ -181,16 +181,6 @@ def test_behind_a_cache_only_what_comes_after_it_costs():
     assert rows["cache@1"].batches_per_s == pytest.approx(1 / 0.06)
 
 
-def test_a_filter_goes_before_the_map_that_hands_on_what_it_looks_at():
-    keeps = {"op": "FilterDataset", "reads": (0,), "elements_per_batch": 8.0, "cost_s": 0.0}
-    costly = {"op": "MapDataset", "stateful": True, "cost_s": 0.08, "passes": {0: 0}, "elements_per_batch": 32.0}
-    source = RANGE | {"elements_per_batch": 32.0}
-    rows = by_name(pipeline(source, costly, keeps, BATCH), alone=Estimate(estimate=0.001, low=0.001, high=0.001))
-    assert rows["filter-first"].batches_per_s == pytest.approx(1 / 0.02)
-    needs_it = pipeline(source, costly | {"passes": {1: 0}}, keeps, BATCH)
-    assert "filter-first" not in by_name(needs_it)
-
-
 def test_an_interleave_is_read_by_as_many_threads_as_its_cycle_is_long():
     reads = {"op": "InterleaveDataset", "cycle_length": 4, "cost_s": 0.08, "cpu_s": 0.0}
     rows = by_name(pipeline(RANGE, reads, BATCH))

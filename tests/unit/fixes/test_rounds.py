@@ -115,14 +115,14 @@ def test_the_original_is_measured_twice_where_that_is_wanted() -> None:
         (["prefetch", "parallel-map:4"], "parallel-map:4 + prefetch"),
         (["parallel-map:32 + thread-pool:32", "parallel-map", "thread-pool:16"], "parallel-map:32 + thread-pool:32"),
         (["cache@A", "cache@B", "step:xla"], "cache@A + step:xla"),
-        (["step:graph", "prefetch:4", "filter-first"], "filter-first + prefetch:4 + step:graph"),
+        (["step:graph", "prefetch:4", "native"], "native + prefetch:4 + step:graph"),
     ],
 )
 def test_fixes_are_put_together_in_the_order_of_their_application(names: list[str], made: str) -> None:
     assert combine(names) == made
 
 
-_PARTS = ["parallel-map:4", "parallel-map", "prefetch", "cache@A", "cache@B", "thread-pool:8", "filter-first"]
+_PARTS = ["parallel-map:4", "parallel-map", "prefetch", "cache@A", "cache@B", "thread-pool:8", "native"]
 
 
 @given(st.lists(st.sampled_from(_PARTS), min_size=1, max_size=6))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import libcst as cst
 
-from xttsbench.fixes.before_maps import passed_maps
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, argument, removed, reordered
 from xttsbench.targets.source.module import Link, Module
-
-_Extra = Callable[[Module, Sequence[Link]], Sequence[Replacement]]
+from xttsbench.throughput.threads import consumers, inputs_of
 
 
 def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
@@ -22,24 +20,28 @@ def batch_first(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     for one in calls.of_kind("batch"):
         maps = maps_before(calls, one)
         if maps and not found.changes:
-            found = before_maps(calls, one, maps, ", with a function that works on whole batches")
+            by_hand = (
+                f"write the .batch(...) of {place(one)} before the .map(...) of {place(maps[0])}, with a function that "
+                "works on whole batches"
+            )
+            found = attempt(partial(_before_maps, calls, one, maps), by_hand)
     return [found]
 
 
-def before_maps(
-    calls: Calls, op: PipelineOp, maps: Sequence[PipelineOp], with_what: str = "", extra: _Extra = lambda *_: ()
-) -> Found:
-    """The call of an op written before those of the maps in front of it, which are given sources first.
-
-    What to write by hand ends in ``with_what``; ``extra`` makes steps within the op's call, from all of the calls.
-    """
-    by_hand = f"write the .{kind(op)}(...) of {place(op)} before the .map(...) of {place(maps[0])}{with_what}"
-    return attempt(lambda: [rearranged(calls, [*maps, op], {one.name for one in maps}, extra=extra)], by_hand)
+def _before_maps(calls: Calls, op: PipelineOp, maps: Sequence[PipelineOp]) -> list[Change]:
+    return [rearranged(calls, [*maps, op], {one.name for one in maps})]
 
 
 def maps_before(calls: Calls, op: PipelineOp) -> list[PipelineOp]:
     """The maps directly above an op that nothing else reads, sources first."""
-    return passed_maps(op, calls.pipeline)[0][::-1]
+    by_name, readers = {one.name: one for one in calls.pipeline.ops}, consumers(calls.pipeline)
+    found, names = list[PipelineOp](), inputs_of(op, calls.pipeline)
+    while len(names) == 1 and (before := by_name.get(names[0])) is not None:
+        names = inputs_of(before, calls.pipeline)
+        if not before.op.startswith(("MapDataset", "ParallelMapDataset")) or not names or len(readers[before.name]) > 1:
+            break
+        found.insert(0, before)
+    return found
 
 
 def rebatch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:

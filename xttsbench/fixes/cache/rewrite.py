@@ -77,11 +77,10 @@ def cached(graph: Any, op: str) -> Any:
     return edited
 
 
-def hazards(reader: Reader, fix: Fix, every: FixSet) -> Iterator[str]:
+def hazards(reader: Reader, fix: Fix, _every: FixSet) -> Iterator[str]:
     """Differences between passes before the cache, and effects that it would leave out, one sentence each."""
     op = fix.op or ""
-    # A filter that is moved before the map stands between it and what orders its elements.
-    moved = () if "filter-first" in every else chain_of(op, *_shape(reader.graph)).orderings
+    moved = chain_of(op, *_shape(reader.graph)).orderings
     for name in reader.above(op) if op in reader.nodes else list(reader.nodes):
         if name in moved:
             continue

@@ -333,14 +333,13 @@ def rearranged(
     ops: Sequence[PipelineOp],
     moved: Collection[str],
     text: str = "",
-    extra: Callable[[Module, Sequence[Link]], Sequence[edits.Replacement]] = lambda module, links: (),
 ) -> Change:
     """Moves some ops behind the last one, with a link in between.
 
     Calls that follow one another in the text change places; else those that are moved are written behind the last one.
 
     The ops follow one another in the pipeline, sources first; ``moved`` has the names of those that are moved. ``text``
-    is the new link, e.g. ``.cache()``, right behind the last one; ``extra`` makes steps within the last of the calls.
+    is the new link, e.g. ``.cache()``, right behind the last one.
 
     Raises:
         NoEditError: it cannot be done safely.
@@ -351,7 +350,7 @@ def rearranged(
             raise NoEditError("a call makes several ops that would change places with one another")
         if any(link.name == LISTS_FILES for link in links):
             raise NoEditError("a list of files is shuffled by the call that makes it")
-        return edits.reordered(module, links, [one.name in moved for one in ops], text, extra(module, links))
+        return edits.reordered(module, links, [one.name in moved for one in ops], text)
     except NoEditError:
         module, links = calls.in_one_function(ops)
     which = [link for one, link in zip(ops, links, strict=True) if one.name in moved]
@@ -360,4 +359,4 @@ def rearranged(
     if set(which) & set(others) or len(own.intersection(which)) < sum(link in own for link in which):
         raise NoEditError("a call makes several ops that would change places with one another")
     sinking = Sinking(module, list(dict.fromkeys(links)), list(dict.fromkeys(which)), own, same_elements=bool(text))
-    return sinking.change(text, extra(module, links))
+    return sinking.change(text)

@@ -299,20 +299,18 @@ def _nothing_left(module: Module, link: Link) -> cst.Assign | None:
     return statement if same and alone and len(module.block(statement)) > 1 else None
 
 
-def reordered(
-    module: Module, links: Sequence[Link], moved: Sequence[bool], text: str = "", extra: Sequence[Replacement] = ()
-) -> Change:
+def reordered(module: Module, links: Sequence[Link], moved: Sequence[bool], text: str = "") -> Change:
     """Moves some of several consecutive links behind the others, with a link in between.
 
     The links are in the order in which they run; the last one stays. ``text`` is the new link, e.g. ``.cache()``, right
-    behind the last one, and empty for none; ``extra`` are steps within the last one.
+    behind the last one, and empty for none.
 
     Raises:
         NoEditError: they do not follow one another in the text, or what stands between them would matter.
     """
     order = sorted(range(len(links)), key=lambda number: moved[number])
     if not text:
-        return _rearranged(module, links, order, extra)
+        return _rearranged(module, links, order)
     last = links[-1]
     new = behind(module, last, text)
     if not all(module.begins_line(link.start) for link in links) or new.start != _spans(module, links)[-1][1]:
@@ -323,16 +321,16 @@ def reordered(
             block = module.block(second)
             if not any(pair[0] is first and pair[1] is second for pair in itertools.pairwise(block)):
                 raise NoEditError(f"other statements stand between .{before.name}(...) and .{after.name}(...)")
-    return _rearranged(module, links, order, (new, *extra))
+    return _rearranged(module, links, order, new)
 
 
-def _rearranged(module: Module, links: Sequence[Link], order: Sequence[int], extra: Sequence[Replacement]) -> Change:
+def _rearranged(module: Module, links: Sequence[Link], order: Sequence[int], *new: Replacement) -> Change:
     for before, after in itertools.pairwise(links):
         if module.next_link(before) is not after:
             _follows_in_next_statement(module, before, after, links)
     spans = _spans(module, links)
     shown = min(start for start, _ in spans), max(end for _, end in spans)
-    return Change(module, links[-1].line, shown, (Exchange(tuple(spans), tuple(order)), *extra))
+    return Change(module, links[-1].line, shown, (Exchange(tuple(spans), tuple(order)), *new))
 
 
 def _spans(module: Module, links: Sequence[Link]) -> list[Span]:

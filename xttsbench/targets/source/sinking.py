@@ -60,8 +60,8 @@ class Sinking:
         self._inputs = {link: given for link in moved if (given := self._given(link)) is not None}
         self._restored = set(self._readers(self._last.node, strict=False))
 
-    def change(self, text: str, extra: Sequence[edits.Replacement]) -> Change:
-        """The edit, with the text of a new link behind the last one (empty for none) and steps within the last one.
+    def change(self, text: str) -> Change:
+        """The edit, with the text of a new link behind the last one (empty for none).
 
         Raises:
             NoEditError: it cannot be made safely.
@@ -79,7 +79,7 @@ class Sinking:
             again, self._not_where = [], []
             guard = self._guard(why)
         first = edits.behind(module, last, "")
-        steps = [*extra, *([edits.Replacement(first.start, first.start, f"{first.text}{text}")] if text else [])]
+        steps: list[edits.Step] = [edits.Replacement(first.start, first.start, f"{first.text}{text}")] if text else []
         puts: list[tuple[Link, edits.Put]] = []
         assigned = self._assigned_alone(last)
         in_turn = False  # once one is a statement, those behind it are
