@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.batch_first import BATCH_FIRST, REBATCH
+from xttsbench.fixes.batch_first import BATCH_FIRST
 from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.dataset import DATASET
@@ -35,7 +35,6 @@ SPECS: Final[Mapping[str, Spec]] = {
     spec.name: spec
     for spec in (
         DATASET,
-        REBATCH,
         OPEN_GENERATOR,
         NATIVE,
         PARALLEL_MAP,

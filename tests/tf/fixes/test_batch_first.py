@@ -266,26 +266,6 @@ def test_what_cannot_work_on_batches_stays_before_them_and_the_rest_goes_after()
     assert elements(fixed) == elements(original)
 
 
-@pytest.mark.parametrize(
-    ("size", "remainder", "gone"), [(4, True, True), (4, False, True), (6, True, False), (5, False, False)]
-)
-def test_batches_taken_apart_are_cut_anew_without_that(size, remainder, gone):
-    rows = tf.reshape(tf.range(4 * 7 * 2), [7, 4, 2])
-    original = tf.data.Dataset.from_tensor_slices((rows, rows + 1)).unbatch().batch(size, drop_remainder=remainder)
-    fixed = batched(original)
-    assert "UnbatchDataset" not in ops(fixed)
-    assert ("RebatchDatasetV2" in ops(fixed)) is not gone
-    assert elements(fixed) == elements(original)
-    assert fixed.element_spec == original.element_spec
-
-
-def test_batches_of_unlike_sizes_are_cut_anew():
-    original = numbers(17).batch(5).unbatch().batch(4, num_parallel_calls=2)
-    fixed = batched(original)
-    assert "RebatchDatasetV2" in ops(fixed)
-    assert elements(fixed) == elements(original)
-
-
 def python_for_its_effect():
     def load(i):
         tf.numpy_function(print, [i], [])

@@ -84,8 +84,6 @@ def test_only_the_maps_that_a_fix_touches_count():
     assert ask(parallel, "parallel-map") == ()
     apart = python(counting).map(lambda i: i + 1).batch(2).map(lambda x: x)
     assert len(ask(apart, "batch-first")) == 1
-    again = python(counting).batch(2).unbatch().batch(3)
-    assert ask(again, "rebatch") == ()  # calls no function otherwise than before
 
 
 def test_random_numbers_speak_against_a_cache_and_nothing_else():

@@ -45,7 +45,7 @@ def test_what_the_registry_names_is_there(place):
     [
         (
             "faster",
-            r"no fix named 'faster'\. Use one of rebatch, open-generator\[:<n>\], ",
+            r"no fix named 'faster'\. Use one of open-generator\[:<n>\], ",
         ),
         ("", "no fix named ''"),
         ("parallel-map + ", "no fix named ''"),

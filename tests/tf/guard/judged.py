@@ -35,7 +35,7 @@ from xttsbench.worker.failure import ExhaustedError
 from xttsbench.worker.fingerprint import read_elements
 
 FIXES = (
-    "native", "parallel-map:4", "parallel-interleave:4", "batch-first", "rebatch", "gather",
+    "native", "parallel-map:4", "parallel-interleave:4", "batch-first", "gather",
     "prefetch", "thread-pool:8", "buffer:4", "open-generator:4",
     "open-generator:4 + native",
 )  # fmt: skip

@@ -220,7 +220,7 @@ class Plan:
             return "random"  # whoever assigns from outside is overtaken by what runs ahead, if he does it within a pass
         if name == "open-generator" and self.generates:  # calls of the body of its loop overtake one another
             return _of(kind, True, state="changes", random="random", memo="random")
-        if name in ("prefetch", "buffer", "thread-pool", "rebatch", "open-generator"):
+        if name in ("prefetch", "buffer", "thread-pool", "open-generator"):
             return "random" if kind == "random" else "harmless"  # the order of all calls stays
         if name == "parallel-map":  # calls of one map overtake one another; those in an interleave do not
             return _of(kind, mapped, state="changes", epoch="random", random="random", memo="random")

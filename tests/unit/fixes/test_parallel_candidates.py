@@ -67,17 +67,6 @@ def test_files_of_a_flat_map_are_read_ahead_and_one_file_is_not():
     assert not [name for name in found(pipeline(RANGE | {"cardinality": 1}, reads)) if "interleave" in name]
 
 
-def test_batches_taken_apart_and_put_together_are_seen():
-    apart = {"op": "UnbatchDataset", "cost_s": 0.05, "elements_per_batch": 8.0}
-    given = found(pipeline(RANGE, DECODE, apart, BATCH | {"cost_s": 0.01}))
-    assert given["rebatch"].edit is None
-    known = pipeline(RANGE, DECODE, apart, BATCH | {"cost_s": 0.01, "element_bytes": 2e6})
-    cut = found(known)["rebatch"].edit(known)
-    assert [(op.op, op.cost_s) for op in cut.ops[2:]] == [("RebatchDatasetV2", 1e-3)]
-    assert cut.ops[2].inputs == (cut.ops[1].name,)
-    assert "rebatch" not in found(pipeline(RANGE, DECODE | {"cost_s": 5.0}, apart, BATCH))
-
-
 def test_tiny_calls_are_worth_batching_where_they_are_a_share_of_the_work():
     tiny = {"op": "MapDataset", "cost_s": 8 * 50e-6, "elements_per_batch": 8.0}
     assert "batch-first" in found(pipeline(RANGE, tiny, BATCH))

@@ -1,4 +1,4 @@
-"""An unbatch and its batch as one, and shuffles and repeats behind a cache: in one chain and over statements."""
+"""Shuffles and repeats behind a cache: in one chain and over statements."""
 
 from __future__ import annotations
 
@@ -6,43 +6,9 @@ import re
 
 import pytest
 
-from tests.unit.fixes.fake_datasets import FILE, kinds, patch_of, pipeline_of
+from tests.unit.fixes.fake_datasets import FILE, kinds, pipeline_of
 from xttsbench.fixes.patch import propose
 from xttsbench.records.fix import FixSet, Patch
-
-APART = "import tensorflow as tf\ndef make():\n    ds = tf.data.Dataset.range(9)\n"
-IN_LINES = "    ds = (\n        ds\n        .unbatch()\n        .batch(4)  # a few\n    )\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("    ds = ds.unbatch().batch(4, True).take(1)  # last\n", "    ds = ds.rebatch(4, True).take(1)  # last\n"),
-        ("    ds = ds.unbatch()  # rows\n    ds = ds.batch(4)\n", "    # rows\n    ds = ds.rebatch(4)\n"),
-        (IN_LINES, "    ds = (\n        ds\n        .rebatch(4)  # a few\n    )\n"),
-    ],
-)
-def test_an_unbatch_and_its_batch_become_a_rebatch(before: str, after: str) -> None:
-    patch = patch_of(f"{APART}{before}    return ds\n", "rebatch")
-    assert patch.unpatched == {}
-    assert patch.files[FILE] == f"{APART}{after}    return ds\n"
-    assert kinds(patch.files[FILE])[:2] == ["range", "rebatch"]
-
-
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ("    ds = ds.batch(4)\n", "No .batch(...) comes directly behind an .unbatch()."),
-        ("    ds = ds.unbatch().map(f).batch(4)\n", "No .batch(...) comes directly behind an .unbatch()."),
-        ("    ds = ds.unbatch().batch(4, num_parallel_calls=2)\n", ".rebatch(...) takes no num_parallel_calls"),
-        ("    ds = ds.unbatch().batch(4, True, 2)\n", ".rebatch(...) takes no num_parallel_calls"),
-        ("    rows = ds.unbatch()\n    ds = rows.batch(4)\n    print(rows)\n", "something else"),
-    ],
-)
-def test_an_unbatch_that_cannot_go_is_left_to_the_user(body: str, why: str) -> None:
-    patch = patch_of(f"f = None\n{APART}{body}    return ds\n", "rebatch")
-    assert patch.edits == ()
-    assert why in patch.unpatched["rebatch"]
 
 
 def behind_the_cache(body: str) -> tuple[str, Patch]:

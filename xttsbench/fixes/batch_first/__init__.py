@@ -1,55 +1,21 @@
-"""Work on whole batches in place of single elements: ``batch-first`` and ``rebatch``."""
+"""Work on whole batches in place of single elements: ``batch-first``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from xttsbench.fixes.spec import Candidate, Setting, Spec, each, linked
+from xttsbench.fixes.spec import Candidate, Setting, Spec, each
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
-from xttsbench.throughput.threads import consumers, elements_per_batch, inputs_of
+from xttsbench.throughput.threads import consumers, elements_per_batch
 
 _TINY_S: Final = 100e-6  # an element that takes less is mostly the cost of calling a function for it
 _TINY_PYTHON_S: Final = 300e-6  # the same for a Python function, which costs more to call
-COPIED_BYTES_PER_S: Final = 2e9  # bytes of a batch that are cut to size, of any machine of today or less
+COPIED_BYTES_PER_S: Final = 2e9  # bytes of a batch that are copied, of any machine of today or less
 MANY: Final = 8
 SHARE: Final = 0.1
-"""Share of the pipeline's cost from which calls for single elements, or taking batches apart, are worth another way."""
-
-
-def cut_anew(setting: Setting) -> Iterator[Candidate]:
-    """Batches taken apart only to be put together again."""
-    pipeline = setting.pipeline
-    by_name = {op.name: op for op in pipeline.ops}
-    whole = sum(op.cost_s or 0.0 for op in pipeline.ops)
-    for op in pipeline.ops:
-        names = inputs_of(op, pipeline)
-        apart = by_name.get(names[0]) if len(names) == 1 else None
-        is_batch = op.op.startswith(("BatchDataset", "ParallelBatchDataset"))
-        if not is_batch or apart is None or not apart.op.startswith("Unbatch"):
-            continue
-        if (op.cost_s or 0.0) + (apart.cost_s or 0.0) >= SHARE * whole:
-            known = op.element_bytes is not None
-            edit = partial(_cut, apart=apart.name, batch=op.name) if known else None
-            why_not = None if known else "what cutting whole batches to another size costs was not measured"
-            yield Candidate("rebatch", edit, why_not, ops=(apart.name, op.name))
-            return
-
-
-def _cut(given: Pipeline, *, apart: str, batch: str) -> Pipeline:
-    """The record with one op in the place of the two, which copies its bytes once and calls nothing for an element."""
-    given = linked(given)
-    source = next(op.inputs for op in given.ops if op.name == apart)
-
-    def changes(op: PipelineOp) -> dict[str, Any]:
-        if op.name != batch:
-            return {}
-        copied_s = (op.element_bytes or 0.0) / COPIED_BYTES_PER_S * (op.elements_per_batch or 1.0)
-        return {"op": "RebatchDatasetV2", "inputs": source, "cost_s": copied_s, "cpu_s": copied_s, "parallelism": None}
-
-    left = tuple(op for op in given.ops if op.name != apart)
-    return each(given.model_copy(update={"ops": left}), changes)
+"""Share of the pipeline's cost from which calls for single elements are worth another way."""
 
 
 def whole_batches(setting: Setting) -> Iterator[Candidate]:
@@ -113,17 +79,6 @@ def _called_once(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
     return each(given, changes, longer)
 
 
-REBATCH: Final = Spec(
-    name="rebatch",
-    words="whole batches cut to size, in place of taking them apart",
-    does="`unbatch().batch(n)` becomes one op that cuts whole batches to size, without taking them apart",
-    mends=("per-element-overhead",),
-    candidates=cut_anew,
-    rank=8,
-    tried_unpriced=True,
-    rewrite="xttsbench.fixes.batch_first.rewrite:rebatch",
-    patch="xttsbench.fixes.batch_first.patch:rebatch",
-)
 BATCH_FIRST: Final = Spec(
     name="batch-first",
     words="batches before the map, which is called once for each",

@@ -2,8 +2,7 @@
 
 ``map(f).batch(n)`` becomes ``batch(n).map(f for each row)``: :mod:`xttsbench.fixes.batch_first.by_row` makes that
 function, and it is run on a few elements to see that it yields the same. ``repeat``, ``take``, ``prefetch`` and
-``shuffle`` may stand in between: they do not look at elements. ``unbatch().batch(n)`` becomes one op that cuts the
-batches anew without taking them apart, or nothing where they have the size already.
+``shuffle`` may stand in between: they do not look at elements.
 """
 
 from __future__ import annotations
@@ -35,11 +34,9 @@ from xttsbench.pipeline.nodes import (
     FunctionLibrary,
     add_constant,
     captured_inputs,
-    constant_input,
     copied,
     data_inputs,
     dataset_nodes,
-    free_name,
     node_inputs,
     set_inputs,
 )
@@ -74,31 +71,12 @@ def batch_first(graph: Any) -> Any:
     edited, why = graph, list[str]()
     for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
         try:
-            while (again := _rebatched(edited, name)) is None:
+            while True:
                 edited = _swapped(edited, name)
-            edited = again
         except NotVectorisedError as error:
             why.append(str(error))
     if edited is graph:
         raise does_not_apply(_FIX, "; ".join(why) if why else "the dataset makes no batches")
-    return edited
-
-
-def rebatch(graph: Any) -> Any:
-    """The graph with every ``unbatch`` and the batch after it as one op; the batches, their types and order stay.
-
-    Raises:
-        InvalidInputError: there is no such pair, or none that can be one op, and why.
-    """
-    edited, why = graph, list[str]()
-    for name in [node.name for node in dataset_nodes(graph) if node.op in BATCHES]:
-        try:
-            again = _rebatched(edited, name)
-            edited = edited if again is None else again
-        except NotVectorisedError as error:
-            why.append(str(error))
-    if edited is graph:
-        raise does_not_apply("rebatch", "; ".join(why) if why else "no batch comes right after an unbatch")
     return edited
 
 
@@ -172,46 +150,6 @@ def _with_batch_before(graph: Any, mapped_name: str, batch_name: str, definition
     size = tf.TensorShape([result[0].shape[0] if result and result[0].shape.rank else None])
     set_spec(batch, [tf.TensorSpec(size.concatenate(one.shape), one.dtype) for one in flat_spec(above, _FIX)])
     return edited
-
-
-def _rebatched(graph: Any, name: str) -> Any | None:
-    """The graph with ``unbatch`` and the batch after it as one op; ``None`` where the named batch reads none.
-
-    Where the batches before have the same size already, as their static shapes say, both ops are left out.
-    """
-    by_name = {node.name: node for node in graph.node}
-    batch = by_name[name]
-    unbatch = source_of(batch, by_name)
-    if unbatch is None or unbatch.op != "UnbatchDataset":
-        return None
-    whole = source_of(unbatch, by_name)
-    if whole is None or len(readers(graph, unbatch.name)) != 1:
-        raise NotVectorisedError(f"{unbatch.name} is read by other ops as well")
-    spec = flat_spec(whole, "rebatch")
-    if any(one.dtype in (tf.variant, tf.resource) for one in spec):
-        raise NotVectorisedError(f"{whole.name} yields ragged, sparse or nested components")
-    edited = copied(graph)
-    size = constant_input(batch, "batch_size", by_name)
-    sizes = {one.shape[0] if one.shape.rank else None for one in spec}
-    if size is not None and sizes == {size}:
-        redirect(edited, name, whole.name)
-        return edited
-    node = next(one for one in edited.node if one.name == name)
-    inputs = data_inputs(node)
-    options = inputs[3] if node.op == "ParallelBatchDataset" else inputs[2]
-    node.op = "RebatchDatasetV2"
-    set_inputs(node, [whole.name, add_vector_of(edited, f"{name}/batch_sizes", inputs[1]), options])
-    for key in ("parallel_copy", "deterministic"):
-        node.attr.pop(key, None)
-    return edited
-
-
-def add_vector_of(graph: Any, name: str, scalar: str) -> str:
-    """A vector of one entry, the value of a scalar node; its name."""
-    axis = add_constant(graph, f"{name}/axis", 0)
-    node = graph.node.add(name=free_name(graph, name), op="ExpandDims", input=[scalar, axis])
-    node.attr["T"].type = node.attr["Tdim"].type = tf.int64.as_datatype_enum
-    return str(node.name)
 
 
 def _sunk(graph: Any, name: str) -> Any | None:

@@ -13,7 +13,6 @@ from typing import Final
 
 import libcst as cst
 
-from xttsbench.fixes.batch_first.patch import as_rebatch
 from xttsbench.fixes.gather import handed_as_one, rows_to_batches
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, place
@@ -22,6 +21,7 @@ from xttsbench.targets.source.edits import (
     Found,
     NoEditError,
     Replacement,
+    argument,
     behind,
     called_with,
     function_around,
@@ -80,7 +80,7 @@ def _gathered(calls: Calls, way: Sequence[PipelineOp], names: Iterator[str]) -> 
         behind(module, batched, f".map(lambda rows: {gathers})"),
     ]
     if as_one:
-        steps.append(as_rebatch(module, batched))
+        steps.append(_as_rebatch(module, batched))
     return [Change(module, batched.line, (sliced.start, batched.end), tuple(steps))]
 
 
@@ -112,3 +112,17 @@ def _follow(module: Module, sliced: Link, batched: Link, hand_on: Collection[str
             raise NoEditError(f"line {module.line(node)} uses the slices otherwise")
     if batched.node not in seen:
         raise NoEditError(f"the slices of line {sliced.line} are not seen to come to the batch of line {batched.line}")
+
+
+def _as_rebatch(module: Module, batch: Link) -> Replacement:
+    """The step that makes ``.batch(...)`` a ``.rebatch(...)``.
+
+    Raises:
+        NoEditError: it has an argument that this does not take.
+    """
+    for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
+        if argument(batch, name, position) is not None:
+            raise NoEditError(f".rebatch(...) takes no {name}")
+    if not isinstance(batch.node.func, cst.Attribute):
+        raise NoEditError("batch(...) is not called on a dataset")
+    return Replacement(*module.span(batch.node.func.attr), "rebatch")

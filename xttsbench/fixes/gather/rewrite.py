@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.batch_first.rewrite import add_vector_of
 from xttsbench.fixes.gather import BATCHES, HANDS_ON, OF_ALL, SLICES
 from xttsbench.fixes.graph.edit import add_functions, does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.pipeline.altered import length_of, with_own_store
@@ -110,7 +109,10 @@ def _cut_anew(graph: Any, batch: Any) -> None:
     drops = options[batch.op == "ParallelBatchDataset"]
     batch.op = "RebatchDatasetV2"
     batch.attr.clear()
-    set_inputs(batch, [above, add_vector_of(graph, f"{batch.name}/batch_sizes", size), drops])
+    axis = add_constant(graph, f"{batch.name}/axis", 0)
+    sizes = graph.node.add(name=free_name(graph, f"{batch.name}/batch_sizes"), op="ExpandDims", input=[size, axis])
+    sizes.attr["T"].type = sizes.attr["Tdim"].type = tf.int64.as_datatype_enum
+    set_inputs(batch, [above, sizes.name, drops])
 
 
 def _way(graph: Any, batch: Any) -> list[Any]:
