@@ -158,7 +158,7 @@ def _command(name: str, command: Any) -> str:
     words = [" ".join(one.split()) for one in paragraphs if not one.startswith("Example:")]
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     rows: dict[str, list[str]] = {"argument": [], "option": []}
-    for parameter in command.params:
+    for parameter in (one for one in command.params if not getattr(one, "hidden", False)):
         what, meaning = parameter.get_help_record(context)
         rows[parameter.param_type_name].append(f"| `{_cell(what, code=True)}` | {_cell(meaning)} |\n")
     tables = (f"\n| {kind} | |\n|---|---|\n{''.join(found)}" for kind, found in rows.items() if found)

@@ -119,7 +119,6 @@ def _shaping() -> tuple[Case, ...]:
             (),
             bottlenecks=COMPUTE,
             seen=("padding-waste",),
-            fixes=("buckets",),
             any_order=True,
             compare_with={"count": 128},
         ),

@@ -19,7 +19,7 @@ from cases import Case  # noqa: E402 - the path comes first
 from known import CASES  # noqa: E402
 
 _OF_THE_STEP = "steps"  # the family whose fault is in the step alone
-ANY_ORDER, BUCKETS = "any-order", "buckets"
+ANY_ORDER = "any-order"
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,3 @@ def reachable(case: Case) -> bool:
 def gives_up_order(case: Case) -> bool:
     """Whether the hand-tuned version gives up the order, so that it is allowed to the fixes too."""
     return ANY_ORDER in case.fixes
-
-
-def makes_other_batches(case: Case) -> bool:
-    """Whether the hand-tuned version puts the samples together otherwise, so that it is allowed to the fixes too."""
-    return BUCKETS in case.fixes

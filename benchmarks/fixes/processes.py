@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yielded
-from faulty import HERE, Case, gives_up_order, makes_other_batches
+from faulty import HERE, Case, gives_up_order
 from looks import run
 
 from xttsbench.records.report import Report
@@ -30,7 +30,6 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
     command = [sys.executable, "-m", "xttsbench", "optimize", case.target, "--json", "--budget", f"{budget_s:g}"]
     command += ["--accelerator", case.accelerator(), "--out", str(out)]
     command += ["--any-order"] if gives_up_order(case) else []
-    command += ["--allow", "batches"] if makes_other_batches(case) else []
     for name, value in case.settings(files).items():
         command += ["--set", f"{name}={value}"]
     began = time.monotonic()
@@ -45,7 +44,7 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
 def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, Any]:
     """Whether the fixed dataset yields the original's elements; ``same`` is ``None`` with a reason where unknown."""
     settings = case.settings(files) | dict(case.compare_with)
-    read, free = {}, {"any_order": gives_up_order(case), "padded": makes_other_batches(case)}
+    read, free = {}, {"any_order": gives_up_order(case)}
     for name, fix in (("original", None), ("ours", fixes), ("original again", None)):
         if name == "original again" and yielded.same(*list(read.values())[:2], **free)["same"]:
             break

@@ -28,19 +28,17 @@ _OF_STEP = "step:"
 Batches = Sequence[Sequence[Any]]
 
 
-def same(original: Batches, fixed: Batches, *, any_order: bool = False, padded: bool = False) -> dict[str, Any]:
+def same(original: Batches, fixed: Batches, *, any_order: bool = False) -> dict[str, Any]:
     """How two datasets' first elements compare, each element a sequence of arrays.
-
-    ``padded`` stands for rows that were put together to other batches: in any order, and without the zeros at the end.
 
     Returns:
         ``same``, ``how`` (``identical``, ``rounding``, ``other order`` or ``different``) and ``elements``, the number
         compared. With ``any_order`` all rows count, wherever they are, so both have to have been read to their end.
     """
     count = min(len(original), len(fixed))
-    if (any_order or padded) and _rows(original, padded) == _rows(fixed, padded):
+    if any_order and _rows(original) == _rows(fixed):
         how = "identical" if _alike(original, fixed) == "identical" else "other order"
-    elif any_order or padded or not count:
+    elif any_order or not count:
         how = "different"
     else:
         how = _alike(original[:count], fixed[:count])
@@ -68,12 +66,10 @@ def _bits(values: Any) -> bytes:
     return pickle.dumps(values.tolist()) if values.dtype == object else values.tobytes()
 
 
-def _rows(batches: Batches, padded: bool = False) -> Counter[bytes]:
+def _rows(batches: Batches) -> Counter[bytes]:
     rows = (row for element in batches for row in zip(*element, strict=True))
     parts = (map(np.asarray, row) for row in rows)
-    return Counter(
-        b"|".join(_bits(np.trim_zeros(one, "b") if padded and one.ndim else one) for one in row) for row in parts
-    )
+    return Counter(b"|".join(map(_bits, row)) for row in parts)
 
 
 def read(target: str, settings: dict[str, Any], fix: str | None) -> list[list[Any]]:

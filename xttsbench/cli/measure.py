@@ -132,7 +132,7 @@ def diagnose(
 
 
 class Allowed(StrEnum):
-    """Changes that fixes may make where they are allowed to."""
+    """Changes that fixes could be allowed to make; there is no such fix any more."""
 
     BATCHES = "batches"
 
@@ -152,10 +152,7 @@ def optimize(
     any_order: Annotated[
         bool, typer.Option("--any-order", help="Fixes may give up the order of the elements, hence of the batches.")
     ] = False,
-    allow: Annotated[
-        Allowed | None,
-        typer.Option(help="What fixes may change: batches lets them put samples of similar length together."),
-    ] = None,
+    allow: Annotated[Allowed | None, typer.Option(hidden=True)] = None,
     assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
     repeat: Repeat = False,
@@ -189,6 +186,8 @@ def optimize(
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.diagnose import optimize as run
 
+    if allow is not None:
+        say("No fix makes other batches: --allow has no effect.")
     target, kwargs, _ = job_of(target, arguments_of(settings), data, accelerator, compared=False)
     request = asked(
         context,
@@ -197,7 +196,6 @@ def optimize(
         kwargs=kwargs,
         arguments=tuple(arguments or ()),
         budget_s=budget,
-        other_batches=allow is not None,
         assume_pure=tuple(assume_pure or ()),
     )
     end(run(request, progress=Lines(quiet=quiet)), context)

@@ -279,8 +279,6 @@ def padding_waste(evidence: Evidence) -> Findings:
             "Batch elements of similar length together: bucket_by_sequence_length with fixed edges "
             "(pad_to_bucket_boundary=True keeps shapes few)."
         )
-    if buckets is None:
-        remedy += " 'xttsbench optimize --allow batches' tries it on this target."
     yield padding_waste.finding(
         f"{batches.padding_share:.0%} of {batches.padding_component} is padding",
         {

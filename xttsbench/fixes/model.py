@@ -97,9 +97,8 @@ def modelled(
         pipeline = as_measured(pipeline, step, replace(evidence, wall_s=wall_s), beside_s)
         evidence, given = replace(evidence, pipeline=pipeline), pipeline_pace(pipeline, step, evidence)
     model = Model(evidence, step, given.period_s + beside_s, given.limited_by, uneven)
-    padded = evidence.batches.padding_share if evidence.batches is not None else None
     buffer = uneven.enough if uneven else None
-    known = candidates(Setting(pipeline, cpus, evidence.environment, step.alone_s or None, buffer, padded))
+    known = candidates(Setting(pipeline, cpus, evidence.environment, step.alone_s or None, buffer))
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows, believed=off is None)
     known = tuple(one for one in known if one.kind != "cache" or one is best)

@@ -55,10 +55,7 @@ def of_input(
         return
     off: str | None
     if said_of is None:
-        padded = evidence.batches.padding_share if evidence.batches is not None else None
-        setting = Setting(
-            infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment, padding_share=padded
-        )
+        setting = Setting(infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment)
         known, off = candidates(setting), "no cost of it is known"
         groups = [*((one,) for one in known), *_needed_together(known)]
         rows: list[Prediction | None] = [None] * len(groups)
@@ -191,8 +188,6 @@ def option(
     raw = row.speedup if row is not None else None
     speedup = evidence.within_losses(raw) if off is None else None
     pass_s = first_pass_s(evidence, fixes)
-    if any(_spec(fix).helps_step for fix in fixes):
-        idle = None
     why_not = (
         idle
         or _cannot(evidence, fixes)
@@ -265,7 +260,7 @@ def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Propo
 
     Args:
         evidence: as a diagnosis makes it.
-        asked: kinds of fix that change what the batches hold, and are asked for: ``any-order``, ``buckets``.
+        asked: kinds of fix that change what the batches hold, and are asked for: ``any-order``.
     """
     said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=step_alone_s(evidence), asked=asked)
     believed = said_of.model if said_of is not None and said_of.off is None else None

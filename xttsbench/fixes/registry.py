@@ -7,7 +7,6 @@ from typing import Final
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.batch_first import BATCH_FIRST
-from xttsbench.fixes.buckets import BUCKETS
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.gather import GATHER
@@ -43,7 +42,6 @@ SPECS: Final[Mapping[str, Spec]] = {
         CACHE,
         BATCH_FIRST,
         GATHER,
-        BUCKETS,
         ANY_ORDER,
         BUFFER,
         PREFETCH,

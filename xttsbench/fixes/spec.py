@@ -55,7 +55,6 @@ class Setting:
     goal_s: float | None = None  # seconds of a step, with which the input has to keep up; `None` where there is no step
     buffer: int | None = None
     """Batches that are worth keeping ready, where the input comes in bursts that hold the step up."""
-    padding_share: float | None = None  # share of padding in the batches that were seen; `None` where nothing is padded
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,6 @@ class Spec:
     """``module:function`` that says why it may change the data whatever a run shows: ``(reader, fix, all) ->
     sentences``, see :mod:`xttsbench.fixes.graph.hazards`."""
     runs_ahead: bool = False  # whether it runs functions earlier than the step asks for their results
-    helps_step: bool = False
-    """Whether the fix may make the step itself faster, so that it is of use where nobody waits for data."""
     asked_for: str | None = None  # what has to be asked for, in a sentence; `None` where nothing has
     keeps_conditions: bool = False
     """Whether the edit stays right when settings are changed at whose values the pipeline's functions were read."""

@@ -122,10 +122,9 @@ class FixSet:
         return FixSet(tuple(fix for fix in self.fixes if fix.is_of_step))
 
 
-How = Literal["identical", "rounding", "other order", "other batches", "distribution", "different", "unknown"]
+How = Literal["identical", "rounding", "other order", "distribution", "different", "unknown"]
 """``identical``: the same bits in the same order; ``rounding``: floats closer than the tolerance; ``other order``: the
-same samples in an order that nobody was promised; ``other batches``: the same samples but for padding, batched
-otherwise as asked for; ``distribution``: random values, drawn from what looks like the same
+same samples in an order that nobody was promised; ``distribution``: random values, drawn from what looks like the same
 distribution; ``different``: other data; ``unknown``: it could not be told."""
 
 Outcome = Literal["accepted", "rejected", "not verified"]

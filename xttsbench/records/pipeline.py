@@ -309,15 +309,6 @@ class Shown(Record):
     of: int = 1
 
 
-class OtherBatches(Record):
-    """The samples of a fixed pipeline beside those of the original, whatever batch they are in and without padding."""
-
-    same: bool | None  # ``None`` where it could not be told
-    sentence: str
-    samples: int = 0
-    padding_share: tuple[float, float] = (0.0, 0.0)  # Of the values of the padded components, before and after, 0..1
-
-
 class Contents(Record):
     """Digests of the batches that a timed run was given, as columns of equal length."""
 
@@ -349,7 +340,6 @@ class Elements(Record):
     jittered: bool = False
     """Whether calls of Python functions were held up at random, so that parallel ones ended in another order."""
     identity: GraphIdentity | None = None
-    other_batches: OtherBatches | None = None  # Of a fix that puts samples into other batches
     cardinality: int = -2  # Elements of an epoch of the whole dataset; -1 without end, -2 where TensorFlow cannot tell
     whole: tuple[Whole, ...] = ()  # Digests of each pass, where an edit is to be proved
     traits: tuple[str, ...] = ()

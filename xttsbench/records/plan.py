@@ -100,7 +100,6 @@ class RunPlan(Record):
     new: str | None = None  # The other version of the target, where an edit is to be proved
     timed: bool = True  # Whether an edit is timed, too
     any_order: bool = False  # Elements in another order are wanted too, as a fix or an edit gives them
-    other_batches: bool = False  # Fixes that put the same samples into other batches are wanted too
     assume_pure: tuple[str, ...] = ()  # Functions (``module.function``) that the user says are pure
     verified: bool = True  # Whether fixes are verified, where there is time
     keep_writes: bool = False  # Whether the first run of a script writes to the disk
@@ -138,4 +137,4 @@ class RunPlan(Record):
     @property
     def asked(self) -> frozenset[str]:
         """Kinds of fix that change what the batches hold, and are wanted."""
-        return frozenset(["any-order"] * self.any_order + ["buckets"] * self.other_batches)
+        return frozenset(["any-order"] * self.any_order)

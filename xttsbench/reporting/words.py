@@ -79,7 +79,6 @@ SAME_DATA: Final = {
     "identical": "yes, bit for bit",
     "rounding": "yes, but for rounding",
     "other order": "yes, in another order",
-    "other batches": "yes, in OTHER BATCHES",
     "distribution": "random, drawn alike",
     "different": "NO",
     "unknown": "not proved",

@@ -94,8 +94,7 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
         raise ValueError("a fix can only be judged against a run of the original; got none")
     found = _judgement(originals, fixed, allow_other_order=allow_other_order)
     doubts = fixed.objections
-    promised = fixed.other_batches is None and all(run.ordered for run in originals)
-    if promised and not fixed.ordered and not allow_other_order:
+    if all(run.ordered for run in originals) and not fixed.ordered and not allow_other_order:
         doubts += ("the fixed pipeline gives up the order of the samples, which the original promises",)
     if doubts and found.equivalent is not False:
         found = judgement(None, "unknown", "; ".join(doubts), found.elements, found.epochs)
@@ -112,9 +111,6 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
 def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool) -> Semantics:
     if difference := spec_difference(originals[0].spec, fixed.spec):
         return judgement(False, "different", difference)
-    if (apart := fixed.other_batches) is not None:
-        how: How = "other batches" if apart.same else "unknown" if apart.same is None else "different"
-        return judgement(apart.same, how, apart.sentence, apart.samples, 1)
     if len({run.source_limit for run in (*originals, fixed)}) > 1:
         why = "the sources of the runs were cut to different lengths: they cannot be compared"
         return judgement(None, "unknown", why)

@@ -18,8 +18,6 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import first_line
-from xttsbench.fixes.buckets import BUCKETS
-from xttsbench.fixes.buckets.samples import compare_apart, padding_of
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, not_there, random_ops
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
@@ -40,7 +38,7 @@ from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.python.step_effects import trace_time_effects
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import Element, Elements, Epoch, OtherBatches, Whole, every_op
+from xttsbench.records.pipeline import Element, Elements, Epoch, Whole, every_op
 from xttsbench.records.trial import TrialSpec
 from xttsbench.samedata.epochs import EPOCHS
 from xttsbench.samedata.whole import digest
@@ -154,7 +152,6 @@ def read_elements(
         objections=(*objections, *_step_objections(spec, loaded)),
         jittered=jitter,
         identity=None if before is None else identity(original, before),
-        other_batches=_other_batches(spec, original, before, loaded.dataset, after, limit),
         losses=losses,
         state=sketched(variables, unknown),
         unknown={**told.prints.unknown, **unknown},
@@ -239,27 +236,6 @@ def _shortened(
         sizes = tf.TensorShape([None])
         spec = tf.nest.map_structure(lambda one: tf.TensorSpec(sizes.concatenate(one.shape[1:]), one.dtype), spec)
     return from_graph(cut, spec, source=dataset), cut, kept
-
-
-def _other_batches(
-    spec: TrialSpec,
-    original: tf.data.Dataset,
-    before: Any | None,
-    fixed: tf.data.Dataset,
-    after: Any | None,
-    limit: int | None,
-) -> OtherBatches | None:
-    """Both pipelines' samples without padding, for a fix that was asked to make other batches."""
-    if BUCKETS.name not in FixSet.parse(spec.fix):
-        return None
-    if before is None or after is None:
-        return OtherBatches(
-            same=None, sentence="the graph cannot be read, so that padding cannot be distinguished from data"
-        )
-    places = {} if limit is None else places_of(before, limit)
-    cut = (_shortened(original, before, limit, places)[0], _shortened(fixed, after, limit, places)[0])
-    drawn = [one for one in random_ops(original, before) if "draws" in one]
-    return compare_apart(*cut, padding_of(before), drawn=drawn, max_s=spec.window_s)
 
 
 def _epochs(dataset: tf.data.Dataset, graph: Any | None, original: Any | None) -> Callable[[int], tf.data.Dataset]:

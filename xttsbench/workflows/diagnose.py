@@ -79,7 +79,6 @@ class Request:
         kind: ``diagnose`` or ``optimize``.
         verify: verify fixes in what is left of the budget.
         any_order: verify fixes that give up the order of the elements too.
-        other_batches: verify fixes that put the same samples into other batches too.
         assume_pure: functions (``module.function``) that the user says are pure.
     """
 
@@ -102,7 +101,6 @@ class Request:
     kind: Kind = "diagnose"
     verify: bool = True
     any_order: bool = False
-    other_batches: bool = False
     assume_pure: tuple[str, ...] = ()
 
 

@@ -185,8 +185,7 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
         of_step = [f" ({one.words}: {one.why})" for one in report.fixes if one.name.startswith("step:")]
         why = f"{limiting.title}{next(iter(of_step), '')}"
         return DONE, f"Nothing was tried, since no fix mends what limits the step: {why}. {limiting.remedy}"
-    asked = [one for one in report.fixes if "have to be asked for" in one.why and "(--allow" in one.why]
-    first = next(iter(asked or report.fixes), None)
+    first = next(iter(report.fixes), None)
     why = f": {first.words}: {first.why}" if first is not None else ""
     return DONE, f"There is nothing here that a fix would make faster{why}."
 

@@ -196,13 +196,6 @@ def test_where_order_is_given_up_the_rows_have_to_be_all_there():
     assert not yielded.same(ORIGINAL, other[:1], any_order=True)["same"]
 
 
-def test_in_other_batches_the_samples_count_without_their_padding():
-    fixed = elements([[1, 1], [3, 3]], [[2, 0]])
-    assert yielded.same(elements([[1, 1, 0], [2, 0, 0]], [[3, 3]]), fixed, padded=True)["how"] == "other order"
-    assert not yielded.same(elements([[1, 1, 0], [2, 2, 0]], [[3, 3]]), fixed, padded=True)["same"]
-    assert not yielded.same(elements([[1, 1, 0], [2, 0, 0]], [[3, 3]]), fixed)["same"]
-
-
 def test_texts_are_compared_too():
     texts = [[np.array([b"ab", b"c"], object)]]
     assert yielded.same(texts, [[np.array([b"ab", b"c"], object)]])["how"] == "identical"
@@ -250,8 +243,6 @@ def test_giving_up_order_is_allowed_where_the_hand_tuned_version_does(commands, 
     found = processes.optimize(faulty.chosen(["waits_for_the_slowest"])[0], tmp_path, tmp_path, 120.0)
     assert "--any-order" in commands.commands[0]
     assert found["report"]["kind"] == "optimize"
-    processes.optimize(faulty.chosen(["padded_to_the_longest"])[0], tmp_path, tmp_path, 120.0)
-    assert "--allow batches" in " ".join(commands.commands[1])
 
 
 def test_a_reader_that_dies_leaves_the_data_unknown(commands, tmp_path):

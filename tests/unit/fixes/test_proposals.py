@@ -21,7 +21,7 @@ from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.trial import Batches, Trace
+from xttsbench.records.trial import Trace
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
                    python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip
@@ -166,18 +166,6 @@ def test_another_order_is_only_for_those_who_ask():
     assert not unasked.worth
     assert "asked for" in unasked.why_not
     assert by_name(told(given, asked={"any-order"}, **bare))["any-order"].worth
-
-
-def test_other_batches_are_offered_where_much_is_padding_and_tried_for_those_who_ask():
-    padded = pipeline(RANGE, DECODE, BATCH | {"op": "PaddedBatchDatasetV2"})
-    seen = Batches(cached=4, bytes=1, shapes=("a",), static_signature="", padding_share=0.6, padding_component="mel")
-    found = by_name(told(padded, "compute", batches=seen))["buckets"]
-    assert (found.worth, found.why_not) == (False, "other batches have to be asked for (--allow batches)")
-    # Also where the step computes: it computes on padding.
-    assert by_name(told(padded, "compute", batches=seen, asked={"buckets"}))["buckets"].worth
-    little = seen.model_copy(update={"padding_share": 0.1})
-    assert "buckets" not in by_name(told(padded, "compute", batches=little, asked={"buckets"}))
-    assert "buckets" not in by_name(told(WAITING, batches=seen, asked={"buckets"}))
 
 
 def test_where_the_model_is_far_off_structure_decides_and_nothing_is_predicted():

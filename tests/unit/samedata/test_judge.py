@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.samedata.elements import Run, batched, changed, cut, fingerprints, noised, plain, samples, shuffled
-from xttsbench.records.pipeline import Elements, OtherBatches
+from xttsbench.records.pipeline import Elements
 from xttsbench.samedata.judge import judge, spec_difference
 
 ROWS = samples(64)
@@ -30,16 +30,6 @@ def shuffling(**fields: Any) -> list[Elements]:
 def augmenting() -> list[Elements]:
     """In order, with noise; the two runs with one seed differ too, as those of parallel draws do."""
     return [fingerprints(noised(plain(ROWS), seed=seed), random_ops=("StatelessRandomNormal",)) for seed in (1, 2, 3)]
-
-
-@pytest.mark.parametrize(("same", "how"), [(True, "other batches"), (False, "different"), (None, "unknown")])
-def test_other_batches_are_judged_by_their_samples_alone(same: bool | None, how: str) -> None:
-    apart = OtherBatches(same=same, sentence="what was compared", samples=64)
-    fixed = fingerprints(plain(ROWS[::-1], batch=3)).model_copy(update={"other_batches": apart})
-    found = judge(three(plain(ROWS)), fixed)
-    assert (found.equivalent, found.how, found.elements) == (same, how, 64)
-    refused = fixed.model_copy(update={"objections": ("it would change state",)})
-    assert judge(three(plain(ROWS)), refused).equivalent is (None if same else same)
 
 
 class TestDeterministic:

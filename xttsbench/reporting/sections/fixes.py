@@ -44,7 +44,6 @@ DATA: Final = {
     "identical": "the same, bit for bit",
     "rounding": "the same, but for rounding",
     "other order": "the same samples, another order",
-    "other batches": "the same samples, OTHER BATCHES",
     "distribution": "random, drawn alike",
     "different": "OTHER DATA",
     "unknown": "not proved to be the same",
