@@ -105,7 +105,6 @@ def optimize(
     steps: int | None = None,
     budget_s: float = BUDGET_S,
     out: str | Path | None = None,
-    any_order: bool = False,
 ) -> tuple[Any, Report]:
     """Find fixes of a target's dataset, verify them, and return the dataset with those that were accepted.
 
@@ -124,7 +123,6 @@ def optimize(
         steps: steps to measure at most.
         budget_s: seconds for everything.
         out: directory of the run.
-        any_order: fixes may change the order of the elements.
 
     Returns:
         The dataset, and the report. The dataset is the given object itself where no fix was accepted. With a plan the
@@ -140,7 +138,7 @@ def optimize(
         if kwargs and not _is_named(target):
             raise _takes_no_arguments(target, kwargs)
         return _apply(target, plan, kwargs)
-    request = _request(target, "optimize", kwargs, accelerator, steps, budget_s, out, any_order=any_order)
+    request = _request(target, "optimize", kwargs, accelerator, steps, budget_s, out)
     if _is_named(target):
         from xttsbench.workflows.diagnose import optimize as run
 

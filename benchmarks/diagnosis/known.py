@@ -97,7 +97,6 @@ def _shaping() -> tuple[Case, ...]:
             8,
             ("order-sensitive|python-function",),
             seen=("order-sensitive",),
-            fixes=("any-order",),
             any_order=True,
             compare_with={"count": 64},
             not_limiting=("thread-pool", "sequential-map"),

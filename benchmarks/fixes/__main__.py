@@ -33,7 +33,7 @@ from typing import Any
 
 import psutil
 from accepted import said
-from faulty import PROJECT, Case, chosen, gives_up_order, reachable
+from faulty import PROJECT, Case, chosen, reachable
 from goals import GOALS, figures, met
 from kept import JOURNAL, keep, kept
 from processes import optimize, same_data
@@ -50,7 +50,6 @@ def done(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         "case": case.name,
         "family": case.family,
         "reachable": reachable(case),
-        "order_given_up": gives_up_order(case),
         "others_used_of_the_cores": _in_use(),
         **_circumstances(options),
     }

@@ -19,7 +19,6 @@ from cases import Case  # noqa: E402 - the path comes first
 from known import CASES  # noqa: E402
 
 _OF_THE_STEP = "steps"  # the family whose fault is in the step alone
-ANY_ORDER = "any-order"
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,3 @@ def chosen(names: Sequence[str]) -> tuple[Case, ...]:
 def reachable(case: Case) -> bool:
     """Whether the hand-tuned version is a rewrite of the original; else it is another function."""
     return bool(case.fixes)
-
-
-def gives_up_order(case: Case) -> bool:
-    """Whether the hand-tuned version gives up the order, so that it is allowed to the fixes too."""
-    return ANY_ORDER in case.fixes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yielded
-from faulty import HERE, Case, gives_up_order
+from faulty import HERE, Case
 from looks import run
 
 from xttsbench.records.report import Report
@@ -29,7 +29,6 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
     """
     command = [sys.executable, "-m", "xttsbench", "optimize", case.target, "--json", "--budget", f"{budget_s:g}"]
     command += ["--accelerator", case.accelerator(), "--out", str(out)]
-    command += ["--any-order"] if gives_up_order(case) else []
     for name, value in case.settings(files).items():
         command += ["--set", f"{name}={value}"]
     began = time.monotonic()
@@ -44,9 +43,9 @@ def optimize(case: Case, files: Path, out: Path, budget_s: float) -> dict[str, A
 def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, Any]:
     """Whether the fixed dataset yields the original's elements; ``same`` is ``None`` with a reason where unknown."""
     settings = case.settings(files) | dict(case.compare_with)
-    read, free = {}, {"any_order": gives_up_order(case)}
+    read: dict[str, yielded.Batches] = {}
     for name, fix in (("original", None), ("ours", fixes), ("original again", None)):
-        if name == "original again" and yielded.same(*list(read.values())[:2], **free)["same"]:
+        if name == "original again" and yielded.same(*list(read.values())[:2])["same"]:
             break
         out = folder / f"{name.replace(' ', '-')}.elements"
         command = [sys.executable, str(HERE / "yielded.py"), case.target, "--settings", json.dumps(settings)]
@@ -57,13 +56,13 @@ def same_data(case: Case, files: Path, folder: Path, fixes: str) -> dict[str, An
             return {"same": None, "how": "unknown", "why": f"{name} could not be read: {why[0][-300:]}"}
         read[name] = pickle.loads(out.read_bytes())
         out.unlink()
-    return judged(read, **free)
+    return judged(read)
 
 
-def judged(read: Mapping[str, yielded.Batches], **free: bool) -> dict[str, Any]:
+def judged(read: Mapping[str, yielded.Batches]) -> dict[str, Any]:
     """The fixed elements beside the original's, and beside what the original differs from itself by, where read."""
-    found = yielded.same(read["original"], read["ours"], **free)
+    found = yielded.same(read["original"], read["ours"])
     again = read.get("original again")
-    if again is not None and not yielded.same(read["original"], again, **free)["same"]:
+    if again is not None and not yielded.same(read["original"], again)["same"]:
         return found | {"same": None, "how": "unknown", "why": "the original differs from itself"}
     return found

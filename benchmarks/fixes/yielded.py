@@ -12,7 +12,6 @@ import os
 import pickle
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,14 @@ _OF_STEP = "step:"
 Batches = Sequence[Sequence[Any]]
 
 
-def same(original: Batches, fixed: Batches, *, any_order: bool = False) -> dict[str, Any]:
+def same(original: Batches, fixed: Batches) -> dict[str, Any]:
     """How two datasets' first elements compare, each element a sequence of arrays.
 
     Returns:
-        ``same``, ``how`` (``identical``, ``rounding``, ``other order`` or ``different``) and ``elements``, the number
-        compared. With ``any_order`` all rows count, wherever they are, so both have to have been read to their end.
+        ``same``, ``how`` (``identical``, ``rounding`` or ``different``) and ``elements``, the number compared.
     """
     count = min(len(original), len(fixed))
-    if any_order and _rows(original) == _rows(fixed):
-        how = "identical" if _alike(original, fixed) == "identical" else "other order"
-    elif any_order or not count:
-        how = "different"
-    else:
-        how = _alike(original[:count], fixed[:count])
+    how = _alike(original[:count], fixed[:count]) if count else "different"
     return {"same": how != "different", "how": how, "elements": count}
 
 
@@ -64,12 +57,6 @@ def _close(a: Any, b: Any) -> bool:
 
 def _bits(values: Any) -> bytes:
     return pickle.dumps(values.tolist()) if values.dtype == object else values.tobytes()
-
-
-def _rows(batches: Batches) -> Counter[bytes]:
-    rows = (row for element in batches for row in zip(*element, strict=True))
-    parts = (map(np.asarray, row) for row in rows)
-    return Counter(b"|".join(map(_bits, row)) for row in parts)
 
 
 def read(target: str, settings: dict[str, Any], fix: str | None) -> list[list[Any]]:

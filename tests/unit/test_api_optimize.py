@@ -82,13 +82,12 @@ def test_what_fresh_processes_accepted_is_applied_to_the_target_here(worker, sea
         steps=9,
         budget_s=7.0,
         out=str(tmp_path),
-        any_order=True,
     )
     assert dataset == "the dataset with prefetch"
     assert report.optimized == PLAN
     (request,) = asked
     assert (request.target, request.kwargs, request.accelerator) == ("data.py:make", {"batch": 8}, "emulated:5")
-    assert (request.steps, request.budget_s, request.out, request.any_order) == (9, 7.0, tmp_path, True)
+    assert (request.steps, request.budget_s, request.out) == (9, 7.0, tmp_path)
     assert request.command == "xttsbench.optimize('data.py:make')"
     assert worker["load_here"] == [("data.py:make", {"batch": 8})]
 
@@ -144,5 +143,5 @@ def test_what_is_there_already_takes_no_arguments() -> None:
 
 
 def test_the_door_has_the_promised_arguments() -> None:
-    promised = ["target", "plan", "kwargs", "accelerator", "steps", "budget_s", "out", "any_order"]
+    promised = ["target", "plan", "kwargs", "accelerator", "steps", "budget_s", "out"]
     assert list(inspect.signature(xttsbench.optimize).parameters) == promised

@@ -149,9 +149,7 @@ def optimize(
     steps: Steps = None,
     budget: Annotated[float, typer.Option(min=60, help="Seconds for everything.")] = BUDGET_S,
     data: Data = None,
-    any_order: Annotated[
-        bool, typer.Option("--any-order", help="Fixes may give up the order of the elements, hence of the batches.")
-    ] = False,
+    any_order: Annotated[bool, typer.Option("--any-order", hidden=True)] = False,
     allow: Annotated[Allowed | None, typer.Option(hidden=True)] = None,
     assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
@@ -186,8 +184,8 @@ def optimize(
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.diagnose import optimize as run
 
-    if allow is not None:
-        say("No fix makes other batches: --allow has no effect.")
+    if any_order or allow is not None:
+        say("No fix changes the order or the batches: --any-order and --allow have no effect.")
     target, kwargs, _ = job_of(target, arguments_of(settings), data, accelerator, compared=False)
     request = asked(
         context,

@@ -216,16 +216,15 @@ _UNEVEN: Final = 0.5  # Waits that vary this much beside their mean are those of
 @rule(
     "order-sensitive",
     evidence="share of the pace, parallel calls, spread of the waits, and whether the order is random anyway",
-    threshold="the step waits for data, and any order was measured to help or, where the op has 30 % of the pace, "
-    "estimated to; or, for information, was not tried while waits vary by half of their mean and the op has that share",
+    threshold="the step waits for data, waits vary by half of their mean, and the op has 30 % of the pace; never a "
+    "bottleneck",
     remedy="Set options.deterministic = False, or deterministic=False in this call: the same elements in another "
     "order.",
     false_alarms="waits vary for other reasons too; what any order gives has to be measured",
 )
 def order_sensitive(evidence: Evidence) -> Findings:
-    """Parallel calls that wait for the slowest of them to keep the order, where any order is faster or may be."""
+    """Parallel calls that wait for the slowest of them to keep the order, where any order may be faster."""
     pipeline = evidence.graph
-    helps = gain(evidence, "any-order")
     if pipeline.deterministic is False or not evidence.limits("input"):
         return
     ordered = [
@@ -234,9 +233,8 @@ def order_sensitive(evidence: Evidence) -> Findings:
     op = most_costly(evidence, [op for op in ordered if op.parallelism != 1])
     if op is None:
         return
-    tried, spread = evidence.fixes.get("any-order"), _wait_spread(evidence)
-    suspect = tried is None and spread >= _UNEVEN and is_main(evidence, op)
-    if not (blamed(evidence, helps, op) if helps is not None else suspect):
+    spread = _wait_spread(evidence)
+    if spread < _UNEVEN or not is_main(evidence, op):
         return
     shuffled = any(own.random for own in (*upstream(pipeline, op), op))
     yield order_sensitive.finding(
@@ -250,9 +248,8 @@ def order_sensitive(evidence: Evidence) -> Findings:
         "options.deterministic = False, or deterministic=False in this call: the same elements in another order, "
         "which differs from run to run"
         + (". Its input is shuffled, so that order carries nothing but the seed's repeatability." if shuffled else ".")
-        + ("" if helps is not None else " What that gives was not tried here."),
+        + " What that gives was not tried here.",
         at=op,
-        helps=helps,
     )
 
 

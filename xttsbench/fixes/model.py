@@ -9,7 +9,7 @@ dataset anew, and an input that comes in bursts.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -68,16 +68,13 @@ class Modelled:
     off: str | None  # why the model is not believed, where it is not
 
 
-def modelled(
-    evidence: Evidence, *, wall_s: float | None, alone_s: float | None, asked: Collection[str] = ()
-) -> Modelled | None:
+def modelled(evidence: Evidence, *, wall_s: float | None, alone_s: float | None) -> Modelled | None:
     """The model of the evidence's pipeline with its candidates; ``None`` where nothing was priced.
 
     Args:
         evidence: with a pipeline.
         wall_s: mean step of the target as it is, where that was measured.
         alone_s: mean step alone, where that was measured.
-        asked: kinds of fix that change what the batches hold, and were asked for.
     """
     if evidence.pipeline is None or not any(op.cost_s for op in evidence.pipeline.ops):
         return None
@@ -103,7 +100,7 @@ def modelled(
     best = _best_cache([one for one in known if one.kind == "cache"], rows, believed=off is None)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
     alone_rows = tuple(rows[one.name] for one in known)
-    return Modelled(model, known, alone_rows, tuple(combine(model, known, alone_rows, asked=asked)), as_read_s, off)
+    return Modelled(model, known, alone_rows, tuple(combine(model, known, alone_rows)), as_read_s, off)
 
 
 def as_measured(pipeline: Pipeline, step: Consumer, evidence: Evidence, beside_s: float = 0.0) -> Pipeline:
@@ -270,15 +267,12 @@ def _left_of_restart(before: Pipeline, after: Pipeline, fixes: Sequence[str]) ->
     return min(is_s / was_s, 1.0) if was_s > 0 else 0.0
 
 
-def combine(
-    model: Model, known: Sequence[Candidate], alone: Sequence[Prediction], *, asked: Collection[str]
-) -> list[Prediction]:
+def combine(model: Model, known: Sequence[Candidate], alone: Sequence[Prediction]) -> list[Prediction]:
     """Combinations worth more than any part of them, the fastest first.
 
-    All of them leave the data as they are, as far as it can be told without running them; ``asked`` lets kinds in
-    that yield the elements in another order.
+    All of them leave the data as they are, as far as it can be told without running them.
     """
-    sound = [fix for fix in known if fix.edit and not fix.hazard and (fix.why_not is None or fix.kind in asked)]
+    sound = [fix for fix in known if fix.edit and not fix.hazard and fix.why_not is None]
     rates = {row.fixes: row.batches_per_s or 0.0 for row in alone}
     sure: list[Prediction] = []
     to_prove: list[Prediction] = []

@@ -47,9 +47,7 @@ def _places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
     return tuple(dict.fromkeys(location for location in found if location.file))
 
 
-def of_input(
-    evidence: Evidence, said_of: Modelled | None, idle: str | None, *, asked: Collection[str]
-) -> Iterator[Option]:
+def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None) -> Iterator[Option]:
     """Every candidate alone, and the combinations that the model likes, or that need one another."""
     if evidence.pipeline is None:
         return
@@ -73,7 +71,7 @@ def of_input(
         rows += [predict(said_of.model, fixes) for fixes in more]
     wanted = {fix.name for fixes in groups if len(fixes) > 1 for fix in fixes}
     for fixes, row in zip(groups, rows, strict=True):
-        yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted, asked=asked)
+        yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted)
 
 
 def of_own_batches(evidence: Evidence, idle: str | None) -> Iterator[Option]:
@@ -101,16 +99,12 @@ def without_room(evidence: Evidence) -> Iterator[Option]:
             return
 
 
-def forbidden(fixes: Sequence[Candidate], *, asked: Collection[str]) -> str | None:
-    """Why the data, or what is not known, forbid a fix that nobody asked for."""
+def forbidden(fixes: Sequence[Candidate]) -> str | None:
+    """Why the data, or what is not known, forbid a fix."""
     for fix in fixes:
-        spec = _spec(fix)
         if fix.refused is not None:
             return fix.refused
-        if spec.asked_for is not None:
-            if spec.name not in asked:
-                return spec.asked_for
-        elif fix.why_not and not spec.tried_unpriced:
+        if fix.why_not and not _spec(fix).tried_unpriced:
             return fix.why_not
     return None
 
@@ -171,7 +165,6 @@ def option(
     off: str | None = None,
     idle: str | None = None,
     wanted: Collection[str] = (),
-    asked: Collection[str] = (),
 ) -> Option:
     """Proposal of some fixes together: their expected speed-up, and the reasons against them.
 
@@ -182,7 +175,6 @@ def option(
         off: why it is not believed, where it is not.
         idle: why no fix of the input can help, where that is so.
         wanted: fixes that are part of a combination.
-        asked: kinds of fix that were asked for.
     """
     pipeline, name = evidence.pipeline, str(FixSet.of(fix.name for fix in fixes))
     raw = row.speedup if row is not None else None
@@ -191,7 +183,7 @@ def option(
     why_not = (
         idle
         or _cannot(evidence, fixes)
-        or forbidden(fixes, asked=asked)
+        or forbidden(fixes)
         or takes_long(evidence, pass_s)
         or _gives_little(fixes, speedup, raw, wanted)
     )
@@ -255,23 +247,18 @@ def first_pass_s(evidence: Evidence, fixes: Sequence[Candidate]) -> float | None
 _WAITS: Final = 0.05  # share of the step in which it waits for data, from which its input is worth changing
 
 
-def proposals(evidence: Evidence, *, asked: Collection[str] = ()) -> tuple[Proposal, ...]:
-    """Fixes, alone and together, those that are worth verifying first, of these the most promising first.
-
-    Args:
-        evidence: as a diagnosis makes it.
-        asked: kinds of fix that change what the batches hold, and are asked for: ``any-order``.
-    """
-    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=step_alone_s(evidence), asked=asked)
+def proposals(evidence: Evidence) -> tuple[Proposal, ...]:
+    """Fixes, alone and together, those that are worth verifying first, of these the most promising first."""
+    said_of = modelled(evidence, wall_s=evidence.wall_s, alone_s=step_alone_s(evidence))
     believed = said_of.model if said_of is not None and said_of.off is None else None
     idle = _does_not_wait(evidence)
     options = [
-        *of_input(evidence, said_of, idle, asked=asked),
+        *of_input(evidence, said_of, idle),
         *of_own_batches(evidence, idle),
         *without_room(evidence),
     ]
     steps = list(of_step(evidence, believed))
-    both = _of_both(evidence, said_of, options, steps, asked=asked)
+    both = _of_both(evidence, said_of, options, steps)
     return ranked([*options, *steps, *both])
 
 
@@ -291,8 +278,6 @@ def _of_both(
     said_of: Modelled | None,
     inputs: Sequence[Option],
     steps: Sequence[Option],
-    *,
-    asked: Collection[str],
 ) -> Iterator[Option]:
     """The best fix of the step with the input's fix that is best beside it, where together they give more.
 
@@ -312,10 +297,10 @@ def _of_both(
         return
     faster = with_faster_step(said_of.model, ratio)
     before = predict(faster, ()).speedup
-    known = [one for one in said_of.known if one.edit is not None and forbidden((one,), asked=asked) is None]
+    known = [one for one in said_of.known if one.edit is not None and forbidden((one,)) is None]
     known = [one for one in known if takes_long(evidence, first_pass_s(evidence, (one,))) is None]
     rows = [predict(faster, (one,)) for one in known]
-    rows += combine(faster, known, rows, asked=asked)
+    rows += combine(faster, known, rows)
     if not rows or not before:
         return
     found = [_joined_best(evidence, rows, known, step, before)]

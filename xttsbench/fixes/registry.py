@@ -13,7 +13,6 @@ from xttsbench.fixes.gather import GATHER
 from xttsbench.fixes.native import NATIVE
 from xttsbench.fixes.open_generator import OPEN_GENERATOR
 from xttsbench.fixes.parallel import (
-    ANY_ORDER,
     PARALLEL_INTERLEAVE,
     PARALLEL_MAP,
 )
@@ -42,7 +41,6 @@ SPECS: Final[Mapping[str, Spec]] = {
         CACHE,
         BATCH_FIRST,
         GATHER,
-        ANY_ORDER,
         BUFFER,
         PREFETCH,
         THREAD_POOL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from xttsbench.fixes.parallel import ANY_ORDER
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
 from xttsbench.fixes.step import STEP_SEVERAL
 from xttsbench.planning import AGAIN
@@ -107,7 +106,7 @@ def _contents(
 def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Elements]) -> Semantics:
     """The data first; where the step was changed, what it trains too."""
     fixes = FixSet.parse(trial.spec.fix)
-    data = judge(originals, changed, allow_other_order=ANY_ORDER.name in fixes)
+    data = judge(originals, changed)
     if not fixes.of_step or data.equivalent is not True:
         return data
     again = originals[1] if len(originals) > 1 else originals[0]

@@ -84,7 +84,6 @@ class Spec:
     """``module:function`` that says why it may change the data whatever a run shows: ``(reader, fix, all) ->
     sentences``, see :mod:`xttsbench.fixes.graph.hazards`."""
     runs_ahead: bool = False  # whether it runs functions earlier than the step asks for their results
-    asked_for: str | None = None  # what has to be asked for, in a sentence; `None` where nothing has
     keeps_conditions: bool = False
     """Whether the edit stays right when settings are changed at whose values the pipeline's functions were read."""
     patch: str | None = None

@@ -99,7 +99,7 @@ class RunPlan(Record):
     data: str | None = None  # Hash of the bundled workload's data set
     new: str | None = None  # The other version of the target, where an edit is to be proved
     timed: bool = True  # Whether an edit is timed, too
-    any_order: bool = False  # Elements in another order are wanted too, as a fix or an edit gives them
+    any_order: bool = False  # An edit may give the samples in another order
     assume_pure: tuple[str, ...] = ()  # Functions (``module.function``) that the user says are pure
     verified: bool = True  # Whether fixes are verified, where there is time
     keep_writes: bool = False  # Whether the first run of a script writes to the disk
@@ -133,8 +133,3 @@ class RunPlan(Record):
         if self.comparison is not None:
             return "configurations were compared in place of fixes; xttsbench optimize verifies those"
         return "no verification was asked for"
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """Kinds of fix that change what the batches hold, and are wanted."""
-        return frozenset(["any-order"] * self.any_order)

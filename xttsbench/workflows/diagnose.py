@@ -78,7 +78,6 @@ class Request:
         comparison: configurations to measure after the verdict, or ``None``.
         kind: ``diagnose`` or ``optimize``.
         verify: verify fixes in what is left of the budget.
-        any_order: verify fixes that give up the order of the elements too.
         assume_pure: functions (``module.function``) that the user says are pure.
     """
 
@@ -100,7 +99,6 @@ class Request:
     repeat: bool = False
     kind: Kind = "diagnose"
     verify: bool = True
-    any_order: bool = False
     assume_pure: tuple[str, ...] = ()
 
 

@@ -103,8 +103,6 @@ def explanations() -> Iterator[Explanation]:
         parts = {"Written": (fix.usage,)}
         if fix.mends:
             parts["Findings that it mends"] = tuple(fix.mends)
-        if fix.asked_for:
-            parts["To be asked for"] = fix.asked_for
         yield Explanation(fix.name, "fix", "Fixes", f"{fix.does[0].upper()}{fix.does[1:]}.", parts)
     for name, one in _shipped_beside("workflows", "symptoms").items():
         parts = {"Commands": tuple(one["commands"]), "What may be behind it": tuple(one["see"])}

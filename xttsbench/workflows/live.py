@@ -224,7 +224,7 @@ def _verify(job: Job, session: LiveSession, run: Recorded) -> None:
             job=job,
             accelerator=plan.accelerator,
             evidence=evidence,
-            proposed=proposals(evidence, asked=plan.asked),
+            proposed=proposals(evidence),
             directory=run.directory,
             session=session,
             until_s=plan.budget_s - REPORT_S,

@@ -12,7 +12,7 @@ from xttsbench.records.report import Bottleneck
 FAULTY = [case for case in known.CASES if not case.healthy]
 HEALTHY = [case for case in known.CASES if case.healthy]
 TIME_AND_MACHINE = {"core-contention", "drift", "oscillation", "padding-waste", "stragglers"}
-FIXES = {"parallel-map", "parallel-interleave", "prefetch", "batch-first", "any-order"}
+FIXES = {"parallel-map", "parallel-interleave", "prefetch", "batch-first"}
 
 
 def functions(path):

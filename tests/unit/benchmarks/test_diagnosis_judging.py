@@ -100,7 +100,7 @@ PREDICTIONS = [
     {"name": "a", "fixes": ["parallel-map", "thread-pool:32"], "batches_per_s": 70.0},
     {"name": "s", "fixes": ["parallel-map", "thread-pool:8"], "batches_per_s": 50.0},
     {"name": "c", "fixes": ["cache@MapDataset/_3"], "batches_per_s": 90.0},
-    {"name": "any-order", "fixes": ["any-order"], "batches_per_s": None},
+    {"name": "gather", "fixes": ["gather"], "batches_per_s": None},
 ]
 
 
@@ -114,7 +114,7 @@ PREDICTIONS = [
         (("parallel-map", "thread-pool:128"), None),
         (("thread-pool:16",), None),
         (("cache@",), 90.0),
-        (("any-order",), None),
+        (("gather",), None),
     ],
 )
 def test_the_prediction_with_the_same_fixes_is_taken(fixes, expected):

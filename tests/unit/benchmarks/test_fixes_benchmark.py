@@ -43,7 +43,6 @@ def test_only_where_the_hand_tuned_version_is_a_rewrite_can_one_reach_it():
     by_name = {case.name: case for case in faulty.faulty_cases()}
     assert faulty.reachable(by_name["blocking_map"])
     assert not faulty.reachable(by_name["gil_map_in_turn"])
-    assert [name for name, case in by_name.items() if faulty.gives_up_order(case)] == ["waits_for_the_slowest"]
 
 
 def test_the_own_case_is_a_function_of_its_file_that_can_be_tuned():
@@ -187,15 +186,6 @@ def test_elements_are_compared_in_order_and_bit_by_bit(fixed, how):
     assert found["elements"] == min(len(ORIGINAL), len(fixed))
 
 
-def test_where_order_is_given_up_the_rows_have_to_be_all_there():
-    other = elements([[4.0], [1.0]], [[2.0], [3.0]])
-    assert yielded.same(ORIGINAL, other, any_order=True)["how"] == "other order"
-    assert yielded.same(ORIGINAL, ORIGINAL, any_order=True)["how"] == "identical"
-    twice = elements([[4.0], [1.0]], [[2.0], [2.0]])
-    assert not yielded.same(ORIGINAL, twice, any_order=True)["same"]
-    assert not yielded.same(ORIGINAL, other[:1], any_order=True)["same"]
-
-
 def test_texts_are_compared_too():
     texts = [[np.array([b"ab", b"c"], object)]]
     assert yielded.same(texts, [[np.array([b"ab", b"c"], object)]])["how"] == "identical"
@@ -205,9 +195,9 @@ def test_texts_are_compared_too():
 def test_an_original_that_differs_from_itself_says_nothing_of_the_fix():
     other = elements([[5.0], [6.0]], [[7.0], [8.0]])
     read = {"original": ORIGINAL, "ours": other}
-    assert processes.judged(read, any_order=False)["same"] is False
-    assert processes.judged(read | {"original again": ORIGINAL}, any_order=False)["same"] is False
-    assert processes.judged(read | {"original again": other[::-1]}, any_order=False)["same"] is None
+    assert processes.judged(read)["same"] is False
+    assert processes.judged(read | {"original again": ORIGINAL})["same"] is False
+    assert processes.judged(read | {"original again": other[::-1]})["same"] is None
 
 
 # The command and the readers
@@ -232,17 +222,8 @@ def test_the_command_gets_the_case_s_accelerator_and_settings(commands, tmp_path
     assert "optimize" in command
     assert "--accelerator emulated:6 " in command
     assert f"--set folder={tmp_path / 'files'}" in command
-    assert "--any-order" not in command
     assert found["report"] is None
     assert found["error"]
-
-
-def test_giving_up_order_is_allowed_where_the_hand_tuned_version_does(commands, tmp_path):
-    stored = Path("reports/reference/tutorial/faster/report.json").read_text(encoding="utf-8")
-    (tmp_path / "report.json").write_text(stored, encoding="utf-8")
-    found = processes.optimize(faulty.chosen(["waits_for_the_slowest"])[0], tmp_path, tmp_path, 120.0)
-    assert "--any-order" in commands.commands[0]
-    assert found["report"]["kind"] == "optimize"
 
 
 def test_a_reader_that_dies_leaves_the_data_unknown(commands, tmp_path):

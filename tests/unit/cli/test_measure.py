@@ -35,6 +35,18 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave) -> Any:
     return run
 
 
+@pytest.mark.parametrize("option", [("--any-order",), ("--allow", "batches")])
+def test_what_fixes_were_allowed_once_is_taken_and_said_to_have_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave: Any, option: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def make(): ...\n")
+    asked: list[Any] = []
+    monkeypatch.setattr("xttsbench.workflows.diagnose.optimize", lambda request, **_: asked.append(request))
+    assert "--any-order and --allow have no effect" in leave("optimize", "mine.py:make", *option).err
+    assert [request.target for request in asked] == ["mine.py:make"]
+
+
 def written(directory: Path, **changes: Any) -> Path:
     fields: dict[str, Any] = {
         "run": "r",

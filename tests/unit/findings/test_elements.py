@@ -217,7 +217,6 @@ FIXES = (
     "processes:2",
     "batch-first",
     "gather",
-    "any-order",
     "cache@op2",
 )
 OPS = st.fixed_dictionaries(

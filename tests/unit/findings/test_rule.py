@@ -162,9 +162,9 @@ def test_sizes(number: float, text: str) -> None:
 def test_a_gain_makes_a_finding_limiting_and_says_what_would_change(evidence, build) -> None:
     plain = RULE.finding("t", {"a": 1}, "Do it.", severity="info")
     assert (plain.limiting, plain.severity, plain.predicted_speedup) == (False, "info", None)
-    helps = gain(evidence("input", predictions=predicted("any-order", 1.5, "It changes the order.")), "any-order")
+    helps = gain(evidence("input", predictions=predicted("parallel-map", 1.5, "It changes the order.")), "parallel-map")
     found = RULE.finding("t", {"a": 1}, "Do it.", helps=helps)
-    assert (found.limiting, found.severity, found.evidence["predicted_with"]) == (True, "warning", "any-order")
+    assert (found.limiting, found.severity, found.evidence["predicted_with"]) == (True, "warning", "parallel-map")
     assert found.remedy == "Do it. Mind that it changes the order."
     model = predicted("prefetch", 3.0)
     measured = gain(evidence("input", fixes=fixed(build, "prefetch", 2.5), predictions=model), "prefetch")

@@ -130,7 +130,7 @@ def test_every_rule_that_is_named_exists() -> None:
 
 def test_the_rules_see_what_was_verified_with_the_same_data_and_nothing_else() -> None:
     slower = rejected("parallel-map", verified_speedup=Estimate(estimate=1.0, low=0.98, high=1.02), blocks=2)
-    others = (accepted("any-order", semantics=OTHER), accepted("cache@a", semantics=UNKNOWN), unverified("buffer"))
+    others = (accepted("prefetch:4", semantics=OTHER), accepted("cache@a", semantics=UNKNOWN), unverified("buffer"))
     found = compared((accepted("prefetch", blocks=3, step_time_s=TWICE), slower, *others))
     assert {name: (one.speedup.estimate, one.processes) for name, one in found.items()} == {
         "prefetch": (2.0, 3),

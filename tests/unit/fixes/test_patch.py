@@ -203,12 +203,10 @@ def test_arguments_from_elsewhere_are_left_alone_and_the_line_is_named(call: str
     assert kinds(patched(text, "prefetch:2")) == ["range", "map", "prefetch"]
 
 
-def test_an_order_that_the_options_give_up_is_kept_unless_any_order_is_asked_for() -> None:
+def test_an_order_that_the_options_give_up_is_kept() -> None:
     text = returns(".map(f)")
     kept = patch_of(text, "parallel-map:2", deterministic=False)
     assert ".map(f, num_parallel_calls=2, deterministic=True)" in kept.files[FILE]
-    free = patch_of(text, "parallel-map:2", "any-order", deterministic=False)
-    assert ".map(f, num_parallel_calls=2, deterministic=False)" in free.files[FILE]
 
 
 @pytest.mark.parametrize(
@@ -319,13 +317,6 @@ def test_caches_that_the_new_one_replaces_are_taken_out() -> None:
     done = patched(text, "cache@MapDataset/_4")
     assert kinds(done) == ["range", "map", "cache", "map", "cache", "repeat"]
     assert ".map(f).cache('x').map(f).cache()" in done  # what is kept on disk stays
-
-
-def test_interleave_and_any_order() -> None:
-    text = returns(".interleave(f, cycle_length=4).map(f, num_parallel_calls=2)")
-    done = patched(text, "parallel-interleave:3", "any-order")
-    assert ".interleave(f, cycle_length=4, num_parallel_calls=3, deterministic=False)" in done
-    assert ".map(f, num_parallel_calls=2, deterministic=False)" in done
 
 
 def test_the_pool_goes_into_options_that_are_applied_already() -> None:

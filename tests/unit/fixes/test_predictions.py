@@ -187,13 +187,6 @@ def test_an_interleave_is_read_by_as_many_threads_as_its_cycle_is_long():
     assert rows["parallel-interleave"].batches_per_s == pytest.approx(1 / 0.02)
 
 
-def test_what_the_model_cannot_judge_says_why():
-    tiny = {"op": "ParallelMapDatasetV2", "parallelism": 2, "cost_s": 1e-4, "elements_per_batch": 8.0}
-    row = by_name(pipeline(RANGE, tiny, BATCH))["any-order"]
-    assert row.batches_per_s is None
-    assert row.why_not
-
-
 def test_a_bare_dataset_has_no_ceiling():
     rows = by_name(WAITING, alone=None, has_step=False, facts=StepFacts(has_step=False))
     # Calls for the next batches run at once with those for this one.

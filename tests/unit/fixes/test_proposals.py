@@ -33,10 +33,10 @@ def alone(seconds=0.02):
     return (Prediction(name=COSTS_NOTHING, batches_per_s=1 / seconds, measured_per_s=measured),)
 
 
-def told(given, bottleneck="input", *, asked=(), **fields):
+def told(given, bottleneck="input", **fields):
     """A step of 20 ms, and 100 ms from one to the next."""
     fields = {"predictions": alone(), "environment": ENVIRONMENT} | fields
-    return proposals(make_evidence(bottleneck, pipeline=given, **fields), asked=asked)
+    return proposals(make_evidence(bottleneck, pipeline=given, **fields))
 
 
 def by_name(found):
@@ -154,18 +154,6 @@ def test_a_cache_that_would_not_fit_is_there_with_the_bytes_of_both_sides():
     assert not large.worth
     assert "4.66 GiB" in large.why_not
     assert "7.45 GiB" in large.why_not
-
-
-def test_another_order_is_only_for_those_who_ask():
-    slow = tuple([0.001] * 30 + [0.1])
-    ordered = PYTHON | {"op": "ParallelMapDatasetV2", "parallelism": 32}
-    given = pipeline(RANGE, ordered, BATCH, python_functions=(python("blocks", call_times_s=slow),), threadpool_size=32,
-                     options={"experimental_optimization.map_and_batch_fusion": "False"})  # fmt: skip
-    bare = {"has_step": False, "facts": StepFacts(has_step=False), "predictions": (), "wall_s": None}
-    unasked = by_name(told(given, **bare))["any-order"]
-    assert not unasked.worth
-    assert "asked for" in unasked.why_not
-    assert by_name(told(given, asked={"any-order"}, **bare))["any-order"].worth
 
 
 def test_where_the_model_is_far_off_structure_decides_and_nothing_is_predicted():
@@ -353,10 +341,9 @@ RATIO = Estimate(estimate=2.0, low=1.9, high=2.1)
     bottleneck=st.sampled_from(["input", "compute", "dispatch", "contention", "compile", "inconclusive"]),
     has_step=st.booleans(),
     modes=st.sampled_from([{}, {"xla": Compared("xla", "ok", speedup=RATIO)}, {"xla": Compared("xla", "raised")}]),
-    any_order=st.booleans(),
     environment=st.sampled_from([{}, ENVIRONMENT, ENVIRONMENT | {"storage": {"free_bytes": 1e12}}]),
 )
-def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, any_order, environment):
+def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, environment):
     evidence = make_evidence(
         bottleneck,
         pipeline=pipeline(*ops, python_functions=(python(gil, cpu_s=0.005),)),
@@ -365,7 +352,7 @@ def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, any_order,
         facts=StepFacts(has_step=has_step),
         modes=modes,
     )
-    found = proposals(evidence, asked=frozenset({"any-order"} if any_order else ()))
+    found = proposals(evidence)
     names = [one.name for one in found]
     assert len(names) == len(set(names))
     assert all(one.name == " + ".join(one.fixes) and one.what for one in found)
@@ -374,5 +361,4 @@ def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, any_order,
     worth = [one.worth for one in found]
     assert worth == sorted(worth, reverse=True)
     assert sum(worth) <= 6
-    assert any_order or not [one for one in found if one.worth and "any-order" in one.fixes]
     assert has_step or not [name for name in names if "step:" in name]

@@ -384,10 +384,9 @@ def test_a_fix_of_the_step_has_to_train_the_same(guard, measure) -> None:
     assert verified([*before, data], DEVICE).semantics["prefetch"].equivalent is True
 
 
-def test_an_order_is_given_up_only_where_that_was_asked_for(guard, originals) -> None:
+def test_an_order_that_the_original_promises_is_not_given_up(guard, originals) -> None:
     moved = elements([4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11], ordered=False)
-    found = verified([*originals, guard("any-order", moved), guard("prefetch", moved)], DEVICE)
-    assert found.semantics["any-order"].equivalent is True
+    found = verified([*originals, guard("prefetch", moved)], DEVICE)
     assert found.semantics["prefetch"].equivalent is False
 
 

@@ -1,8 +1,4 @@
-"""Sequential ops made parallel, and parallel ops released from keeping the order of their elements.
-
-``parallel-map`` is of maps, ``parallel-interleave`` of what reads files; with ``any-order``, which has to be asked
-for, both hand their elements on as they come.
-"""
+"""Sequential ops made parallel: ``parallel-map`` of maps, ``parallel-interleave`` of what reads files."""
 
 from __future__ import annotations
 
@@ -74,20 +70,6 @@ def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
     )
 
 
-def order_given_up(setting: Setting) -> Iterator[Candidate]:
-    """Whatever runs in parallel and keeps an order."""
-    pipeline = setting.pipeline
-    ordered = [op for op in pipeline.ops if op.op.startswith("Parallel")]
-    ordered = [op for op in ordered if (op.deterministic or "default").lower() != "false"]
-    timed = {one.token for one in pipeline.python_functions if one.call_times_s}
-    if any(timed & set(op.python_functions) for op in ordered):
-        why_not = "the elements come in another order, which differs from run to run"
-        yield changed("any-order", ordered, {"deterministic": "false"}, why_not=why_not)
-    elif ordered:
-        why_not = "what keeping the order costs depends on how calls vary, which is not known"
-        yield Candidate("any-order", None, why_not, ops=tuple(op.name for op in ordered))
-
-
 def _made(op: str, calls: int) -> dict[str, Any]:
     return {"op": op, "parallelism": calls, "chosen_parallelism": None}
 
@@ -123,15 +105,4 @@ PARALLEL_INTERLEAVE: Final = Spec(
     runs_ahead=True,
     keeps_conditions=True,
     patch="xttsbench.fixes.parallel.patch:parallel_interleave",
-)
-ANY_ORDER: Final = Spec(
-    name="any-order",
-    words="elements in the order in which they are ready",
-    does="the order of the elements is given up; only with `--any-order`",
-    mends=("order-sensitive",),
-    candidates=order_given_up,
-    rewrite="xttsbench.fixes.parallel.rewrite:any_order",
-    asked_for="elements in another order have to be asked for (--any-order)",
-    keeps_conditions=True,
-    patch="xttsbench.fixes.parallel.patch:any_order",
 )

@@ -1,11 +1,11 @@
-"""Calls in parallel, and in any order: arguments of ``map``, ``interleave`` and ``batch``."""
+"""Calls in parallel: arguments of ``map``, ``interleave`` and ``batch``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from xttsbench.targets.source.calls import Calls, kind, place
+from xttsbench.targets.source.calls import Calls, place
 from xttsbench.targets.source.conditions import condition
 from xttsbench.targets.source.edits import Change, Found, NothingToDoError, argument, autotune_or, change, with_argument
 from xttsbench.targets.source.module import Link, Module, is_name
@@ -34,18 +34,6 @@ def parallel_interleave(calls: Calls, number: int | None, op: str) -> Iterable[F
     return found or [Found(why_not="the pipeline has no sequential .interleave(...)")]
 
 
-def any_order(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """``deterministic=False`` at every parallel op, and at those that other fixes of the patch make parallel."""
-    made = {fix.kind.removeprefix("parallel-") for fix in calls.together if fix.kind.startswith("parallel-")}
-    ops = [one for one in calls.of_kind(*_CALLS_AT) if one.op.startswith("Parallel") or kind(one) in made]
-
-    def edit(module: Module, link: Link) -> Change:
-        return _given(module, link, {"deterministic": "False"})
-
-    found = list(calls.each(ops, edit, "write deterministic=False as an argument of the parallel calls"))
-    return found or [Found(why_not="the pipeline has no parallel call")]
-
-
 def _made_parallel(calls: Calls, method: str, count: int | None, *, already: bool = False) -> list[Found]:
     """Every sequential op of a kind made parallel, or with ``already`` every parallel one given ``count`` calls."""
     ops = [one for one in calls.of_kind(method) if one.op.startswith("Parallel") == already]
@@ -54,7 +42,7 @@ def _made_parallel(calls: Calls, method: str, count: int | None, *, already: boo
         given = {"num_parallel_calls": autotune_or(module, link.node, count)}
         if not already and calls.settings:
             given["num_parallel_calls"] += f" if {condition(calls.settings, module, link.node)} else None"
-        if not already and "any-order" not in calls.together and _order_lost(calls, link):
+        if not already and _order_lost(calls, link):
             given["deterministic"] = "True"
         return _given(module, link, given)
 

@@ -1,4 +1,4 @@
-"""Ops of a graph that run several calls at a time, order kept; and the order given up, where the user says so.
+"""Ops of a graph that run several calls at a time, order kept.
 
 TensorFlow's parallel interleave has two kinds of readers. Those of the cycle are at most as many as the cycle is long.
 The others prepare inputs that come later: each opens its input and fills a buffer, until the cycle takes the input
@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.core.framework import dataset_options_pb2
-from tensorflow.python.framework import op_def_registry
 
-from xttsbench.fixes.graph.edit import does_not_apply, flat_spec, with_options
+from xttsbench.fixes.graph.edit import does_not_apply, flat_spec
 from xttsbench.fixes.graph.hazards import Reader
 from xttsbench.pipeline.nodes import (
     add_constant,
@@ -25,7 +23,6 @@ from xttsbench.pipeline.nodes import (
     data_inputs,
     dataset_inputs,
     dataset_nodes,
-    graph_options,
     set_inputs,
 )
 from xttsbench.records.fix import Fix, FixSet
@@ -164,39 +161,3 @@ def _buffered_elements(node: Any, inputs: int) -> int:
     sizes = [(one.shape.num_elements(), one.dtype.size) for one in flat_spec(node, "parallel-interleave")]
     element_bytes = sum(_UNKNOWN_BYTES if count is None or not size else count * size for count, size in sizes)
     return max(2, min(_MOST_ELEMENTS, BUFFERED_BYTES // (inputs * max(1, element_bytes))))
-
-
-def any_order(graph: Any) -> Any:
-    """Whatever runs in parallel may hand its elements on as they come: op by op, and by the option for the whole.
-
-    Raises:
-        InvalidInputError: nothing runs in parallel, or nothing of it keeps an order.
-    """
-    parallel = [node for node in dataset_nodes(graph) if _switch(node.op) is not None]
-    if not parallel:
-        raise does_not_apply("any-order", "no op of the dataset runs in parallel, so that the order costs nothing")
-    option = graph_options(graph)
-    given_up = option.WhichOneof("optional_deterministic") is not None and not option.deterministic
-    if given_up and all(_is_free(node) for node in parallel):
-        raise does_not_apply("any-order", "the dataset keeps no order as it is")
-    edited = copied(graph)
-    for node in dataset_nodes(edited):
-        switch = _switch(node.op)
-        if switch == "deterministic":
-            node.attr[switch].s = b"false"
-        elif switch == "sloppy":
-            node.attr[switch].b = True
-    return with_options(edited, dataset_options_pb2.Options(deterministic=False), fix="any-order")
-
-
-def _switch(op: str) -> str | None:
-    """The attribute that says whether an op keeps the order; ``None`` for one that knows no other."""
-    definition = op_def_registry.get(op)
-    names = {attribute.name for attribute in definition.attr} if definition is not None else set()
-    return next((name for name in ("deterministic", "sloppy") if name in names), None)
-
-
-def _is_free(node: Any) -> bool:
-    """Whether the option decides, or the op itself says that order does not matter."""
-    switch = node.attr.get(_switch(node.op))  # asking for one that is missing would add it
-    return switch is None or switch.b or switch.s in (b"false", b"default")

@@ -93,7 +93,7 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
             job=job,
             accelerator=plan.accelerator,
             evidence=evidence,
-            proposed=proposals(evidence, asked=plan.asked),
+            proposed=proposals(evidence),
             directory=directory,
             session=session,
             until_s=until_s,
@@ -132,7 +132,7 @@ def fix_section(
     plan = run.plan
     if plan.kind not in ("diagnose", "optimize"):
         return (), None
-    proposed = proposals(diagnosis.evidence, asked=plan.asked)
+    proposed = proposals(diagnosis.evidence)
     found = verified(run.trials, plan.accelerator)
     why = plan.why_unverified
     if plan.verified and (script := diagnosis.evidence.script) is not None:

@@ -44,14 +44,14 @@ def test_what_is_the_same_to_the_last_bit_has_nothing_to_prove():
 
 def test_what_cannot_be_traced_is_not_tried_and_says_where_and_why():
     (found,) = known(NativeFunction(refused="draws at random (data.py:7)"))
-    assert forbidden([found], asked={"any-order"}) == "f() stays Python: it draws at random (data.py:7)"
+    assert forbidden([found]) == "f() stays Python: it draws at random (data.py:7)"
 
 
 @pytest.mark.parametrize(("gil", "count"), [("holds", 1), ("blocks", 0)])
 def test_what_was_not_looked_at_is_tried_unless_it_waits(gil, count):
     found = known(None, gil)
     assert len(found) == count
-    assert all(one.edit is None and forbidden([one], asked=()) is None for one in found)
+    assert all(one.edit is None and forbidden([one]) is None for one in found)
 
 
 def patch_of(source: str, native: NativeFunction, **fields: object) -> Patch:
