@@ -39,8 +39,9 @@ class Lines:
                 stack.insert(0, (frame.f_code.co_filename, frame.f_lineno))
             of_ops |= whose == "framework" and not stack
             frame = frame.f_back
-        self._weights[tuple(stack), of_ops] += seconds
-        self._samples += 1
+        if stack:  # else TensorFlow takes over what was given back
+            self._weights[tuple(stack), of_ops] += seconds
+            self._samples += 1
 
     @property
     def line(self) -> SlowLine | None:
@@ -53,8 +54,8 @@ class Lines:
             for (stack, _), weight_s in left.items():
                 if len(stack) > depth:
                     of_line[stack[depth]] += weight_s
-            top = max(of_line, key=lambda line: of_line[line])
-            if of_line[top] < _MAIN * total_s:
+            top = max(of_line, key=lambda line: of_line[line], default=None)
+            if top is None or of_line[top] < _MAIN * total_s:
                 break
             left = {key: weight_s for key, weight_s in left.items() if key[0][depth : depth + 1] == (top,)}
             ops_s = sum(weight_s for (_, of_ops), weight_s in left.items() if of_ops)
