@@ -8,6 +8,7 @@ interpreter lock not before the pipeline is: a verdict that either could turn is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,18 +16,27 @@ from xttsbench.analysis.attribution import THRESHOLD
 from xttsbench.analysis.pooling import ratio
 from xttsbench.analysis.steps import MIN_STEPS
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
+from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.records.trial import Look, TrialRecord
 
 _FIRST: Final = 0.99
 """Probability that makes a verdict final at the first look of a process, where it has seen enough steps, and at each of
 two looks in a row where neighbours disturbed it."""
 
+_SLOW: Final = 0.3
+"""Share of the budget from which 95 % are enough for the input beside neighbours, too: batches take seconds, and
+what is left is for reading the pipeline, which says where they come from."""
 
-def look(trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, seed: int = 0) -> tuple[Diagnosis, Look]:
+
+def look(
+    trials: Sequence[TrialRecord], environment: Mapping[str, Any], *, budget_s: float = math.inf, seed: int = 0
+) -> tuple[Diagnosis, Look]:
     """The diagnosis of trials of which the last one goes on, and what is to be kept of it. Pure."""
     now = trials[-1]
     found = build_diagnosis(trials, environment, seed=seed)
-    final = _decides(found, now.looks) and _stays(found, trials, environment, seed)
+    slow = now.duration_s > _SLOW * budget_s
+    late = slow and found.bottleneck == "input" and found.probability >= SURE
+    final = (late or _decides(found, now.looks)) and _stays(found, trials, environment, seed)
     seen = Look(after_s=now.duration_s, bottleneck=found.bottleneck, probability=found.probability, final=final)
     return found, seen
 

@@ -234,7 +234,8 @@ def isolate(wanted: Isolation, session: Session, progress: Progress) -> Diagnosi
             told.append(sentence)
 
     def judged(record: TrialRecord) -> Look:
-        found, seen = look([*session.trials, record], wanted.environment, seed=wanted.job.seed)
+        trials = [*session.trials, record]
+        found, seen = look(trials, wanted.environment, budget_s=wanted.budget_s, seed=wanted.job.seed)
         tell(_provisional(found))
         return seen
 

@@ -84,3 +84,18 @@ def test_beside_neighbours_two_looks_in_a_row_have_to_be_as_sure_as_the_first(bu
     )
     record = under_way(build, **WAITING).model_copy(update={"looks": last})
     assert look([record], {})[1].final is final
+
+
+@pytest.mark.parametrize(("budget_s", "final"), [(20, True), (60, False)])
+def test_beside_neighbours_a_sure_wait_for_slow_batches_leaves_time_for_the_pipeline(
+    build, monkeypatch, budget_s, final
+):
+    real = look.__globals__["build_diagnosis"]
+
+    def disturbed(*args, **kwargs):
+        found = real(*args, **kwargs)
+        return found.__class__(**vars(found) | {"probability": 0.97, "disturbed": True})
+
+    monkeypatch.setitem(look.__globals__, "build_diagnosis", disturbed)
+    _, seen = look([under_way(build, **WAITING)], {}, budget_s=budget_s)  # after 9 s
+    assert (seen.bottleneck, seen.final) == ("input", final)
