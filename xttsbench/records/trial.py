@@ -15,7 +15,6 @@ from xttsbench.records.watch import WatchedRun
 
 TrialKind = Literal[
     "ladder",
-    "input",
     "pipeline",
     "eager",
     "graph",
@@ -30,12 +29,11 @@ TrialKind = Literal[
 """The trials of the isolation experiments, and those of a comparison of configurations.
 
 ``ladder`` runs the target as it is, its input alone and its step alone on those batches in rounds, in one process so
-that they are paired; ``script`` does so with a script that runs unchanged; ``input`` iterates without the step;
-``pipeline`` reads the graph and the costs of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode
-beside the step as given, ``precision`` in mixed precision, ``batch`` on halves of the batches; ``arm`` runs a
-configuration, which may be the target with a fix, as it is and nothing else; ``parity`` compares the batches, and the
-first losses, of several configurations. ``elements`` takes the fingerprints of what the dataset yields, with a fix or
-without; nothing is timed.
+that they are paired; ``script`` does so with a script that runs unchanged; ``pipeline`` reads the graph and the costs
+of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode beside the step as given, ``precision`` in
+mixed precision, ``batch`` on halves of the batches; ``arm`` runs a configuration, which may be the target with a fix,
+as it is and nothing else; ``parity`` compares the batches, and the first losses, of several configurations.
+``elements`` takes the fingerprints of what the dataset yields, with a fix or without; nothing is timed.
 """
 
 MAIN_KINDS: Final = ("ladder", "script")

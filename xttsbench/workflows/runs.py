@@ -103,10 +103,6 @@ GATE = FAILED = 1
 """A gate failed; or training did: it does not stay on course, its last checkpoint cannot be written, memory ran out."""
 
 
-_AS_GIVEN = ("ladder", "input", "script")
-"""Kinds of trials that run the target's own code and nothing else; what another one raises is its own."""
-
-
 @dataclass(frozen=True)
 class Outcome:
     """``message`` is one sentence for standard error, where the exit code is not 0."""
@@ -126,7 +122,8 @@ def judge(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | Non
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
     first = next((trial for trial in trials if trial.spec.kind in MAIN_KINDS), None)
-    raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.kind in _AS_GIVEN), None)
+    # What another kind of trial raises is its own.
+    raised = next((trial for trial in trials if trial.status == "raised" and trial.spec.kind in MAIN_KINDS), None)
     if raised is not None:
         return INVALID, raised.cause
     measured = report.verdict.step_time_s is not None

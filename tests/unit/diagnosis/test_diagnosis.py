@@ -240,7 +240,7 @@ def test_host(build) -> None:
 
 def contending(build, *, cpu_s: float, input_cpu_s: float = 0.03):
     ladder = build.ladder(step=0.03, alone=0.015, step_columns={"cpu_s": cpu_s})
-    alone = build.trial("input", build.segment("input_only", wait_s=[0.012] * 60, cpu_s=input_cpu_s), number=1)
+    alone = build.trial("pipeline", build.segment("input_only", wait_s=[0.012] * 60, cpu_s=input_cpu_s), number=1)
     return [ladder, alone]
 
 
@@ -279,7 +279,7 @@ def test_a_step_that_is_slower_beside_its_input_on_idle_cores_is_said_to_be(buil
 
 def test_a_step_that_is_slower_while_it_would_wait_for_its_input_anyway_loses_nothing(build) -> None:
     ladder = build.ladder(step=0.03, alone=0.015, step_columns={"cpu_s": 0.03})
-    alone = build.trial("input", build.segment("input_only", wait_s=[0.0295] * 60, cpu_s=0.01), number=1)
+    alone = build.trial("pipeline", build.segment("input_only", wait_s=[0.0295] * 60, cpu_s=0.01), number=1)
     assert told([ladder, alone]).evidence.slower_beside_input is None
 
 

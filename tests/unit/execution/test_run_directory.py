@@ -279,7 +279,7 @@ def test_a_full_disk_is_one_sentence_and_costs_no_earlier_trial(written, build, 
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(JournalError, match=r"cannot be written: No space left on device\. Free some space"):
-        append_trial(directory, build.trial("input"))
+        append_trial(directory, build.trial("pipeline"))
     monkeypatch.undo()
     assert read_trials(directory)[:2] == records
 
@@ -287,14 +287,14 @@ def test_a_full_disk_is_one_sentence_and_costs_no_earlier_trial(written, build, 
 def test_each_trial_is_forced_to_the_disk(tmp_path: Path, build, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []
     monkeypatch.setattr(os, "fsync", lambda _: synced.append((tmp_path / TRIALS).stat().st_size))
-    append_trial(tmp_path, build.trial("input"))
+    append_trial(tmp_path, build.trial("pipeline"))
     assert synced == [(tmp_path / TRIALS).stat().st_size]
     assert synced[0] > 0
 
 
 def test_a_directory_that_went_away(tmp_path: Path, build) -> None:
     with pytest.raises(JournalError, match="cannot be written"):
-        append_trial(tmp_path / "gone", build.trial("input"))
+        append_trial(tmp_path / "gone", build.trial("pipeline"))
     with pytest.raises(JournalError, match=r"No journal at .*gone.*Name a run's directory"):
         read_trials(tmp_path / "gone")
 
@@ -305,7 +305,7 @@ def test_an_empty_journal_has_no_trials(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_does_not_spoil_the_next_trial(build, tmp_path):
-    first, second = build.trial("ladder"), build.trial("input")
+    first, second = build.trial("ladder"), build.trial("pipeline")
     append_trial(tmp_path, first)
     with (tmp_path / TRIALS).open("ab") as file:
         file.write(second.model_dump_json().encode()[:50])
@@ -432,7 +432,7 @@ def test_a_file_system_without_locks_keeps_nobody_out(tmp_path: Path, monkeypatc
 @pytest.fixture
 def small(build) -> list[TrialRecord]:
     """Trials whose lines are short, the last one interrupted."""
-    return [build.trial("input", number=number, cause="ä" if number else None) for number in range(3)]
+    return [build.trial("pipeline", number=number, cause="ä" if number else None) for number in range(3)]
 
 
 def test_a_journal_that_is_cut_anywhere_is_read_and_goes_on(tmp_path: Path, small, monkeypatch) -> None:
@@ -472,8 +472,8 @@ def test_a_whole_line_of_another_version_without_its_newline_is_cut_off(tmp_path
 
 
 def test_what_was_broken_off_is_measured_again_and_kept_beside_the_journal(tmp_path: Path, build) -> None:
-    trials = [build.trial("input", number=0), build.trial("input", number=1, status="killed", cause="by SIGKILL")]
-    trials += [build.trial("input", number=2), build.trial("input", number=3, status="interrupted")]
+    trials = [build.trial("pipeline", number=0), build.trial("pipeline", number=1, status="killed", cause="by SIGKILL")]
+    trials += [build.trial("pipeline", number=2), build.trial("pipeline", number=3, status="interrupted")]
     for trial in trials:
         append_trial(tmp_path, trial)
     assert trials_to_keep(tmp_path) == trials[:1]
@@ -498,7 +498,7 @@ def test_what_was_broken_off_is_measured_again_and_kept_beside_the_journal(tmp_p
 def test_what_died_of_itself_is_a_result_and_what_others_killed_is_not(
     tmp_path: Path, build, status: str, cause: str, again: bool
 ) -> None:
-    append_trial(tmp_path, build.trial("input", status=status, cause=cause))
+    append_trial(tmp_path, build.trial("pipeline", status=status, cause=cause))
     assert (trials_to_keep(tmp_path) == []) is again
 
 

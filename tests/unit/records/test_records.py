@@ -125,8 +125,8 @@ def test_no_number_is_nan_or_infinite(number: float) -> None:
 
 
 def test_mutable_defaults_are_not_shared() -> None:
-    first, second = SPEC.model_copy(), TrialSpec(trial_id="1", kind="input", target="m:f")
-    TrialSpec(trial_id="2", kind="input", target="m:f").kwargs["leak"] = 1
+    first, second = SPEC.model_copy(), TrialSpec(trial_id="1", kind="pipeline", target="m:f")
+    TrialSpec(trial_id="2", kind="pipeline", target="m:f").kwargs["leak"] = 1
     assert second.kwargs == {}
     assert first == SPEC
 

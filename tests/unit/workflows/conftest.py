@@ -73,7 +73,7 @@ def starving(build) -> Run:
         ENVIRONMENT,
         (
             first,
-            build.trial("input", build.segment("input_only", wait_s=[0.02] * 90, cpu_s=0.001), number=1),
+            build.trial("pipeline", build.segment("input_only", wait_s=[0.02] * 90, cpu_s=0.001), number=1),
             build.trial("pipeline", number=2, pipeline=pipeline()),
             build.ladder(wait=0.021, step=0.01, number=3, block=1),
             build.trial("xla", number=4, block=1, status="raised", cause="no kernel", notes=("XLA has no kernel",)),
@@ -138,7 +138,7 @@ def nothing(build) -> Run:
 
 
 def interrupted(build) -> Run:
-    broken = build.trial("input", number=1, status="interrupted", cause="interrupted in phase 'as_is'")
+    broken = build.trial("pipeline", number=1, status="interrupted", cause="interrupted in phase 'as_is'")
     return Run(plan(), ENVIRONMENT, (build.ladder(wait=0.02, step=0.01), broken))
 
 

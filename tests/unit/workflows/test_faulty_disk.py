@@ -138,7 +138,7 @@ def measured(out: Path, trials: list[TrialRecord]) -> Outcome:
 
 @FAULTS
 def test_a_run_says_so_in_a_sentence_and_keeps_what_was_measured(tmp_path: Path, build, code: int, stays: bool) -> None:
-    trials, at = [build.ladder(steps=30), build.trial("input", number=1)], 0
+    trials, at = [build.ladder(steps=30), build.trial("pipeline", number=1)], 0
     while True:
         at += 1
         out, disk = tmp_path / str(at), Disk(code, at, stays=stays)
@@ -160,10 +160,10 @@ def test_a_run_says_so_in_a_sentence_and_keeps_what_was_measured(tmp_path: Path,
 
 @FAULTS
 def test_a_run_that_goes_on_loses_nothing_of_its_journal(tmp_path: Path, build, code: int, stays: bool) -> None:
-    trials = [build.trial("input", number=number) for number in range(2)]
+    trials = [build.trial("pipeline", number=number) for number in range(2)]
     trials += [
-        build.trial("input", number=2, status="killed", cause="killed by SIGKILL in phase 'as_is'"),
-        build.trial("input", number=3),
+        build.trial("pipeline", number=2, status="killed", cause="killed by SIGKILL in phase 'as_is'"),
+        build.trial("pipeline", number=3),
     ]
     at = 0
     while True:

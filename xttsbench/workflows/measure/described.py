@@ -25,7 +25,6 @@ def described(spec: TrialSpec) -> str:
 
 _WHAT: Final[Mapping[TrialKind, str]] = {
     "ladder": "the target as it is, its input alone, its step alone, to see where the time goes",
-    "input": "the input alone, to see how long a batch takes",
     "pipeline": "the input pipeline op by op, to see what each op costs",
     "eager": "the step op by op from Python, to see what launching the ops costs",
     "graph": "the step as one graph, to see what launching the ops costs",

@@ -114,7 +114,7 @@ def _ladder(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[Experi
     times |= {mode.name: mode.time_s for mode in diagnosis.evidence.modes.values() if mode.time_s is not None}
 
     def experiment(name: str, time_s: Estimate) -> Experiment:
-        as_given = [trial for trial in trials if trial.spec.kind in ("ladder", "input", "script")]
+        as_given = [trial for trial in trials if trial.spec.kind in MAIN_KINDS]
         ran = as_given if name in pooled else tried(trials, KIND_OF.get(name, "script"), name)
         own = [found for trial in ran if (found := trial.segment(name)) is not None]
         rows = [steps for trial in trials if name == "input_only" and (steps := measured(trial, name)) is not None]
