@@ -219,8 +219,7 @@ class TrainLines:
     def evaluated(self, evaluated: Evaluated) -> None:
         """The held-out loss."""
         best = ", the lowest so far" if evaluated.best else ""
-        told = "".join(f", {name} {value:.3f}" for name, value in evaluated.metrics.items() if value is not None)
-        self._write(f"step {evaluated.step:,}: held-out loss {evaluated.loss:.4f}{best}{told}", final=True)
+        self._write(f"step {evaluated.step:,}: held-out loss {evaluated.loss:.4f}{best}", final=True)
 
     def spoken(self, spoken: Spoken) -> None:
         """Prints the metrics of speech, a line for held-out and one for training texts."""

@@ -110,8 +110,6 @@ class Evaluated(Record):
     clips: int
     best: bool
     """Whether the loss is the lowest so far."""
-    metrics: dict[str, float | None] = {}
-    """Empty; what was heard of the speech is in ``spoken``."""
 
 
 class Ended(Record):

@@ -221,7 +221,6 @@ class Batches(Record):
     cached: int
     bytes: int
     shapes: tuple[str, ...]  # Distinct shape signatures seen in the whole trial, in order of appearance
-    static_signature: str  # The dataset's element_spec, as text
     padding_share: float | None = None
     """Share of the padded tensors that is trailing padding; ``None`` where nothing is padded."""
     padding_component: str | None = None

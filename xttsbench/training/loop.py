@@ -8,7 +8,7 @@ that is killed at any moment and run again takes the steps of one that is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -82,8 +82,6 @@ class HeldOut(NamedTuple):
     stop: float
     guided: float
     clips: int
-    metrics: Mapping[str, float | None] = {}
-    """Metrics of :class:`~xttsbench.xtts.evaluate.Evaluation`, where the model was let speak; else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +258,6 @@ class _Loop:
             guided=found.guided,
             clips=found.clips,
             best=is_best,
-            metrics=dict(found.metrics),
         )
         for action in self.run.actions:
             action.evaluated(evaluated)

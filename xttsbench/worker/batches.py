@@ -189,14 +189,13 @@ def take_batches(source: LiveBatches, most: int = _COUNT, seconds: float = _SECO
     return batches
 
 
-def describe(batches: list[Any], dataset: tf.data.Dataset) -> Batches:
+def describe(batches: list[Any]) -> Batches:
     """Description of the batches, with the padding measured on the batches themselves."""
     padding, component = _padding(batches)
     return Batches(
         cached=len(batches),
         bytes=sum(size_bytes(batch) for batch in batches),
         shapes=(),
-        static_signature=str(dataset.element_spec)[:500],
         padding_share=padding,
         padding_component=component,
         nonfinite=tuple(

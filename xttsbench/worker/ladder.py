@@ -60,7 +60,7 @@ def run_ladder(spec: TrialSpec, loaded: Loaded, step: Step | None, bench: Bench)
     fill_caches(spec, loaded.dataset, bench.channel)
     with opened(Keeping(loaded.dataset), bench.channel) as source:
         batches = take_batches(source)
-        facts = describe(batches, loaded.dataset)
+        facts = describe(batches)
         bench.channel.part("batches", facts)
         if step is None:
             real_step(loaded, batches[0])

@@ -69,7 +69,7 @@ def test_parts_notes_and_traces() -> None:
     trace = {"step": 3, "function": "step", "reason": "shape", "signature": "(8,)", "time_s": 0.1}
     record = recorded(
         {"part": "setup_s", "value": 0.25},
-        {"part": "batches", "value": {"cached": 2, "bytes": 64, "shapes": ["(8, 16)"], "static_signature": "?"}},
+        {"part": "batches", "value": {"cached": 2, "bytes": 64, "shapes": ["(8, 16)"]}},
         {"traces": [trace]},
         {"note": "first"},
         {"note": "second"},

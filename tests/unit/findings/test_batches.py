@@ -11,7 +11,7 @@ from xttsbench.records.trial import Batches, Trace
 
 
 def batches(**fields) -> Batches:
-    return Batches(**({"cached": 8, "bytes": 64, "shapes": ("[(8, 9)]",), "static_signature": "?"} | fields))
+    return Batches(**({"cached": 8, "bytes": 64, "shapes": ("[(8, 9)]",)} | fields))
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.29, None), (0.3, "info"), (0.5, "warning"), (None, None)])

@@ -262,7 +262,7 @@ def gains() -> dict:
     return {
         "fixes": {name: Compared(name, "ok", speedup=five, processes=1) for name in FIXES[5:]},
         "predictions": tuple(modelled),
-        "batches": Batches(cached=1, bytes=10**8, shapes=("a",), static_signature="", padding_share=0.8),
+        "batches": Batches(cached=1, bytes=10**8, shapes=("a",), padding_share=0.8),
         "environment": MEMORY,
     }
 

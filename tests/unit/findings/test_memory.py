@@ -116,7 +116,7 @@ def test_a_cache_in_its_first_pass_is_no_leak(evidence, build) -> None:
 
 
 def test_buffers_that_can_hold_it_are_no_leak(evidence, build) -> None:
-    batches = Batches(cached=2, bytes=2 * MB, shapes=("a",), static_signature="")
+    batches = Batches(cached=2, bytes=2 * MB, shapes=("a",))
     op = PipelineOp(name="p", op="PrefetchDataset", buffer_size=300)
     assert find(evidence, build, line(240), pipeline=Pipeline(ops=(op,)), batches=batches) == []
     small = op.model_copy(update={"buffer_size": 2})
@@ -125,7 +125,7 @@ def test_buffers_that_can_hold_it_are_no_leak(evidence, build) -> None:
 
 IDLE = Estimate(estimate=0.01, low=0.01, high=0.01)
 BUSY = Estimate(estimate=0.09, low=0.09, high=0.09)
-BATCHES = Batches(cached=1, bytes=MB, shapes=("a",), static_signature="")
+BATCHES = Batches(cached=1, bytes=MB, shapes=("a",))
 
 
 def read(build, *, stored: float, calls: float | None, epochs: int = 1, over_by: float = 1.0):

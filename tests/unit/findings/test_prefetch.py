@@ -113,7 +113,7 @@ def test_what_makes_a_buffer_large(evidence) -> None:
     assert silent(rule, told(buffered(320, 0.05 * GB), environment={})), "the memory is not known"
     assert "counts batches" not in only(rule, told(buffered(320, 0.05 * GB, batch=False))).remedy
     assert "ram_budget" in only(rule, told(buffered(-1, 0.05 * GB, chosen_buffer_size=320))).remedy
-    batches = Batches(cached=2, bytes=GB // 10, shapes=(), static_signature="?")
+    batches = Batches(cached=2, bytes=GB // 10, shapes=())
     assert not silent(rule, told(buffered(320, None), batches=batches)), "the batches that were kept tell"
 
 

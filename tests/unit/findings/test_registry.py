@@ -55,7 +55,6 @@ def ugly(evidence, build, bottleneck: str, **changes):
             cached=8,
             bytes=10**9,
             shapes=tuple(f"(8, {n})" for n in range(40)),
-            static_signature="?",
             padding_share=0.9,
             padding_component="mel",
             nonfinite=("mel",),

@@ -144,7 +144,7 @@ def test_the_memory_is_the_lesser_of_machine_and_limit(evidence) -> None:
 
 
 def test_the_size_of_an_element_at_the_end_is_that_of_the_batches(evidence) -> None:
-    batches = Batches(cached=4, bytes=400, shapes=(), static_signature="?")
+    batches = Batches(cached=4, bytes=400, shapes=())
     ops = (op("a", "MapDataset"), op("b", "BatchDatasetV2", "a"), op("c", "PrefetchDataset", "b"))
     told = evidence(pipeline=Pipeline(ops=ops), batches=batches)
     assert [bytes_of(told, one) for one in ops] == [None, 100.0, 100.0]

@@ -271,7 +271,7 @@ def test_the_same_batch_of_each_epoch(evidence, build) -> None:
 def test_the_shape_behind_the_stragglers(evidence, build) -> None:
     shapes = np.zeros(100)
     shapes[[20, 70]] = 1
-    batches = Batches(cached=1, bytes=1, shapes=("(8, 64)", "(8, 900)"), static_signature="")
+    batches = Batches(cached=1, bytes=1, shapes=("(8, 64)", "(8, 900)"))
     found = only(stragglers, evidence("input", batches=batches, **slow_at(build, (20, 70), shape_id=shapes)))
     assert "their batches have the shape (8, 900)" in found.title
     garbage = np.zeros(100)

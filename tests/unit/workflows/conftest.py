@@ -61,9 +61,7 @@ def readings(trial: TrialRecord) -> Readings:
 
 def starving(build) -> Run:
     """Waits for its input; two processes agree."""
-    batches = Batches(
-        cached=8, bytes=9, shapes=("(8, 9)",), static_signature="?", padding_share=0.6, padding_component="x"
-    )
+    batches = Batches(cached=8, bytes=9, shapes=("(8, 9)",), padding_share=0.6, padding_component="x")
     first = build.ladder(wait=0.02, step=0.01, steps=260, devices=Devices(cpus=2), batches=batches)
     first = first.model_copy(
         update={"readings": readings(first), "overhead": MeasurementOverhead(overhead_s=1e-5, pairs=9, method="paired")}
@@ -147,7 +145,7 @@ def killed(build) -> Run:
 
 
 def not_a_number(build) -> Run:
-    batches = Batches(cached=8, bytes=9, shapes=("(8, 9)",), static_signature="?", nonfinite=("mel",))
+    batches = Batches(cached=8, bytes=9, shapes=("(8, 9)",), nonfinite=("mel",))
     return Run(plan(), ENVIRONMENT, (build.ladder(wait=0.02, step=0.01, batches=batches),))
 
 

@@ -200,11 +200,10 @@ class Results:
             self.tell()
         self.bench.compilations.end()
 
-    def batches(self, dataset: Any) -> None:
+    def batches(self) -> None:
         """Send the shapes that were seen."""
-        static = str(getattr(dataset, "element_spec", ""))[:500]
         shapes = tuple(str(list(signature)) for signature in self.bench.shapes)[:50]
-        self.bench.channel.part("batches", Batches(cached=0, bytes=0, shapes=shapes, static_signature=static))
+        self.bench.channel.part("batches", Batches(cached=0, bytes=0, shapes=shapes))
 
     def shape_of(self, batch: Any) -> tuple[int, int, int, int]:
         """Index of the batch's signature, its first dimension and its numbers, over all replicas; no frames."""

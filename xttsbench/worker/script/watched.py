@@ -259,7 +259,7 @@ class Watched:
                     recorder.replaced.cannot(f"the loop runs inside a tf.function ({main.how})")
                 recorder.report.tell(in_one_call=steps > _FEW_STEPS * max(calls, 1))
             results.end()
-        results.batches(main.dataset if main is not None else None)
+        results.batches()
         channel.send({"traces": [trace.model_dump(mode="json") for trace in recorder.watch.traces]})
         if (reason := results.bench.compilations.xla.reason) is not None:
             channel.note(reason)
