@@ -150,9 +150,9 @@ def spans_of(segment: Segment) -> tuple[Span, ...]:
     )
 
 
-def measured_span(trial: TrialRecord, name: str = "as_is") -> Span | None:
-    """From the first measured step of a segment to its last, whatever ran in between; ``None`` where there is none."""
-    segment = trial.segment(name)
+def measured_span(trial: TrialRecord) -> Span | None:
+    """From the first measured step as it is to the last, whatever ran in between; ``None`` where there is none."""
+    segment = trial.segment("as_is")
     if segment is None or segment.steps <= segment.warmup_steps:
         return None
     return _rows(segment, segment.warmup_steps, segment.steps)

@@ -31,7 +31,7 @@ _EAGER: Final = (
 )
 
 
-def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: str, seed: int = 0) -> RunVerdict:
+def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: str) -> RunVerdict:
     """The verdict on all sessions together.
 
     Sessions without a step are left out; the configuration is ``None`` where none ended well.
@@ -40,7 +40,7 @@ def train_verdict(trials: Sequence[TrialRecord], arm: Variant | None, *, mode: s
     if not found:
         return _nothing(trials)
     columns = [{name: np.asarray(getattr(steps, name), float) for name in _NAMES} for _, (steps, _) in found]
-    figures = pool(columns, _STATISTICS, np.random.default_rng(seed))
+    figures = pool(columns, _STATISTICS, np.random.default_rng(0))
     parts, wall = _parts({name: figures[name].entries for name in _NAMES}), figures["wall_s"]
     name: Bottleneck
     name, *drawn = verdicts(parts, wall.entries).tolist()

@@ -242,7 +242,7 @@ def _folded(title: str, parts: Iterator[doc.Section] | tuple[doc.Section, ...]) 
         yield doc.Fold(title, inside)
 
 
-def render_page(document: Document, plots: Mapping[str, bytes], *, view: View = View.FULL) -> str:
+def render_page(document: Document, plots: Mapping[str, bytes]) -> str:
     """The page, ending in a newline.
 
     A figure without a plot is left out, and so is one that the page draws.
@@ -251,7 +251,7 @@ def render_page(document: Document, plots: Mapping[str, bytes], *, view: View = 
     scripts = (_text("templates/page.js"), *((_uplot(), _text("templates/timeline.js")) if drawn else ()))
     return _template().render(
         headline=document.headline,
-        blocks=document.shown(view, figures=plots),
+        blocks=document.shown(View.FULL, figures=plots),
         plots={name: partial(inline, name, image) for name, image in plots.items()},
         scripts=scripts,
         styles=_text("assets/uPlot.min.css") if drawn else "",
