@@ -198,8 +198,8 @@ def test_the_dataset_is_the_given_object_and_a_fix_is_applied_once() -> None:
     dataset = _dataset()
     live = LiveTarget((dataset, print), "a pair")
     assert live.dataset is dataset
-    assert live.with_fix(FixSet.parse("prefetch"), None) is live.with_fix(FixSet.parse("prefetch"), None)
-    assert live.with_fix(FixSet.parse("parallel-map"), None) is not live.with_fix(FixSet.parse("prefetch"), None)
+    assert live.with_fix(FixSet.parse("prefetch")) is live.with_fix(FixSet.parse("prefetch"))
+    assert live.with_fix(FixSet.parse("parallel-map")) is not live.with_fix(FixSet.parse("prefetch"))
 
 
 def test_fingerprints_are_those_of_the_dataset_with_the_fix_and_the_step_is_not_run() -> None:
