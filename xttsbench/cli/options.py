@@ -192,7 +192,7 @@ def _of_commands(
     found: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in commands:
-            raise UsageError(f"{file}: [{path}.{name}]: no command is called {name!r}{_nearest(name, commands)}.")
+            raise UsageError(f"{file}: [{path}.{name}]: no command is called {name!r}{_nearest(name, commands)}")
         where, command = f"{path}.{name}", commands[name]
         if hasattr(command, "commands"):
             odd = next((key for key, value in table.items() if not isinstance(value, dict)), None)
@@ -223,13 +223,13 @@ def _known(key: str, options: Iterable[str], commands: Iterable[str], where: str
     name = key.replace("_", "-")
     if name in options:
         return name
-    raise UsageError(f"{file}: {where} {key}: there is no such option{_nearest(name, (*options, *commands))}.")
+    raise UsageError(f"{file}: {where} {key}: there is no such option{_nearest(name, (*options, *commands))}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.4)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}."
 
 
 def _value(parameter: Any, value: Any, where: str, context: typer.Context, file: Path) -> Any:
