@@ -45,7 +45,7 @@ from xttsbench.reporting.sections import (
     unmeasured,
 )
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit, when
-from xttsbench.reporting.sections.naming import spoken, with_calls
+from xttsbench.reporting.sections.naming import spoken, with_calls, with_level
 from xttsbench.reporting.sections.report import (
     details,
     experiments,
@@ -90,27 +90,25 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     warnings = (doc.Callout(warning) for warning in report.warnings)
     time_goes = f"Where a {unit(report)}'s time goes"
     found, informational = _findings(report, comparing=comparing)
-    document = doc.Document(
-        (
-            *head,
-            *warnings,
-            *(compared if comparing else ()),
-            *(numbers(report, comparing=True) if comparing else ()),
-            *(replace(part, title=time_goes) for part in where_time_goes(report, comparing=comparing)),
-            *_losses(report),
-            doc.Section("The input pipeline", () if comparing else pipeline.as_graph(report)),
-            *fixes.as_cards(report),
-            *found,
-            *_in_time(report, scene, comparing=comparing),
-            *step.profiled(report),
-            *(() if comparing else map(_with_folded_plots, compared)),
-            *informational,
-            *_folded("Notes", notes(report)),
-            *passed(report),
-            doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
-        )
+    blocks: tuple[doc.Block, ...] = (
+        *head,
+        *warnings,
+        *(compared if comparing else ()),
+        *(numbers(report, comparing=True) if comparing else ()),
+        *(replace(part, title=time_goes) for part in where_time_goes(report, comparing=comparing)),
+        *_losses(report),
+        doc.Section("The input pipeline", () if comparing else pipeline.as_graph(report)),
+        *fixes.as_cards(report),
+        *found,
+        *_in_time(report, scene, comparing=comparing),
+        *step.profiled(report),
+        *(() if comparing else map(_with_folded_plots, compared)),
+        *informational,
+        *_folded("Notes", notes(report)),
+        *passed(report),
+        doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
     )
-    return spoken(document, report)
+    return spoken(doc.Document(with_level(blocks)), report)
 
 
 def _headline(report: Report) -> doc.Headline:

@@ -55,12 +55,13 @@ def outputs(report: Report) -> dict[str, str]:
     document = report_document(report, "reports/one")
     page = render_page(page_document(report), {})
     body = re.sub(r"<(style|script).*?</\1>", " ", page, flags=re.DOTALL)
-    return {
+    found = {
         **{f"console, {view.name}": flat(screen(report, width=400, view=view)) for view in View},
         "one line": document.line,
         "report.md": flat(entities.unescape(markdown.render(document).replace("\\", "").replace("|", " "))),
         "report.html": flat(entities.unescape(re.sub(r"<[^>]*>", " ", body))),
     }
+    return {where: text.replace("(95 % interval: ", "(", 1) for where, text in found.items()}
 
 
 def contradictions(report: Report, texts: dict[str, str]) -> Iterator[str]:

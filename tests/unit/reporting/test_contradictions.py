@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, Patch, Semantics
 from xttsbench.records.pipeline import Pipeline, Prediction
 from xttsbench.records.report import Finding, Oscillation, Report, Variant, WarmUp
+from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.sections.pipeline import call, described, manner
 
 EVERYTHING = ("console, FULL", "report.md", "report.html")
@@ -290,3 +292,11 @@ def test_a_part_that_is_known_to_be_nothing_is_not_called_unmeasured() -> None:
     nowhere(changed(report_of(NO_GAIN), unmeasured={path: none}), "transfer: not measured")
     unknown = changed(report_of(NO_GAIN), unmeasured={path: "it takes an experiment"})
     everywhere(unknown, "transfer: not measured: it takes an experiment", where=("console, FULL", "report.html"))
+
+
+def test_the_first_interval_of_a_screen_says_what_brackets_hold_and_no_other_does() -> None:
+    report = accepted()
+    page = render_page(page_document(report), {})
+    for text in (flat(screen(report)), re.sub(r"<[^>]*>", "", page)):
+        assert text.count("(95 % interval: ") == 1
+        assert text.index("(95 % interval: ") < re.search(r"\([\d.]+ to [\d.]+\)", text).start()

@@ -47,7 +47,7 @@ def test_the_answer_comes_before_what_it_rests_on(starving) -> None:
 def test_the_saving_is_the_step_over_the_gain(starving) -> None:
     measured = figures(fixed(starving.report, verified_speedup=estimate(2.0), chosen=True))
     assert measured == {
-        "a step now": "34.2 ms (33.2 to 35.2)",
+        "a step now": "34.2 ms (95 % interval: 33.2 to 35.2)",
         "after the fix": "17.1 ms (16.4 to 17.8)",
         "gain, measured": "2.00x (1.94 to 2.06)",
         "the fix": "does a",

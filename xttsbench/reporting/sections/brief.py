@@ -19,6 +19,7 @@ from xttsbench.records.watch import Memory, StallCause, WatchSummary
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.screen import numbered
+from xttsbench.reporting.sections.naming import with_level
 from xttsbench.reporting.words import part
 
 _HALF, _BUSY, _STOLEN = 0.5, 0.9, 0.05
@@ -258,7 +259,7 @@ def watch_document(summary: WatchSummary, place: str = "") -> doc.Document:
     The place is its directory as it is shown; empty where it is not known.
     """
     blocks = (_headline(summary), *_body(summary), _last(summary, place))
-    return doc.Document(blocks, summary=blocks)
+    return doc.Document(blocks, summary=with_level(blocks))
 
 
 def _headline(summary: WatchSummary) -> doc.Headline:

@@ -30,6 +30,8 @@ _DEVICE: Final = re.compile(r"\breal device\b")
 _TWICE: Final = re.compile(r" \(([\w.-]+:\d+)\)( \((?:[^\s()]*/)?\1\))")
 """A line after the name of a call that tells it from others, and again as its place."""
 
+_BOUNDS: Final = re.compile(r"\((?=[\d.,]+ to [\d.,]+\))")
+
 
 def short(file: str, report: Report) -> str:
     """A file as the command line named it, where it is the target's own; else the end of its path."""
@@ -88,6 +90,18 @@ def spoken(document: doc.Document, report: Report) -> doc.Document:
     """The document with words in place of names everywhere but in code and in plots."""
     say = speaker(report)
     return doc.Document(_mapped(document.blocks, say), _mapped(document.summary, say))
+
+
+def with_level(blocks: tuple[doc.Block, ...]) -> tuple[doc.Block, ...]:
+    """The blocks of which the first interval in brackets says what those are."""
+    left = [1]
+
+    def say(text: str) -> str:
+        said, found = _BOUNDS.subn("(95 % interval: ", text, count=1) if left else (text, 0)
+        del left[:found]
+        return said
+
+    return tuple(_mapped(blocks, say))
 
 
 def _mapped(value: Any, say: Callable[[str], str]) -> Any:

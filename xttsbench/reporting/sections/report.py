@@ -40,7 +40,7 @@ from xttsbench.reporting.sections import (
     unmeasured,
 )
 from xttsbench.reporting.sections.answer import unit
-from xttsbench.reporting.sections.naming import spoken
+from xttsbench.reporting.sections.naming import spoken, with_level
 from xttsbench.reporting.sections.summary import headline, summary
 from xttsbench.reporting.words import PART_COLORS, label, lock, part
 
@@ -58,7 +58,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
     """
     comparing = compares(report)
     document = doc.Document(
-        summary=summary(report, attribution(report)[0], place),
+        summary=with_level(summary(report, attribution(report)[0], place)),
         blocks=(
             headline(report),
             *(doc.Callout(warning) for warning in report.warnings),

@@ -326,7 +326,7 @@ def _group(group: Group, most: int) -> doc.Table:
         doc.Column("configuration"),
         doc.Column("step time", numeric=True, interval=False),
         doc.Column("utilization", numeric=True, interval=False),
-        doc.Column("speed-up", numeric=True),
+        doc.Column("speed-up (95 %)", numeric=True),
         doc.Column("result", leads=True),
     )
     return doc.Table(columns, tuple(rows), blanks=True, short=True)

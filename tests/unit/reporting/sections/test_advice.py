@@ -350,7 +350,7 @@ def test_the_gain_of_a_cache_says_everywhere_when_it_comes() -> None:
 def test_a_script_that_ended_early_still_shows_the_fix_that_was_accepted() -> None:
     verdict = unmeasured_verdict("Nothing could be concluded: only 2 step(s) ended, which are warm-up.")
     text = flat(screen(changed(accepted(), verdict=verdict, findings=())))
-    assert "with the fix 1.900x (1.843 to 1.957) as fast, measured" in text
+    assert "with the fix 1.900x (95 % interval: 1.843 to 1.957) as fast, measured" in text
     assert "patch -p1 < reports/one/patch.diff" in text
 
 

@@ -294,7 +294,7 @@ def test_the_time_after_a_fix_is_as_uncertain_as_the_time_now_and_the_gain_toget
 def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
     text = flat(screen(changed(optimized(), warnings=()), width=120))
     for said in (
-        "a step now 34.2 ms (33.2 to 35.2)",
+        "a step now 34.2 ms (95 % interval: 33.2 to 35.2)",
         "after the fix 17.6 ms (17.0 to 18.3), 1.940x (1.901 to 1.979) as fast, measured",
         "your line my_project/data.py:42",
         "maps in parallel (2 calls) after map 1.940x (1.901 to 1.979) yes, bit for bit measured",
