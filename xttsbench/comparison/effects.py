@@ -106,6 +106,13 @@ class Effect:
             raise ValueError("there is nothing to make an interval of")
         return confidence_sequence(self.sample, self.noise_scale, level=level)
 
+    def at_most(self, most: float) -> Effect:
+        """The effect whose interval ends at a ratio that is not possible to exceed; what was measured stays."""
+        if self.found is None or self.found.ratio.high <= most:
+            return self
+        ratio = self.found.ratio.model_copy(update={"high": max(most, self.found.ratio.estimate)})
+        return replace(self, found=replace(self.found, ratio=ratio))
+
     def withheld(self, why: str) -> Effect:
         """The effect without its word, and no ground for a gate."""
         return replace(self, word="undecided", sure=False, why=why)
@@ -236,7 +243,8 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
     for runs in group.candidates:
         if (sample := samples.get(name := runs.arm.id)) is not None:
             clean, round_s = bool(baseline.turns.keys() & runs.turns.keys() - judged.disturbed), _round_s(group, runs)
-            found[name] = effect_of(sample, s0, candidates=count, margin=margin, undisturbed=clean, round_s=round_s)
+            effect = effect_of(sample, s0, candidates=count, margin=margin, undisturbed=clean, round_s=round_s)
+            found[name] = effect.at_most(_without_waiting(baseline, runs))
         elif runs.ended is None and runs.steps:
             found[name] = Effect(why="no round has both it and the baseline")
     visible = [smallest_visible(sample, s0, candidates=count) for sample in (*samples.values(), again) if sample]
@@ -253,6 +261,17 @@ def weigh(group: GroupRuns, margin: float) -> Weighed:
         why=why if again is None else None,
         pairs=pairs,
     )
+
+
+def _without_waiting(baseline: VariantRuns, runs: VariantRuns) -> float:
+    """Highest speed of the rounds if nothing but an emulated device took time; endless without one."""
+    most = 0.0
+    for turn in baseline.turns.keys() & runs.turns.keys():
+        own = runs.turns[turn]
+        device_s = float(own.emulated_s.sum())
+        rate_per_s = float(own.batch_size.sum() or len(own)) / device_s if device_s else math.inf
+        most = max(most, rate_per_s / baseline.turns[turn].rate_per_s)
+    return most or math.inf
 
 
 def _all_there_are(group: GroupRuns, turns: Collection[Turn]) -> set[Turn]:

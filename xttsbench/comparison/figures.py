@@ -60,8 +60,9 @@ def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: f
 
     step_s = rates.samples_per_step / rates.samples
     utilization, of = _utilization(runs, group, step_s, noise_scale)
+    least_s = 1e-3 * float(np.mean(group.accelerator.step_times_ms or 0.0))  # An emulated device's wait is known
     return {
-        "step_time_s": Estimate(estimate=step_s, low=step_s / high, high=step_s / low),
+        "step_time_s": Estimate(estimate=step_s, low=max(step_s / high, min(least_s, step_s)), high=step_s / low),
         "throughput_per_s": rate(rates.samples),
         "valid_frames_per_s": rate(rates.frames) if rates.frames else None,
         "input_wait_fraction": _share(runs, "wait_s", noise_scale),

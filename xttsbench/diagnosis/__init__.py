@@ -115,7 +115,8 @@ def build_diagnosis(
     }
     samples = samples_of(trials, voting, judged)
     unclear = judged.widened or any(map(never_alone, records))
-    figures = pooled(samples, rng, spread=DISTURBED_SPREAD if unclear else 1.0)
+    spread = DISTURBED_SPREAD if unclear else 1.0
+    figures = pooled(samples, rng, spread=spread, device_ms=records[0].spec.emulated_ms)
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     if holds_gil is not None:
         facts = replace(facts, holds_gil=holds_gil)

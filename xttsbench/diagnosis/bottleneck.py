@@ -123,12 +123,17 @@ def _sample_of_run(watched: WatchedRun) -> Sample:
 
 
 def pooled(
-    samples: Samples, rng: np.random.Generator, *, only: Collection[str] | None = None, spread: float = 1.0
+    samples: Samples,
+    rng: np.random.Generator,
+    *,
+    only: Collection[str] | None = None,
+    spread: float = 1.0,
+    device_ms: Sequence[float] = (),
 ) -> dict[str, Pooled]:
     """Every figure by name, all from the same draws.
 
     Without ``only`` all processes are wanted; ``spread`` multiplies what they are taken to differ by before data say
-    so.
+    so; ``device_ms`` are the waits of an emulated accelerator, which takes one after another for a step.
     """
     groups = [
         {name: one for name, one in group.items() if only is None or name in only or name not in samples[0]}
@@ -137,12 +142,32 @@ def pooled(
     found: dict[str, Pooled] = {}
     for figures in pool_together([group for group in groups if group], rng, spread=spread):
         found |= figures
+    found = _possible(found, device_ms)
     if "wall_s" in found:  # what is drawn of the parts adds up as what was measured of them does
         wall, wait, step = found["wall_s"], found["wait_s"], found["step_s"]
         gap_s = wall.value - wait.value - step.value
         least_s = 0.5 * (wait.resamples + step.resamples)
         found["wall_s"] = Pooled(wall.value, np.maximum(wait.resamples + step.resamples + gap_s, least_s))
     return found
+
+
+def _possible(found: Mapping[str, Pooled], device_ms: Sequence[float]) -> dict[str, Pooled]:
+    """The figures without draws of what cannot be; what was measured stays as it is.
+
+    No step is shorter than the wait of an emulated device, which is known. Quantiles, of which nothing is a sum, are
+    less by a factor and not by a difference, so that none comes near 0; and no 95th percentile is below its median.
+    """
+    mean_s = 1e-3 * sum(device_ms) / max(len(device_ms), 1)
+    if "emulated_s" in found:
+        mean_s = min(mean_s, found["emulated_s"].value)
+    low: dict[str, Any] = dict.fromkeys(("emulated_s", "step_s", "alone_s"), mean_s)
+    low |= {"median": 1e-3 * min(device_ms, default=0.0)}
+    held = {name: np.maximum(one.resamples, low.get(name, -np.inf)) for name, one in found.items()}
+    for name in ("median", "p95"):
+        if name in found and (value := found[name].value) > 0:
+            less = value / (1 + np.maximum(1 - held[name] / value, 0.0))
+            held[name] = np.maximum(np.maximum(held[name], less), held["median"])
+    return {name: Pooled(one.value, held[name]) for name, one in found.items()}
 
 
 def _matched_alone_s(steps: Steps, alone: Steps | None) -> FloatArray:

@@ -168,7 +168,8 @@ def modes(
         share = _beside(_in_turns(own, mode, partial(_own_work_s, host_share=host_share, eager=facts.eager)), rng)
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
-        time_s = Pooled.of(main.entries * share.entries) if main and share else None
+        least_s = 1e-3 * float(np.mean(own[-1].spec.emulated_ms or 0.0))
+        time_s = Pooled.of(np.maximum(main.entries * share.entries, least_s)) if main and share else None
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,

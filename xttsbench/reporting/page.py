@@ -163,7 +163,7 @@ def _figures(report: Report) -> Iterator[Tiles]:
         times = units.ratio_interval(best.gain) + (", from the second epoch on" if best.later_epochs else "")
         how = "measured" if best.taken else "estimated only"
         if time is not None and best.measured:
-            facts.append(doc.Fact("after the fix" if best.taken else "with a fix", after(time, best.gain)))
+            facts.append(doc.Fact("after the fix" if best.taken else "with a fix", after(time, best.gain, report)))
         facts.append(doc.Fact(f"gain, {how}", times))
         if best.words:
             facts.append(doc.Fact("the fix" if best.taken else "the fix to try", best.words))

@@ -276,6 +276,14 @@ def test_equal_arms_are_seldom_called_different(session) -> None:
     assert wrong <= 1  # 0.6 are allowed, and far fewer expected
 
 
+def test_nothing_is_faster_than_its_emulated_device_not_even_at_the_end_of_an_interval(build) -> None:
+    comparison = build.comparison("a", "b", again=False, accelerators=(build.emulated(10),))
+    trials = [build.arm_trial(name, wall_s, emulated_ms=(10.0,)) for name, wall_s in (("a", 0.04), ("b", 0.0102))]
+    arm = by_id(compare(comparison, trials))["b"]
+    assert 0.01 <= arm.step_time_s.low < arm.step_time_s.estimate
+    assert arm.effect.estimate < arm.effect.high < 4.05
+
+
 def test_utilization_is_of_the_emulated_accelerator_where_there_is_one(build, session) -> None:
     device = build.emulated(10)
     comparison, trials = session({"a": 0.1, "b": 0.0102}, accelerators=(device,), drift=0)

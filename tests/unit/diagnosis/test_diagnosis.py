@@ -423,6 +423,27 @@ def test_a_bare_dataset_before_an_emulated_accelerator_is_judged(build, wait: fl
     assert found.accelerator_utilization.estimate == pytest.approx(0.02 / (wait + 0.0201), rel=0.02)
 
 
+def test_no_interval_holds_what_an_emulated_device_makes_impossible(build) -> None:
+    step_s = np.full(24, 0.0022)
+    step_s[-3:] = 0.012  # one stretch unlike the others, so that intervals are wide
+    segment = build.segment(wait_s=np.full(24, 0.0002), step_s=step_s, emulated_s=0.002)
+    alone = build.segment("step_only", step_s=step_s, emulated_s=0.002)
+    warm_up = build.segment("warm_up", step_s=[0.1])
+    found = told([build.trial("ladder", warm_up, segment, alone, emulated_ms=(2.0,))])
+    for name in ("wall_s", "step_s", "alone_s"):
+        assert 0.002 <= found.figures[name].estimate().low < found.figures[name].value, name
+    assert found.accelerator_utilization.high <= 1.0
+    assert found.figures["p95"].estimate().low >= found.figures["median"].estimate().low >= 0.002
+
+
+def test_no_quantile_may_be_nothing_and_the_95th_percentile_no_less_than_the_median(build) -> None:
+    step_s = np.full(160, 0.01)
+    step_s[10::60] = 0.5  # in few stretches, and none in most of them
+    warm_up = build.segment("warm_up", step_s=[0.1])
+    figures = told([build.trial("ladder", warm_up, build.segment(wait_s=np.full(160, 1e-4), step_s=step_s))]).figures
+    assert figures["p95"].estimate().low >= figures["median"].estimate().low > 0.005
+
+
 def test_too_few_steps_are_inconclusive(build) -> None:
     found = told([build.ladder(wait=0.05, step=0.01, steps=1)])
     assert found.why_undecided == "only 1 step(s) were measured after the warm-up"

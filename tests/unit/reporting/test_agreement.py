@@ -126,7 +126,7 @@ def _gain(report: Report, texts: dict[str, str]) -> Iterator[str]:
     said = units.ratio(found.gain.estimate) if exact else units.ratio_interval(found.gain)
     yield from _lacks(texts, _ANSWERS, said)
     how = "measured" if found.taken else "estimated"
-    after = f"{answer.after(report.verdict.step_time_s, found.gain)}, {said} as fast, {how}"
+    after = f"{answer.after(report.verdict.step_time_s, found.gain, report)}, {said} as fast, {how}"
     yield from _lacks(texts, _ANSWERS[:2], after)
     yield from _lacks(texts, _ANSWERS[2:], f"gain, {how}{'' if found.measured else ' only'} {said}")
 

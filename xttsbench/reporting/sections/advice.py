@@ -64,7 +64,7 @@ def _after(found: Option, now: Estimate, report: Report) -> str:
     how = "measured" if found.taken else "estimated"
     how += f" {_BY_MODEL}" if found.fixes and not found.measured else ""
     how += _later(result) if result is not None else ""
-    return f"{answer.after(now, gain)}, {units.ratio_interval(gain)} as fast, {how}"
+    return f"{answer.after(now, gain, report)}, {units.ratio_interval(gain)} as fast, {how}"
 
 
 def _none_tried(report: Report) -> str:

@@ -198,10 +198,11 @@ def _hopeful(option: Option) -> bool:
     return unproven and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
 
 
-def after(now: Estimate, gain: Estimate) -> str:
+def after(now: Estimate, gain: Estimate, report: Report) -> str:
     """The time of a step with a gain, in words, from what it is now; with an interval where the gain has one.
 
-    It is as uncertain as both are: relative errors of a quotient add up in squares.
+    It is as uncertain as both are: relative errors of a quotient add up in squares. No step is shorter than the wait of
+    an emulated accelerator.
     """
     estimate = now.estimate / gain.estimate
     if not gain.low < gain.high:
@@ -209,6 +210,7 @@ def after(now: Estimate, gain: Estimate) -> str:
     below = math.hypot(_log_ratio(now.estimate, now.low), _log_ratio(gain.high, gain.estimate))
     above = math.hypot(_log_ratio(now.high, now.estimate), _log_ratio(gain.estimate, gain.low))
     low, high = estimate * math.exp(-below), estimate * math.exp(above)
+    low = max(low, min(1e-3 * report.accelerator.get("mean_step_ms", 0.0), estimate))
     return units.duration_interval(Estimate(estimate=estimate, low=low, high=high))
 
 

@@ -83,7 +83,7 @@ def beside(report: Report) -> Iterator[tuple[str | Cell, ...]]:
         if (speed := found.verified_speedup) is not None and now is not None:
             result = "proposed" if found.chosen else _became(found)
             words = with_calls(found.words, report)
-            yield words, after(now, speed), cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
+            yield words, after(now, speed, report), cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
 
 
 def proposal(report: Report, chosen: FixResult | None) -> str:

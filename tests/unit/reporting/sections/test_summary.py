@@ -285,10 +285,12 @@ def test_the_gain_is_that_of_the_patch_though_another_fix_is_faster_once_its_cac
 
 
 def test_the_time_after_a_fix_is_as_uncertain_as_the_time_now_and_the_gain_together() -> None:
-    now = Estimate(estimate=0.1, low=0.09, high=0.1 / 0.9)
-    assert answer.after(now, Estimate(estimate=2.0, low=1.999, high=2.001)) == "50.0 ms (45.0 to 55.6)"
-    assert answer.after(now, Estimate(estimate=2.0, low=1.8, high=2 / 0.9)) == "50.0 ms (43.1 to 58.0)"
-    assert answer.after(now, Estimate(estimate=2.0, low=2.0, high=2.0)) == "50.0 ms"  # what a model says
+    now, bare = Estimate(estimate=0.1, low=0.09, high=0.1 / 0.9), changed(optimized(), accelerator={"kind": "real"})
+    assert answer.after(now, Estimate(estimate=2.0, low=1.999, high=2.001), bare) == "50.0 ms (45.0 to 55.6)"
+    assert answer.after(now, Estimate(estimate=2.0, low=1.8, high=2 / 0.9), bare) == "50.0 ms (43.1 to 58.0)"
+    assert answer.after(now, Estimate(estimate=2.0, low=2.0, high=2.0), bare) == "50.0 ms"  # what a model says
+    emulated = changed(bare, accelerator={"kind": "emulated", "mean_step_ms": 48.0})
+    assert answer.after(now, Estimate(estimate=2.0, low=1.8, high=2 / 0.9), emulated) == "50.0 ms (48.0 to 58.0)"
 
 
 def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
