@@ -34,7 +34,6 @@ from xttsbench.reporting.document import (
 from xttsbench.reporting.sections import cell
 from xttsbench.reporting.sections.answer import after, nothing_accepted
 from xttsbench.reporting.sections.naming import with_calls
-from xttsbench.reporting.words import short_path
 
 NOT_ESTIMATED: Final = "not estimated"
 PLAN: Final = "optimized.yaml"
@@ -273,4 +272,4 @@ def _tone(gain: Estimate, basis: str) -> Literal["better", "worse", "none"]:
 def _where(found: FixResult) -> Iterator[str]:
     for place in found.places:
         if place.file:
-            yield short_path(place.file) + ("" if place.line is None else f":{place.line}")
+            yield place.file + ("" if place.line is None else f":{place.line}")

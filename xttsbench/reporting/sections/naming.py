@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import reduce
-from pathlib import PurePath
 from typing import Any, Final
 
 from xttsbench.evidence.pipeline import function_of
@@ -27,32 +26,36 @@ _LAMBDA: Final = re.compile(r"\b(\w+)\.<locals>\.<lambda>\(\)")
 _NESTED: Final = re.compile(r"(?<![\w.<])(?:[\w.]+\.<locals>\.)+(\w+\(\))")
 """A function as Python names it, which people know by its own name alone."""
 _DEVICE: Final = re.compile(r"\breal device\b")
-_TWICE: Final = re.compile(r" \(([\w.-]+:\d+)\)( \((?:[^\s()]*/)?\1\))")
+_TWICE: Final = re.compile(r" \([^\s()]*?([^\s()/]+:\d+)\)( \((?:[^\s()]*/)?\1\))")
 """A line after the name of a call that tells it from others, and again as its place."""
 
+_LONGEST: Final = 60  # Characters of a path that is shown whole
 _BOUNDS: Final = re.compile(r"\((?=[\d.,]+ to [\d.,]+\))")
 
 
 def short(file: str, report: Report) -> str:
-    """A file as the command line named it, where it is the target's own; else the end of its path."""
-    name = str(report.target.get("name", ""))
-    own = name.partition(".py:")[0].removesuffix(".py").removeprefix("./") + ".py"
+    """A file from the directory of the command on, where that is known and the file is in it; else its path's end."""
+    name = str(report.target.get("name", "")).rpartition(":")[0] or str(report.target.get("name", ""))
+    own = f"/{name.removeprefix('./') if name.endswith('.py') else name.replace('.', '/') + '.py'}"
+    roots = {at.removesuffix(own) for at in _files(report) if at.endswith(own)}
+    inside = file.removeprefix(f"{roots.pop()}/") if len(roots) == 1 else file
+    fits = inside != file and len(inside) <= _LONGEST and "site-packages" not in inside
+    return inside if fits else short_path(file)
+
+
+def _files(report: Report) -> set[str]:
+    """Files of the report's ops and findings."""
     places = (*(op.location for op in ops_of(report)), *(one.location for one in report.findings))
-    alike = {at.file for at in places if at.file and at.file.endswith(f"/{own}")}
-    return own if ".py" in name and file.endswith(f"/{own}") and alike <= {file} else short_path(file)
+    return {at.file for at in places if at.file}
 
 
 def with_calls(text: str, report: Report) -> str:
     """A sentence of the record as people read it: with short paths, and :func:`speaker`'s words in place of names."""
-    text = speaker(report)(text)
-    places = (*(op.location for op in ops_of(report)), *(one.location for one in report.findings))
-    for file in sorted({at.file for at in places if at.file}, key=len, reverse=True):
-        text = text.replace(file, short(file, report))
-    return text
+    return speaker(report)(text)
 
 
 def speaker(report: Report) -> Callable[[str], str]:
-    """Function that puts calls in place of the graph's ops, and what a fix does in place of its name.
+    """Function that shortens paths, puts calls in place of the graph's ops, and what a fix does in place of its name.
 
     Where several ops are of one call, function and line follow: ``map of crop() (data.py:12)``. A name that is a word
     of its own (``prefetch``) stays.
@@ -62,7 +65,7 @@ def speaker(report: Report) -> Callable[[str], str]:
     words = {}
     for op, call in zip(ops, calls, strict=True):
         at = op.location
-        line = f" ({PurePath(at.file).name}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
+        line = f" ({at.file}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
         own = function_of(op) if line else "f"
         words[op.name] = call + (f" of {own}()" if own != "f" else "") + line
     parts = {str(fix): said((fix,)) for found in report.fixes for fix in FixSet.of(found.fixes)}
@@ -71,7 +74,13 @@ def speaker(report: Report) -> Callable[[str], str]:
     called = _replacing(words)
     here = "this CPU" if on_cpu(report) else r"\g<0>"
     shown = ((_TWICE, r"\2"), (_DEVICE, here), (_LAMBDA, r"the lambda in \1()"), (_NESTED, r"\1"))
-    return lambda text: reduce(lambda said, one: one[0].sub(one[1], said), shown, called(named(text)))
+    paths = {file: short(file, report) for file in sorted(_files(report), key=len, reverse=True)}
+
+    def say(text: str) -> str:
+        text = reduce(lambda said, one: one[0].sub(one[1], said), shown, called(named(text)))
+        return reduce(lambda said, file: said.replace(file, paths[file]), paths, text)
+
+    return say
 
 
 def _replacing(words: Mapping[str, str]) -> Callable[[str], str]:

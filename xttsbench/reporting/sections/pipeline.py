@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Final
 
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction, kind_of_op
@@ -174,11 +173,8 @@ def chosen(written: int | None, used: int | None) -> str:
 
 
 def place(op: PipelineOp) -> str:
-    """``folder/file.py:12``; without the file, that the line is not known."""
-    if op.location.file is None:
-        return NO_LINE
-    path = "/".join(PurePath(op.location.file.replace("\\", "/")).parts[-2:])
-    return f"{path}:{op.location.line or '?'}"
+    """``file.py:12``; without the file, that the line is not known."""
+    return NO_LINE if op.location.file is None else f"{op.location.file}:{op.location.line or '?'}"
 
 
 def split(op: PipelineOp) -> str:

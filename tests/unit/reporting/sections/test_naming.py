@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.reporting.conftest import changed
 from tests.unit.reporting.sections.test_advice import PIPELINE, cache, fix, op, report_of
 from tests.unit.reporting.test_agreement import outputs
+from xttsbench.records.base import Location
 from xttsbench.records.report import Report
-from xttsbench.reporting.sections.naming import speaker, with_calls
+from xttsbench.reporting.sections.naming import short, speaker, with_calls
 
 BOTH = fix("parallel-map:32 + prefetch", "maps in parallel (32 calls), a prefetch", "not verified")
 
@@ -35,7 +38,27 @@ def test_of_several_ops_of_one_call_function_and_line_follow() -> None:
         ops=(*PIPELINE.ops, op("MapDataset", 9, "BatchDatasetV2/_4", function="__inference_Dataset_map_crop_7")),
     )
     report = report_of(pipeline=twice.model_dump(mode="json"))
-    assert speaker(report)("MapDataset/_9 and MapDataset/_3") == "map of crop() (data.py:19) and map (data.py:13)"
+    assert speaker(report)("MapDataset/_9 and MapDataset/_3") == "map of crop() (my_project/data.py:19) and map (my_project/data.py:13)"
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("my_project/data.py:make", "my_project/one/two/three/four/faces/dataset.py"),
+        ("my_project.data:make", "my_project/one/two/three/four/faces/dataset.py"),
+        ("elsewhere.py", "…/four/faces/dataset.py"),
+    ],
+)
+def test_a_file_has_one_name_which_is_its_path_from_the_directory_of_the_command_on(target: str, shown: str) -> None:
+    file = "/home/me/my_project/one/two/three/four/faces/dataset.py"
+    at = Location(file=file, line=7, op="MapDataset/_3")
+    report = report_of(target={"name": target, "kind": "dataset+step"})
+    found = report.findings[0].model_copy(update={"location": at, "title": f"read() ({file}:7) is slow"})
+    report = changed(report, findings=(found,))
+    assert short(file, report) == shown
+    assert with_calls(found.title, report) == f"read() ({shown}:7) is slow"
+    for where, text in outputs(report).items():
+        assert {*re.findall(r"[^\s(]*dataset\.py", text)} <= {shown}, where
 
 
 def everywhere() -> Report:
