@@ -95,7 +95,7 @@ _LABELS: Final = {
     "first steps": "numbers of the first of them, from 0",
     "mean of these": "mean of these steps",
     "gil": "interpreter lock",
-    "helps": "its fix",
+    "helps": "a fix to try",
     "host": "host work",
     "op cost per batch": "its time per batch",
     "op cpu per batch": "its processor time per batch, all threads",

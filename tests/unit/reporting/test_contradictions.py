@@ -300,3 +300,15 @@ def test_the_first_interval_of_a_screen_says_what_brackets_hold_and_no_other_doe
     for text in (flat(screen(report)), re.sub(r"<[^>]*>", "", page)):
         assert text.count("(95 % interval: ") == 1
         assert text.index("(95 % interval: ") < re.search(r"\([\d.]+ to [\d.]+\)", text).start()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [("accepted", "its fix"), ("rejected", "tried for it, and rejected"), ("not verified", "a fix to try")],
+)
+def test_a_fix_that_was_rejected_is_nobody_s_fix(outcome: str, said: str) -> None:
+    found = finding("python-function", limiting=True, evidence={"helps": "cache@MapDataset/_3"})
+    report = report_of(cache(outcome, predicted_speedup=2.0), findings=(found,))
+    everywhere(report, f"{said} a cache in memory after map", where=("console, FULL", "report.html"))
+    if outcome != "accepted":
+        nowhere(report, "its fix")

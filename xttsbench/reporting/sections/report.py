@@ -51,6 +51,9 @@ _SPOKEN: Final = {"gil": lock, "side": part} | dict.fromkeys(
 )  # Evidence whose value is a name of the records, to its words
 
 
+_TRIED: Final = {"accepted": "its fix", "rejected": "tried for it, and rejected", "not verified": "a fix to try"}
+
+
 def report_document(report: Report, place: str = "") -> doc.Document:
     """The report in words.
 
@@ -194,6 +197,7 @@ def _finding(number: int, found: Finding, proposed: str | None, every: Sequence[
     facts = []
     for name, value in found.evidence.items():
         said, text = units.named(name, value)
+        said = next((_TRIED[one.outcome] for one in every if name == "helps" and one.name == value), said)
         facts.append(doc.Fact(label(said), _SPOKEN.get(name, str)(text)))
     return doc.Finding(
         number=number,
@@ -238,7 +242,7 @@ def passed(report: Report) -> Iterator[doc.Fold]:
     fired = {finding.rule for finding in report.findings}
     more = {rule: fix for rule in rules() if rule not in fired and (fix := _open_fix(rule, report))}
     rows = [(rule, fix.words, fixes.outcome(fix)) for rule, fix in more.items()]
-    yield folded(f"Checks of which the fix says more: {len(rows)}", ("rule", "its fix", "what came of it"), rows)
+    yield folded(f"Checks of which the fix says more: {len(rows)}", ("rule", "a fix for it", "what came of it"), rows)
     silent = [(rule.id, rule.symptom) for rule in rules().values() if rule.id not in {*fired, *more}]
     unread = report.unmeasured.get("pipeline")
     of_pipeline = {one.id for one in RULES["In the pipeline"]} if unread else set()

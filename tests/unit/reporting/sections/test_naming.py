@@ -38,7 +38,10 @@ def test_of_several_ops_of_one_call_function_and_line_follow() -> None:
         ops=(*PIPELINE.ops, op("MapDataset", 9, "BatchDatasetV2/_4", function="__inference_Dataset_map_crop_7")),
     )
     report = report_of(pipeline=twice.model_dump(mode="json"))
-    assert speaker(report)("MapDataset/_9 and MapDataset/_3") == "map of crop() (my_project/data.py:19) and map (my_project/data.py:13)"
+    assert (
+        speaker(report)("MapDataset/_9 and MapDataset/_3")
+        == "map of crop() (my_project/data.py:19) and map (my_project/data.py:13)"
+    )
 
 
 @pytest.mark.parametrize(
