@@ -72,7 +72,7 @@ def cacheable(evidence: Evidence) -> Findings:
     yield cacheable.finding(
         f"{op.name} makes its {'' if elements is None else f'{elements:,} '}elements anew each time through{kept}",
         {
-            "pace_share": share,
+            "pace_share_up_to_it": share,
             "elements": elements,
             "bytes": held,
             "fits_in_memory": in_memory if memory is not None else None,
@@ -265,7 +265,7 @@ def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: Pi
             "cut_by": cut.name,
             "cut_line": cut.location.line,
             "elements_taken": cut.cardinality,
-            "pace_share": pace_share(evidence, *upstream(pipeline, op)),
+            "pace_share_up_to_it": pace_share(evidence, *upstream(pipeline, op)),
         },
         "Put .take(n) before .cache()." if cut.op.startswith("Take") else "Make both sides of zip() equally long.",
         at=op,

@@ -100,6 +100,7 @@ _LABELS: Final = {
     "op cost per batch": "its time per batch",
     "op cpu per batch": "its processor time per batch, all threads",
     "own wait share": "share of their time that is waiting",
+    "pace share up to it": "share of the time of all ops up to it, with calls at once",
     "pace share": "share of the time, with calls at once",
     "same batch of epochs": "batches that are slow in several epochs",
     "threshold": "slow from",
