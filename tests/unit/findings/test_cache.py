@@ -37,7 +37,9 @@ def test_an_expensive_beginning_that_is_the_same_each_time(evidence, build) -> N
     assert found.location.op == "Decode/_3"
     assert found.evidence["bytes"] == 4e9
     assert found.evidence["fits_in_memory"] is True
-    assert found.evidence["pace_share_up_to_it"] == pytest.approx(0.451 / 0.511)  # stateless maps run on both processors
+    assert found.evidence["pace_share_up_to_it"] == pytest.approx(
+        0.451 / 0.511
+    )  # stateless maps run on both processors
     assert found.evidence["epoch_s"] == pytest.approx(125 * 0.1)
     assert "in memory: .cache()" in found.remedy
     for name in ({"predictions": predicted("cache@Decode/_3")}, {"fixes": fixed(build, "cache@Decode/_3")}):

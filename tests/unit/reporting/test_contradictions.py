@@ -24,7 +24,7 @@ from tests.unit.reporting.test_agreement import outputs
 from xttsbench.fixes.results import mending
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, Patch, Semantics
-from xttsbench.records.pipeline import Pipeline, Prediction
+from xttsbench.records.pipeline import Pipeline, Prediction, PythonFunction
 from xttsbench.records.report import Finding, Oscillation, Report, Variant, WarmUp
 from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.sections.pipeline import call, described, manner
@@ -312,3 +312,13 @@ def test_a_fix_that_was_rejected_is_nobody_s_fix(outcome: str, said: str) -> Non
     everywhere(report, f"{said} a cache in memory after map", where=("console, FULL", "report.html"))
     if outcome != "accepted":
         nowhere(report, "its fix")
+
+
+def test_calls_that_do_not_add_up_to_the_time_of_their_op_say_of_what_both_are() -> None:
+    timed = PythonFunction(token="pyfunc_0", kind="numpy_function", name="load", call_time_s=0.0131)
+    pipeline = PIPELINE.model_copy(update={"python_functions": (timed,)}).model_dump(mode="json")
+    shown = {"call_time_s": 0.0131, "op_cost_s_per_batch": 0.0182}
+    report = report_of(NO_GAIN, pipeline=pipeline, findings=(finding("python-function", evidence=shown),))
+    everywhere(report, "its calls may add up to another time", where=("console, FULL", "report.html"))
+    everywhere(report, "time of one call, with the pipeline as it runs 13.1 ms", where=("console, FULL",))
+    everywhere(report, "its time per batch, all calls added up 18.2 ms", where=("console, FULL",))

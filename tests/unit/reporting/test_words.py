@@ -169,6 +169,11 @@ def test_names_of_fields_are_in_the_words_of_the_field() -> None:
     assert label("contention per step") == "CPU contention per step"
     assert label("host per step") == "host work per step"
     assert label("predicted with") == "estimated with"
+    assert label("pace share up to it").startswith("share of the time of all ops up to it")  # no figure of one op
+    assert label("call time").startswith("time of one call")
+    assert label("op cost per batch").endswith("all calls added up")
+    assert label("machine busy") == "share of all processors in use meanwhile, by anybody"
+    assert "from its first measured step to the last" in label("cpus used")
     assert missed("trials.ladder (repeat 1)") == "the isolation experiments in another process"
     assert missed("trials.graph") == "the step as one graph"
 

@@ -28,6 +28,10 @@ HEADER: Final = ("op", "time per batch", "share of all ops", "computes or waits"
 _SUMMED: Final = (
     "Each time is that of all calls for one batch, added up: of calls at once, or beside a step, less is waited for."
 )
+_CALLED: Final = (
+    "A call of a Python function is timed in a run of its own, of the pipeline as it is, beside those at once with it: "
+    "its calls may add up to another time."
+)
 _INNER: Final = "in it: "
 _Cells = tuple[str, str, str, str, str, str]
 _PART_OF_ABOVE: Final = "in the above"
@@ -139,6 +143,8 @@ def remarks(pipeline: Pipeline) -> Iterator[str]:
         yield "Options: " + ", ".join(f"{key} = {value}" for key, value in pipeline.options.items())
     if any(op.cost_s for op in pipeline.ops):
         yield _SUMMED
+        if any(one.call_time_s for one in pipeline.python_functions):
+            yield _CALLED
     if pipeline.costs_from:
         yield f"Times: {pipeline.costs_from}"
 
