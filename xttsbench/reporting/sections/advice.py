@@ -312,6 +312,8 @@ def _obstacle(found: FixResult, report: Report) -> str:
         return f"{gives}, and was not tried: {with_calls(found.why.rstrip('.'), report)}."
     gain, rounds = units.ratio_interval(found.verified_speedup), f"{found.rounds} round{'s' * (found.rounds != 1)}"
     end = "Time alone would not decide it here" if "would not" in found.why else "More time would decide it"
+    if more := answer.rounds_that_decide(found.why):
+        end = f"{more} would decide it, and the next command has the time for them"
     return f"{what} was tried and is not decided: {gain} in {rounds}{later}. {end}."
 
 

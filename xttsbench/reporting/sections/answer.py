@@ -32,6 +32,8 @@ _LIKELY: Final = (*FASTER, "likely_faster")
 _DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
 _LEAST_MORE_S: Final = 120  # Seconds that another run gets more, at least: a trial begins anew with its process
 _IN_TIME: Final = ("stragglers", "oscillation")  # Rules on few of the steps, beside which all others cost something
+_FILLING: Final = re.compile(r"(\d+) s to fill")
+_ROUNDS: Final = re.compile(r"about (\d+) more rounds? like these would(?: decide)?(?: \((\d+) s\))?")
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 
 
@@ -172,7 +174,7 @@ def gain(report: Report) -> Option | None:
     if nothing_accepted(report):
         return None
     if found := [one for one in every if _hopeful(one)]:
-        return max(found, key=lambda one: one.gain.estimate if one.gain else 0.0)
+        return max(found, key=lambda one: (_fits(one, report), one.gain.estimate if one.gain else 0.0))
     limits = cause(report)
     # Of what waits for all of its input the gain is that of a cure of everything, which no change is.
     removed = limits.predicted_speedup if limits is not None and limits.rule != "input-bound" else None
@@ -196,6 +198,15 @@ def _hopeful(option: Option) -> bool:
     """Whether a gain that is not proven is large enough to be acted on."""
     unproven = not (option.measured or option.out)
     return unproven and option.gain is not None and option.gain.estimate >= WORTH_UNSURE
+
+
+def _fits(option: Option, report: Report) -> bool:
+    """Whether a run of the usual length has the time to try it: some caches take longer to fill."""
+    return not any(float(fill_s) > BUDGET_S for why in _whys(option, report) for fill_s in _FILLING.findall(why))
+
+
+def _whys(option: Option, report: Report) -> list[str]:
+    return [one.why for one in report.fixes if one.fixes == option.fixes]
 
 
 def after(now: Estimate, gain: Estimate, report: Report) -> str:
@@ -308,7 +319,7 @@ def next_command(report: Report, place: str) -> str:
     if compares(report):
         final = (*DECIDED, "ended")
         undecided = any(arm.role == "candidate" and arm.decision not in final for arm in report.arms)
-        return _again(report, _enough_s(report)) if undecided else ""
+        return _again(report, _enough_s(report, report.comparison)) if undecided else ""
     if report.verdict.bottleneck == "inconclusive":
         return _again(report, _enough_s(report)) if report.verdict.step_time_s is not None else ""
     if str(report.target.get("name", "")).startswith(_BUNDLED):
@@ -321,17 +332,31 @@ def next_command(report: Report, place: str) -> str:
         return _again(report, _enough_s(report, short) if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
+    if (best := gain(report)) is not None and best.fixes and report.kind == "optimize":  # there was no time to try it
+        return _again(report, _enough_s(report, _whys(best, report)))
     found = cause(report)
     return f"xttsbench explain {found.rule if found else part(report.verdict.bottleneck).replace(' ', '-')}"
 
 
 def _enough_s(report: Report, whys: Iterable[str] = ()) -> int:
-    """Seconds for another run: what it had and twice what is said to be missing; else 600, or twice what it had."""
+    """Seconds for another run: what it had and twice what is said to be missing; else 600, or twice what it had.
+
+    Rounds whose time is not said take as long as those that there were.
+    """
     given = re.search(r"--budget[ =](\d+)", report.command)
-    had_s = int(given[1]) if given else BUDGET_S
-    lacking = [int(one) for why in whys for one in re.findall(r"(\d+) s(?:\)| to fill)", why)]
-    wanted_s = had_s + max(2 * sum(lacking), _LEAST_MORE_S) if lacking else max(600, 2 * had_s)
+    had_s, texts = float(given[1]) if given else BUDGET_S, set(whys)
+    rounds = max((arm.rounds for arm in report.arms), default=0) or 1
+    lacking = {float(fill_s) for why in texts for fill_s in _FILLING.findall(why)}
+    missing = [float(s) if s else int(n) * had_s / rounds for why in texts for n, s in _ROUNDS.findall(why)]
+    wanted_s = max(600.0, 2 * had_s)
+    if lacking or missing:
+        wanted_s = had_s + max(2 * sum((*lacking, *missing)), _LEAST_MORE_S)
     return math.ceil(wanted_s / 60) * 60
+
+
+def rounds_that_decide(why: str) -> str:
+    """``About 6 more rounds``, as a fix's reason has it; empty where it says of none."""
+    return f"About {found[1]} more round{'s' * (found[1] != '1')}" if (found := _ROUNDS.search(why)) else ""
 
 
 def _again(report: Report, budget_s: int | None) -> str:
@@ -349,7 +374,9 @@ def _optimize(report: Report) -> str:
     if given[:2] != ["xttsbench", "diagnose"] or target not in given:
         return ""
     kept = [word for at, word in enumerate(given) if at and {word, given[at - 1]} & {"--set", "--accelerator"}]
-    return shlex.join(["xttsbench", "optimize", target, *kept]) + rest
+    best = gain(report)
+    long = [] if best is None or _fits(best, report) else ["--budget", str(_enough_s(report, _whys(best, report)))]
+    return shlex.join(["xttsbench", "optimize", target, *kept, *long]) + rest
 
 
 def _words_of(command: str) -> tuple[list[str], str]:

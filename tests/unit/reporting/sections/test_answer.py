@@ -7,6 +7,7 @@ import pytest
 from tests.unit.reporting.conftest import estimate
 from tests.unit.reporting.sections.test_advice import LOADS, NO_GAIN, OTHER, SAME, cache, fix, report_of, with_findings
 from tests.unit.reporting.sections.test_summary import flat, screen
+from xttsbench.records.report import Variant
 
 UNTRIED = "there was no time for it within the budget: its cache takes 4 s to fill"
 
@@ -47,3 +48,37 @@ def test_the_budget_that_is_shown_fits_what_is_missing(given: str, why: str, wan
         "not verified", verified_speedup=estimate(3.4, 0.8), decision="likely_faster", why=why, semantics=SAME
     )
     assert f"--budget {wanted} report" in flat(screen(report_of(tried, command=command)))
+
+
+LONG = "there was no time for it within the budget: its cache takes 5172 s to fill"
+
+
+def test_the_next_command_proves_what_is_to_be_proved_with_it_and_has_the_time() -> None:
+    slow = cache("not verified", predicted_speedup=9.0, why=LONG)
+    quick = fix(
+        "parallel-map", "maps in parallel", "not verified", predicted_speedup=7.0, why="there was no time for it"
+    )
+    command = "xttsbench {} my_project/data.py:make --budget 60 --out reports/one"
+    text = flat(screen(report_of(slow, quick, kind="optimize", command=command.format("optimize"))))
+    assert "with the next command: maps in parallel." in text, "for which an hour is not needed"
+    assert "next xttsbench optimize my_project/data.py:make --budget 600 report" in text
+    text = flat(screen(report_of(slow, kind="optimize", command=command.format("optimize"))))
+    assert "next xttsbench optimize my_project/data.py:make --budget 10440 report" in text
+    target = {"name": "my_project/data.py:make", "kind": "dataset+step"}
+    text = flat(screen(report_of(slow, kind="diagnose", command=command.format("diagnose"), target=target)))
+    assert "next xttsbench optimize my_project/data.py:make --budget 10440 report" in text
+
+
+def test_rounds_that_would_decide_and_the_budget_of_the_next_command_are_one_estimate() -> None:
+    why = "evidence 3, and 20 decides; about 6 more rounds like these would (50 s)"
+    tried = cache(
+        "not verified", verified_speedup=estimate(1.3), decision="undecided", rounds=4, why=why, semantics=SAME
+    )
+    command = "xttsbench optimize my_project/data.py:make --budget 120 --out reports/one"
+    text = flat(screen(report_of(tried, command=command)))
+    assert "About 6 more rounds would decide it, and the next command has the time for them." in text
+    assert "--budget 240 report" in text
+    arm = Variant(id="b", role="candidate", group="g", blocks=2, rounds=4, status="ok", decision="undecided")
+    said = ("whether b is faster is undecided, and about 6 more rounds like these would decide.",)
+    run = report_of(kind="sweep", arms=(arm,), comparison=said, command=command.replace("optimize", "sweep"))
+    assert "--budget 480 report" in flat(screen(run)), "thirty seconds a round, as they took"
