@@ -161,7 +161,7 @@ def _figures(report: Report) -> Iterator[Tiles]:
     facts, time, best = [now], report.verdict.step_time_s, gain(report)
     if best is not None and best.gain is not None:
         times = units.ratio_interval(best.gain) + (", from the second epoch on" if best.later_epochs else "")
-        how = "measured" if best.taken else "estimated only"
+        how = "measured" if best.taken else "estimated only" if best.words else "at best"
         if time is not None and best.measured:
             facts.append(doc.Fact("after the fix" if best.taken else "with a fix", after(time, best.gain, report)))
         facts.append(doc.Fact(f"gain, {how}", times))

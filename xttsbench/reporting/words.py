@@ -84,6 +84,8 @@ SAME_DATA: Final = {
     "unknown": "not proved",
 }
 """Whether a fix leaves the data alone, by how they were compared (:data:`xttsbench.records.fix.How`)."""
+HELPS: Final = {"accepted": "its fix", "rejected": "tried for it, and rejected", "not verified": "a fix to try"}
+"""Outcome of the fix that a finding's evidence names to what that fix is to the finding."""
 _LABELS: Final = {
     "block": "repeat",
     "blocks": "repeats",

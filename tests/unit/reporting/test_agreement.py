@@ -35,6 +35,7 @@ _RATIO: Final = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?x\b")
 _PROBABILITY: Final = re.compile(r"[Pp]robability ((?:over )?\S+ %)")
 _SHOWN: Final = 0.005
 """Share of a step from which a part is in every bar."""
+_HOW: Final = {"estimated": "estimated only", "if that time were gone": "at best"}
 _EVERYTHING: Final = (f"console, {View.FULL.name}", "report.md", "report.html")
 _ANSWERS: Final = (f"console, {View.SUMMARY.name}", "report.md", "report.html")
 
@@ -125,10 +126,10 @@ def _gain(report: Report, texts: dict[str, str]) -> Iterator[str]:
     exact = not found.measured and found.gain.low == found.gain.high
     said = units.ratio(found.gain.estimate) if exact else units.ratio_interval(found.gain)
     yield from _lacks(texts, _ANSWERS, said)
-    how = "measured" if found.taken else "estimated"
+    how = "measured" if found.taken else "estimated" if found.words else "if that time were gone"
     after = f"{answer.after(report.verdict.step_time_s, found.gain, report)}, {said} as fast, {how}"
     yield from _lacks(texts, _ANSWERS[:2], after)
-    yield from _lacks(texts, _ANSWERS[2:], f"gain, {how}{'' if found.measured else ' only'} {said}")
+    yield from _lacks(texts, _ANSWERS[2:], f"gain, {_HOW.get(how, how)} {said}")
 
 
 def _fixes(report: Report, texts: dict[str, str]) -> Iterator[str]:

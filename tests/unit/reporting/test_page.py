@@ -55,7 +55,7 @@ def test_the_saving_is_the_step_over_the_gain(starving) -> None:
     hoped = figures(fixed(starving.report, outcome="not verified", predicted_speedup=3.0))
     assert hoped["gain, estimated only"] == "3.00x"
     assert "after the fix" not in hoped
-    assert figures(starving.report)["gain, estimated only"] == "2.02x (1.96 to 2.08)"  # of the cause removed
+    assert figures(starving.report)["gain, at best"] == "2.02x (1.96 to 2.08)"  # of the cause removed
     bare = changed(starving.report, findings=())
     assert "at best" in figures(bare)
 

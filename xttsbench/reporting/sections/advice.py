@@ -47,7 +47,8 @@ def times(report: Report) -> Iterator[doc.Fact]:
     yield doc.Fact(name, units.duration_interval(now))
     if found is not None and found.gain is not None:
         done = "after the fix" if found.fixes else "after the change"  # of a configuration
-        yield doc.Fact(done if found.taken else "with a fix", _after(found, now, report), 3)
+        hoped = "with a fix" if found.words else "at best"  # of the cause alone it is known what it costs
+        yield doc.Fact(done if found.taken else hoped, _after(found, now, report), 3)
     elif answer.nothing_accepted(report):
         yield doc.Fact("after the fix", "as now: no fix was accepted", 1)
     else:
@@ -61,7 +62,7 @@ def times(report: Report) -> Iterator[doc.Fact]:
 
 def _after(found: Option, now: Estimate, report: Report) -> str:
     gain, result = found.gain or now, _result(found, report)
-    how = "measured" if found.taken else "estimated"
+    how = "measured" if found.taken else "estimated" if found.words else "if that time were gone"
     how += f" {_BY_MODEL}" if found.fixes and not found.measured else ""
     how += _later(result) if result is not None else ""
     return f"{answer.after(now, gain, report)}, {units.ratio_interval(gain)} as fast, {how}"

@@ -51,9 +51,6 @@ _SPOKEN: Final = {"gil": lock, "side": part} | dict.fromkeys(
 )  # Evidence whose value is a name of the records, to its words
 
 
-_TRIED: Final = {"accepted": "its fix", "rejected": "tried for it, and rejected", "not verified": "a fix to try"}
-
-
 def report_document(report: Report, place: str = "") -> doc.Document:
     """The report in words.
 
@@ -197,7 +194,7 @@ def _finding(number: int, found: Finding, proposed: str | None, every: Sequence[
     facts = []
     for name, value in found.evidence.items():
         said, text = units.named(name, value)
-        said = next((_TRIED[one.outcome] for one in every if name == "helps" and one.name == value), said)
+        said = next((words.HELPS[one.outcome] for one in every if name == "helps" and one.name == value), said)
         facts.append(doc.Fact(label(said), _SPOKEN.get(name, str)(text)))
     return doc.Finding(
         number=number,
