@@ -322,3 +322,20 @@ def test_calls_that_do_not_add_up_to_the_time_of_their_op_say_of_what_both_are()
     everywhere(report, "its calls may add up to another time", where=("console, FULL", "report.html"))
     everywhere(report, "time of one call, with the pipeline as it runs 13.1 ms", where=("console, FULL",))
     everywhere(report, "its time per batch, all calls added up 18.2 ms", where=("console, FULL",))
+
+
+def test_a_screen_without_a_verdict_shows_what_can_be_mended_all_the_same() -> None:
+    at = Location(file="/home/me/my_project/data.py", line=21, op="ShuffleDataset/_6")
+    known = finding("cold-storage", severity="info", title="nothing to mend")
+    shuffle = finding("shuffle-fill", title="shuffle holds 3.1 GiB", remedy="Shuffle names, not images.", location=at)
+    leak = finding("py-function-leak", severity="critical", title="each run leaks", remedy="Make it once.")
+    verdict = changed(starving_run().report.verdict, bottleneck="inconclusive", summary="Nothing can be named.")
+    report = report_of(kind="diagnose", verdict=verdict, findings=(known, shuffle))
+    text = flat(screen(report))
+    assert "found besides shuffle holds 3.1 GiB (my_project/data.py:21" in text
+    assert "Shuffle names, not images." in text
+    assert len(screen(report).splitlines()) <= 25
+    assert "found besides each run leaks. Make it once." in flat(
+        screen(changed(report, findings=(known, shuffle, leak)))
+    )
+    assert "found besides" not in flat(screen(changed(report, findings=(known,))))

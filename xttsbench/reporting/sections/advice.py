@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from xttsbench.findings import worse_than_slow
 from xttsbench.fixes.results import mending
 from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import FASTER, Estimate, Location
@@ -106,6 +107,16 @@ def advice(report: Report, place: str = "") -> Iterator[doc.Fact]:
         yield at
     if said := _to_do(found, report, place):
         yield doc.Fact("what to do", said, 6)
+    if found is None and report.verdict.bottleneck == "inconclusive":
+        yield from _found_besides(report)
+
+
+def _found_besides(report: Report) -> Iterator[doc.Fact]:
+    """The most useful finding that can be acted on whatever limits the step; one that is warned of stands above."""
+    open_ones = [one for one in report.findings if one.severity != "info" and one.remedy and not worse_than_slow(one)]
+    for one in sorted(open_ones, key=lambda one: one.severity != "critical")[:1]:
+        at = f" ({answer.line_of(one, report)})" if _is_the_user_s(one.location) else ""
+        yield doc.Fact("found besides", with_calls(f"{one.title}{at}. {one.remedy}", report), 4)
 
 
 def line(report: Report) -> doc.Fact | None:
