@@ -156,11 +156,11 @@ class Semantics(Record):
         """Phrase for the amount of compared data; empty where none was compared."""
         if not self.rows:
             return ""
-        of = f"the {self.rows_of:,} of an epoch" if self.rows_of is not None else "a dataset of unknown length"
+        of = f"the {self.rows_of:,} that an epoch yields" if self.rows_of is not None else "a dataset of unknown length"
         epochs = f"{self.epochs} {'epoch' if self.epochs == 1 else 'epochs'}"
         said = f"checked {self.rows:,} {'row' if self.rows == 1 else 'rows'} of {of}, over {epochs}"
         if self.timed_batches:
-            return f"{said}, and {self.timed_batches:,} of {self.timed_of:,} timed batches"
+            return f"{said}, and {self.timed_batches:,} of the {self.timed_of:,} batches of the timed runs"
         return said
 
 

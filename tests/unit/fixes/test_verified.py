@@ -437,7 +437,8 @@ def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, mea
         assert (row.outcome, found.chosen, found.behind["slower"]) == ("accepted", "prefetch", "prefetch")
         assert (row.semantics.rows, row.semantics.rows_of) == (12, 6_000)
         assert (row.semantics.timed_batches, row.semantics.timed_of) == (16, 18)
-        said = "Checked 12 rows of the 6,000 of an epoch, over 2 epochs, and 16 of 18 timed batches."
+        rows = "Checked 12 rows of the 6,000 that an epoch yields, over 2 epochs"
+        said = f"{rows}, and 16 of the 18 batches of the timed runs."
         assert row.semantics.sentence.endswith(said)
     else:
         assert (row.outcome, found.chosen, found.behind) == ("rejected", "slower", {})

@@ -277,7 +277,9 @@ def test_a_figure_that_is_missing_says_of_which_finding() -> None:
 
 
 def test_rows_that_were_compared_are_of_those_of_an_epoch() -> None:
-    assert SAME.checked == "checked 9 rows of the 90 of an epoch, over 2 epochs"
+    assert SAME.checked == "checked 9 rows of the 90 that an epoch yields, over 2 epochs"
+    timed = SAME.model_copy(update={"timed_batches": 2, "timed_of": 7})
+    assert timed.checked.endswith(", and 2 of the 7 batches of the timed runs")
 
 
 def test_a_larger_buffer_is_not_what_mends_one_that_is_too_large() -> None:

@@ -239,8 +239,8 @@ def test_a_verdict_at_the_threshold_says_so_and_gives_its_word_no_probability(vi
 
 
 def test_it_says_how_much_of_the_data_was_compared() -> None:
-    rows = "334 rows of the 6,000 of an epoch"
-    said = f"the same, bit for bit (checked {rows}, over 2 epochs, and 78 of 517 timed batches)"
+    rows = "334 rows of the 6,000 that an epoch yields"
+    said = f"the same, bit for bit (checked {rows}, over 2 epochs, and 78 of the 517 batches of the timed runs)"
     assert f"its data {said}" in flat(screen(optimized()))
 
 
