@@ -203,7 +203,9 @@ def _remedy(evidence: Evidence, function: PythonFunction, op: PipelineOp | None)
         )
     if function.gil == "blocks":
         written = (op.parallelism or 0) if op is not None else 0
-        calls = written if written > 1 else 32
+        rows = (fix for row in evidence.predictions for fix in FixSet.of(row.fixes))  # as many as the fix has
+        own = (fix.number for fix in rows if fix.kind in _FIXES["blocks"] and fix.number)
+        calls = written if written > 1 else next(own, 32)
         if parallel and _calls_at_once(evidence, op) >= calls:
             return (
                 f"It waits (files, network, sleep), {calls} calls at a time with threads for all of them. Ask for more "

@@ -204,6 +204,13 @@ def test_twice_the_calls_are_asked_for_where_all_of_them_have_threads(evidence) 
     assert "num_parallel_calls=4, options.threading.private_threadpool_size = 4)" in found.remedy
 
 
+def test_one_number_of_calls_is_advised_in_a_report(evidence) -> None:
+    rows = predicted("parallel-map:64 + thread-pool:64", 20.0)
+    found = only(python_function, evidence("input", pipeline=python_pipeline("blocks"), predictions=rows))
+    assert "num_parallel_calls=64), and" in found.remedy
+    assert "private_threadpool_size = 64:" in found.remedy
+
+
 def test_the_advice_is_what_the_gain_is_of(evidence, build) -> None:
     rows = (*predicted("cache@Map/_2", 3.0), *predicted("parallel-map", 1.2))
     found = only(python_function, evidence("input", pipeline=python_pipeline("releases"), predictions=rows))

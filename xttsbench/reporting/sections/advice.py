@@ -31,7 +31,7 @@ from xttsbench.throughput.threads import chain_before
 _KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
 _MOST_LINES: Final = 3  # Places to edit that are named
 _WORTH_SAYING: Final = 0.02  # Share of a step from which the time without a loss is worth a line
-_LIBRARY: Final = re.compile(r"[/\\](site-packages|dist-packages|xttsbench[/\\]xtts)[/\\]")
+_LIBRARY: Final = re.compile(r"(?:^|[/\\])(site-packages|dist-packages|xttsbench[/\\]xtts)[/\\]")
 _BY_MODEL: Final = "by a model of the pipeline"
 
 
