@@ -150,7 +150,11 @@ def _edited(found: FixResult, report: Report) -> Iterator[str]:
     """Lines that the patch changes; without a patch those of the ops that the fix is about."""
     edits = found.patch.edits if found.patch is not None else ()
     at: list[tuple[str | None, int | None]] = [(edit.file, edit.line) for edit in edits]
-    at = at or [(one.file, one.line) for one in found.places if one.op]
+    calls: dict[str, tuple[str | None, int | None]] = {}
+    for one in found.places:  # behind the call come the Python functions in it, which other fixes leave alone
+        if one.op and (one.op not in calls or any(fix.kind == "native" for fix in FixSet.of(found.fixes))):
+            calls[one.op if one.op not in calls else f"{one.op}:{one.line}"] = (one.file, one.line)
+    at = at or list(calls.values())
     for file in dict.fromkeys(file for file, _ in at if file):
         numbers = {number for other, number in at if other == file and number is not None}
         numbers |= _removed(found.patch.diff, file) if found.patch is not None else set()
