@@ -303,25 +303,35 @@ def _of_both(
     rows += combine(faster, known, rows)
     if not rows or not before:
         return
-    found = [_joined_best(evidence, rows, known, step, before)]
+    found = [_joined_best(evidence, rows, known, step, before, ratio)]
     without = [row for row in rows if "cache" not in FixSet.of(row.fixes)]
     if "cache" in FixSet.of(found[0].proposal.fixes) and without:  # which long data may be too long to fill
-        found.append(_joined_best(evidence, without, known, step, before))
+        found.append(_joined_best(evidence, without, known, step, before, ratio))
     least = WORTH * max([step.score, *(one.score for one in usable)])
-    yield from (one for one in found if one.score >= least)
+    input_alone = max((one.proposal.predicted_speedup or 0.0 for one in usable), default=0.0)
+    yield from (one for one in found if one.score >= least and (one.proposal.predicted_speedup or 0.0) > input_alone)
 
 
 def _joined_best(
-    evidence: Evidence, rows: Sequence[Prediction], known: Sequence[Candidate], step: Option, before: float
+    evidence: Evidence,
+    rows: Sequence[Prediction],
+    known: Sequence[Candidate],
+    step: Option,
+    before: float,
+    ratio: float,
 ) -> Option:
-    """The simplest of the best of some predictions, with the step's fix; ``before`` is that of the step's alone."""
+    """The simplest of the best of some predictions, with the step's fix; ``before`` is that of the step's alone.
+
+    With all that the input costs removed as well, the step is faster by no more than its own ``ratio``.
+    """
     by_name = {one.name: one for one in known}
     most = max(row.speedup or 0.0 for row in rows)
     near = [(row, [by_name[fix] for fix in row.fixes]) for row in rows if (row.speedup or 0.0) * WORTH >= most]
     row, fixes = min(near, key=lambda pair: simplicity(pair[1]))
     # What the step's fix gives is told more surely by its own measurement than by the model.
     both = step.score * (row.speedup or 0.0) / before
-    return _joined(option(evidence, fixes, row), step, both, both)
+    possible = min(both, ratio * (evidence.within_losses(both) or both))
+    return _joined(option(evidence, fixes, row), step, possible, both)
 
 
 def _joined(one: Option, step: Option, speedup: float | None, score: float) -> Option:

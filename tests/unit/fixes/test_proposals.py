@@ -362,3 +362,12 @@ def test_whatever_the_pipeline(ops, gil, bottleneck, has_step, modes, environmen
     assert worth == sorted(worth, reverse=True)
     assert sum(worth) <= 6
     assert has_step or not [name for name in names if "step:" in name]
+
+
+def test_a_fix_of_the_step_beside_one_of_the_input_gives_no_more_than_both_losses_removed():
+    xla = Compared("xla", "ok", speedup=Estimate(estimate=1.2, low=1.1, high=1.3))
+    fields = {"modes": {"xla": xla}, "predictions": alone(0.01), "wall_s": 0.1, "given_mode": "graph"}
+    found = told(WAITING, "input", parts={"input": 0.06, "compute": 0.04}, **fields)
+    both = [one.predicted_speedup or 0.0 for one in found if "step:xla" in one.fixes and len(one.fixes) > 1]
+    assert both
+    assert max(both) <= 1.2 * 0.1 / 0.04 + 1e-6
