@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import reduce
+from pathlib import PurePath
 from typing import Any, Final
 
 from xttsbench.evidence.pipeline import function_of
@@ -75,10 +76,14 @@ def speaker(report: Report) -> Callable[[str], str]:
     here = "this CPU" if on_cpu(report) else r"\g<0>"
     shown = ((_TWICE, r"\2"), (_DEVICE, here), (_LAMBDA, r"the lambda in \1()"), (_NESTED, r"\1"))
     paths = {file: short(file, report) for file in sorted(_files(report), key=len, reverse=True)}
+    ends = [PurePath(file).name for file in paths]
+    alone = {PurePath(file).name: path for file, path in paths.items() if ends.count(PurePath(file).name) == 1}
+    by_end = re.compile(rf"(?<![\w/.])({'|'.join(map(re.escape, alone)) or '(?!)'})(?=:\d)")
 
     def say(text: str) -> str:
         text = reduce(lambda said, one: one[0].sub(one[1], said), shown, called(named(text)))
-        return reduce(lambda said, file: said.replace(file, paths[file]), paths, text)
+        text = reduce(lambda said, file: said.replace(file, paths[file]), paths, text)
+        return by_end.sub(lambda found: alone[found[0]], text)
 
     return say
 

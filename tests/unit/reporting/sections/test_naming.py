@@ -60,6 +60,7 @@ def test_a_file_has_one_name_which_is_its_path_from_the_directory_of_the_command
     report = changed(report, findings=(found,))
     assert short(file, report) == shown
     assert with_calls(found.title, report) == f"read() ({shown}:7) is slow"
+    assert with_calls("most of it in dataset.py:7 step", report) == f"most of it in {shown}:7 step"
     for where, text in outputs(report).items():
         assert {*re.findall(r"[^\s(]*dataset\.py", text)} <= {shown}, where
 
