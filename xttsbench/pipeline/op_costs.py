@@ -206,6 +206,7 @@ class StageCost:
 
 AGREE: Final = 0.25
 """Relative difference up to which two costs agree."""
+_ABOUT_AT_ONCE: Final = 0.9  # the same of calls at once, of which as many as run ahead are counted too
 _ABOUT: Final = 0.5  # calls for an element of a map that differ by less from one are one
 _HAND_ON: Final = r"(Prefetch|Cache|Repeat|Take|Skip|Snapshot|Save|AssertCardinality|CopyToDevice|MapOnGpu)Dataset"
 _ONE_FOR_ONE: Final = re.compile(rf"((Parallel)?Map|Zip|Shuffle)Dataset|{_HAND_ON}")
@@ -316,7 +317,8 @@ def _counted(function: PythonFunction, pipeline: Pipeline) -> PythonFunction:
     elements = ops[0].elements_per_batch
     if not calls:  # a full buffer had all that was taken
         return function.model_copy(update={"calls_per_batch": elements})
-    if not elements or abs(calls / elements - 1) > _ABOUT:
+    about = _ABOUT_AT_ONCE if ops[0].op.startswith("Parallel") else _ABOUT
+    if not elements or abs(calls / elements - 1) > about:
         return function
     return function.model_copy(update={"calls_per_batch": elements})
 

@@ -290,6 +290,9 @@ def test_a_map_calls_once_per_element_though_buffers_made_it_call_more():
     ("kind", "counted", "calls"),
     [
         ("ParallelMapDatasetV2", 3.0, 4.0),  # what a buffer held when the count began
+        ("ParallelMapDatasetV2", 6.5, 4.0),  # as many as ran ahead of what was drawn
+        ("ParallelMapDatasetV2", 8.0, 8.0),
+        ("MapDataset", 6.5, 6.5),
         ("MapDataset", 5.5, 4.0),
         ("MapDataset", 1.0, 1.0),  # for one element in four: a condition
         ("MapDataset", 8.0, 8.0),  # twice for each
