@@ -334,8 +334,9 @@ def next_command(report: Report, place: str) -> str:
         return _again(report, _enough_s(report, short) if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
-    if (best := gain(report)) is not None and best.fixes and report.kind == "optimize":  # there was no time to try it
-        return _again(report, _enough_s(report, _whys(best, report)))
+    whys = _whys(best, report) if (best := gain(report)) is not None and report.kind == "optimize" else []
+    if any("no time" in why for why in whys):
+        return _again(report, _enough_s(report, whys))
     found = cause(report)
     return f"xttsbench explain {found.rule if found else part(report.verdict.bottleneck).replace(' ', '-')}"
 

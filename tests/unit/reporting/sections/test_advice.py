@@ -111,7 +111,7 @@ def test_what_would_help_and_what_stands_in_its_way_are_one_sentence() -> None:
         assert (
             "what to do A cache in memory after map (and shuffle moved behind it) would give 4.80x, from the second "
             "epoch on (estimated), but the data are not proved to stay the same: a cache would repeat the first pass: "
-            "_pitch() at data.py:18 "
+            "_pitch() at my_project/data.py:18 "
             "draws random numbers; put that behind the cache." in text
         )
         assert "a cache in memory after map 4.80x not proved estimated, rejected" in text
