@@ -260,8 +260,8 @@ def _of_fix(found: FixResult, report: Report) -> Option:
             basis = "tried, no gain seen" if found.why.startswith("no gain") else "tried, undecided"
     elif speed and not measured and report.kind == "optimize":
         basis = "estimated, not tried"
-    if not measured and (fill_s := _FILLING.search(found.why)):
-        basis += f", {units.duration(float(fill_s[1]))} to fill"
+    if not measured and (fill_s := _FILLING.search(found.why)) and float(fill_s[1]) > BUDGET_S:
+        basis = f"{basis.removesuffix(', not tried')}, {float(fill_s[1]) / 60:.0f} min to fill"
     return Option(
         words=with_calls(found.words, report),
         gain=speed,
