@@ -312,10 +312,12 @@ def _body(summary: WatchSummary) -> Iterator[doc.Block]:
         facts.append(doc.Fact("compiled again", said, 1))
     if summary.memory is not None:
         facts.append(doc.Fact("memory", _memory(summary.memory), 1))
-    cause = next((one for one in summary.findings if one.limiting), None)
-    if cause is not None:
-        where = f" ({cause.location.file}:{cause.location.line})" if cause.location.file else ""
-        facts += [doc.Fact("likely cause", f"{cause.title}{where}", 2), doc.Fact("what to do", cause.remedy, 2)]
+    undecided = summary.bottleneck == "inconclusive"
+    acted_on = (one for one in summary.findings if one.limiting or (undecided and one.severity != "info"))
+    if (found := next(acted_on, None)) is not None:
+        where = f" ({found.location.file}:{found.location.line})" if found.location.file else ""
+        name = "likely cause" if found.limiting else "found besides"
+        facts += [doc.Fact(name, f"{found.title}{where}", 2), doc.Fact("what to do", found.remedy, 2)]
     yield doc.Section("", (doc.Facts(tuple(facts)),))
 
 

@@ -94,3 +94,13 @@ def test_the_screen_is_one_screen_and_hostile_names_stay_text():
     assert "xttsbench diagnose train.py" in text
     assert "exit code 1" in text
     assert len(text.splitlines()) <= 25
+
+
+def test_a_run_without_a_verdict_shows_what_can_be_mended_all_the_same():
+    known = Finding(rule="cold-storage", severity="info", limiting=False, title="nothing to mend", remedy="Nothing.")
+    leak = Finding(rule="leak", severity="warning", limiting=False, title="each run leaks", remedy="Make it once.")
+    undecided = made(bottleneck="inconclusive", findings=(known, leak))
+    text = " ".join(render(watch_document(undecided, "x"), width=100, color=False, view=View.SUMMARY).split())
+    assert "found besides each run leaks what to do Make it once." in text
+    decided = made(findings=(known, leak))
+    assert "leaks" not in render(watch_document(decided, "x"), width=100, color=False, view=View.SUMMARY)
