@@ -147,6 +147,8 @@ def pooled(
         wall, wait, step = found["wall_s"], found["wait_s"], found["step_s"]
         gap_s = wall.value - wait.value - step.value
         least_s = 0.5 * (wait.resamples + step.resamples)
+        if "median" in found:  # half of the steps take it or longer
+            least_s = np.maximum(least_s, 0.5 * found["median"].resamples)
         found["wall_s"] = Pooled(wall.value, np.maximum(wait.resamples + step.resamples + gap_s, least_s))
     return found
 

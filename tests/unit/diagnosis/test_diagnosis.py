@@ -444,6 +444,14 @@ def test_no_quantile_may_be_nothing_and_the_95th_percentile_no_less_than_the_med
     assert figures["p95"].estimate().low >= figures["median"].estimate().low > 0.005
 
 
+def test_no_mean_is_less_than_half_of_the_median(build) -> None:
+    step_s = np.full(160, 0.01)
+    step_s[148:] = 0.5  # in the last stretch
+    warm_up = build.segment("warm_up", step_s=[0.1])
+    figures = told([build.trial("ladder", warm_up, build.segment(wait_s=np.full(160, 1e-4), step_s=step_s))]).figures
+    assert figures["wall_s"].estimate().low >= 0.5 * figures["median"].estimate().low > 0.002
+
+
 def test_too_few_steps_are_inconclusive(build) -> None:
     found = told([build.ladder(wait=0.05, step=0.01, steps=1)])
     assert found.why_undecided == "only 1 step(s) were measured after the warm-up"
