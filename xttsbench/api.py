@@ -109,7 +109,7 @@ def optimize(
     """Find fixes of a target's dataset, verify them, and return the dataset with those that were accepted.
 
     Two lines in a script: ``import xttsbench`` and ``dataset, report = xttsbench.optimize(dataset)``. A fix is accepted
-    only where the dataset yields the same data with it and is faster beyond doubt. What it gives is in
+    only where the dataset yields the same data with it and was measured to be faster. What it gives is in
     ``report.fixes``, what was applied in ``report.optimized``; the run's directory holds that as ``optimized.yaml``.
 
     Args:

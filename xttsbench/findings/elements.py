@@ -39,7 +39,7 @@ _KEEPS_ALL: Final = 0.99
     "late-filter",
     evidence="share of the elements that the filter keeps, and the share of the pace that goes to the others",
     threshold="work for elements that are thrown away has 5 % of the pace, or a share that is not known; a bottleneck "
-    "where the step waits for data and the maps before the filter have 30 % of the pace",
+    "where the step waits for data, the share kept is known and the maps before the filter have 30 % of the pace",
     remedy="Filter first: .filter(...) before the map, on what that map is given.",
     false_alarms="none known: a filter that keeps more than 99 % is not reported",
 )
