@@ -103,7 +103,7 @@ docs: dev ## write the reference pages, the licences and the picture of the READ
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 bench: dev ## side-by-side comparisons, each of benchmarks/ but mutations, proof, diagnosis, fixes, guard, noise, others, prove, soak and threads (two hours)
-	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/guard.py benchmarks/noise benchmarks/others benchmarks/prove benchmarks/soak benchmarks/threads,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/guard.py benchmarks/loops benchmarks/noise benchmarks/others benchmarks/prove benchmarks/soak benchmarks/threads,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
 
 proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
 	$(BIN)/python benchmarks/proof

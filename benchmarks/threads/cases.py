@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from judging import Case
+
 TARGETS = Path(__file__).resolve().parent / "targets"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A thread, and the truth about it.
-
-    Attributes:
-        number: 1 to 20.
-        reference: the public report, ``owner/repository#number``; more of one trouble are joined by commas.
-        title: its trouble in a few words.
-        file: name in ``targets/``; the command runs in a folder that holds it.
-        command: arguments of xttsbench, without ``--out``.
-        cause: entries that all have to hold, each a kind and alternatives joined by ``|``:
-            ``verdict input|contention``, the bottleneck; ``rule python-function``, a finding; ``limiting RULE``, one
-            that limits; ``line TEXT``, a line with this text that the verdict or a finding points to; ``says TEXT``,
-            words of the screen or of a finding; ``outcome same|differs``, of ``prove``.
-        cured: fixes of which one has to be accepted, by name, ``native`` or ``cache``, or ``says TEXT`` of a remedy
-            that is written out; ``None`` where there is no cure of ours.
-        sentence: words of the screen, where it is not ours: that it is TensorFlow's doing, and what helps.
-    """
-
-    number: int
-    reference: str
-    title: str
-    file: str
-    command: tuple[str, ...]
-    cause: tuple[str, ...]
-    cured: tuple[str, ...] | None
-    sentence: str = ""
-
 
 CASES: tuple[Case, ...] = (
     Case(

@@ -4,17 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from cases import Case
+from typing import Any
 
 SURE = 0.95
 """Confidence from which on another cause is wrong rather than not named."""
 GENERAL = frozenset({"input-bound"})
 """Rules that say no more than the verdict."""
 Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A thread, and the truth about it.
+
+    Attributes:
+        number: from 1 on.
+        reference: the public report, ``owner/repository#number``, or the script; several are joined by commas.
+        title: its trouble in a few words.
+        file: name in ``targets/``; the command runs in a folder that holds it.
+        command: arguments of xttsbench, without ``--out``.
+        cause: entries that all have to hold, each a kind and alternatives joined by ``|``:
+            ``verdict input|contention``, the bottleneck; ``rule python-function``, a finding; ``limiting RULE``, one
+            that limits; ``line TEXT``, a line with this text that the verdict or a finding points to; ``says TEXT``,
+            words of the screen or of a finding; ``outcome same|differs``, of ``prove``.
+        cured: fixes of which one has to be accepted, by name, ``native`` or ``cache``, or ``says TEXT`` of a remedy
+            that is written out; ``None`` where there is no cure of ours.
+        sentence: words of the screen, where it is not ours: that it is TensorFlow's doing, and what helps.
+        environment: variables that the command is given.
+    """
+
+    number: int
+    reference: str
+    title: str
+    file: str
+    command: tuple[str, ...]
+    cause: tuple[str, ...]
+    cured: tuple[str, ...] | None
+    sentence: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def judged(case: Case, report: Report, screen: str, source: str) -> dict[str, Any]:
@@ -120,15 +149,23 @@ def goals(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """The page of the stored results."""
+    """The page of the stored results of the threads."""
     found = result["goals"]
-    lines = [
-        "# Threads of other people's trouble",
-        "",
+    return page(
+        "Threads of other people's trouble",
         f"{found['cases']} public reports, made anew in `benchmarks/threads/targets`, on {result['machine']}: cause "
         f"named in {found['named']}, cured in {found['cured']}, not ours and said so in {found['not_ours']}, wrong in "
-        f"{found['wrong']}. "
-        "`python benchmarks/threads` writes this page.",
+        f"{found['wrong']}. `python benchmarks/threads` writes this page.",
+        result,
+    )
+
+
+def page(title: str, about: str, result: Mapping[str, Any]) -> str:
+    """A title, a paragraph, and the table of the rows."""
+    lines = [
+        f"# {title}",
+        "",
+        about,
         "",
         "| | report | cause | named | verdict, and the finding that names it | cured | how | times as fast | s |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import Final
@@ -13,31 +14,38 @@ from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import OwnBatches
 from xttsbench.records.pipeline import CallSite
 
+_SPEC: Final = re.compile(r"tf\.TensorSpec\(\(.*?\), (tf\.\w+)\)")
+_MOST_CALLS: Final = 16  # at once, that are advised
 _NUMBERED: Final = re.compile(r"enumerate\((.*?)(, *(start=)?\d+)?\)")
 
 
 @rule(
     "no-dataset",
     evidence="seconds that a step waits for its batch, their share of the step, and the line of the loop",
-    threshold="a script whose training loop has no dataset; a bottleneck where the step waits for input",
+    threshold="a script whose training loop has no dataset, or waits for a queue that another thread or process fills; "
+    "a bottleneck where the step waits for input",
     remedy="Put a tf.data.Dataset with a prefetch around what makes the batches: it makes them while a step runs. "
     "Where the step waits less than 5 ms, that gains nothing: take larger batches or, of arrays, "
-    "from_tensor_slices.",
-    false_alarms="a loader with threads or processes of its own, which make batches ahead",
+    "from_tensor_slices. Where a queue is filled too slowly, make several batches at once.",
+    false_alarms="a loader with threads or processes of its own that hands its batches over by no queue of Python's",
 )
 def no_dataset(evidence: Evidence) -> Findings:
     """The script makes each batch in the thread that trains, so that none is made while a step runs."""
     own = evidence.script.own_batches if evidence.script is not None else None
-    if own is None:
+    if own is None or (own.elsewhere and not evidence.limits("input")):
         return
     waits, wait_s = evidence.share("input"), evidence.parts.get("input", 0.0)
     limits, ahead = evidence.limits("input"), wait_s >= WORTH_S
     wall_s = evidence.wall_s or 0.0
-    faster = Estimate.exactly(expected(wall_s, wait_s)) if limits and ahead else None
+    faster = Estimate.exactly(expected(wall_s, wait_s)) if limits and ahead and not own.elsewhere else None
+    title = f"{_maker(own)} makes each batch in the thread that trains: none is made while a step runs"
+    if own.elsewhere:
+        filled = f"{_maker(own)} fills its queue" if own.maker is not None else "its queue is filled"
+        title = f"`{own.text}` ({_at(own.place)}) waits: {filled} more slowly than the steps empty it"
     yield no_dataset.finding(
-        f"{_maker(own)} makes each batch in the thread that trains: none is made while a step runs",
+        title,
         {"wait_s": wait_s, "wait_share": waits, "loop": _at(own.place)},
-        _around(own) if ahead else _sooner(wait_s),
+        _at_once(own, wall_s, wait_s) if own.elsewhere else _around(own) if ahead else _sooner(wait_s),
         severity=("critical" if waits >= 0.5 else "warning") if limits else "info",
         at=Location(file=own.place.file, line=own.place.line),
         limiting=limits,
@@ -73,6 +81,19 @@ def _around(own: OwnBatches) -> str:
         f"{own.text.replace(given, 'batches')}:` in place of line {own.place.line}. What computes in Python itself "
         "holds the interpreter's lock, which the step needs as well: give that processes of its own, or write it as a "
         "map of TensorFlow ops."
+    )
+
+
+def _at_once(own: OwnBatches, wall_s: float, wait_s: float) -> str:
+    """Code that makes several batches at once: as many as keep pace with steps that do not wait."""
+    calls = min(max(math.ceil(wall_s / max(wall_s - wait_s, 1e-9)), 2), _MOST_CALLS)
+    types = _SPEC.sub(r"\1", own.signature or "...")
+    return (
+        f"Make {calls} batches at once. Where `make(number)` makes the batch of a number, in place of the queue: "
+        f"`batches = iter(tf.data.Dataset.range(n).map(lambda number: tf.numpy_function(make, [number], {types}), "
+        f"num_parallel_calls={calls}).prefetch(2))` before the loop, and `{own.names} = next(batches)` in it; they "
+        f"keep their order. What computes in Python itself holds the interpreter's lock: have {calls} processes fill "
+        "the queue."
     )
 
 

@@ -81,7 +81,8 @@ def of_own_batches(evidence: Evidence, idle: str | None) -> Iterator[Option]:
         return
     wait_s, name = evidence.parts.get("input", 0.0), DATASET.name
     sooner = f"a batch takes {1e3 * wait_s:.1f} ms: it is made sooner than a dataset hands it over"
-    why_not = idle or (sooner if wait_s < WORTH_S else None)
+    ahead = "another thread or process makes the batches ahead already" if own.elsewhere else None
+    why_not = idle or ahead or (sooner if wait_s < WORTH_S else None)
     speedup = expected(evidence.wall_s, wait_s) if evidence.wall_s else None
     at = Location(file=own.place.file, line=own.place.line)
     yield Option(Proposal(name, (name,), speedup, DATASET.words, (at,), why_not is None, why_not), speedup or WORTH)

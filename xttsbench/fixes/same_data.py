@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
 from xttsbench.fixes.step import STEP_SEVERAL
 from xttsbench.planning import AGAIN
@@ -49,6 +50,9 @@ def _judged(
             continue
         if trial.status != "ok" or trial.elements is None:
             said = f"with it the dataset could not be read: {trial.cause or trial.status}"
+            if trial.spec.script is not None and trial.status == "raised" and trial.error is not None:
+                ours = trial.error.type == InvalidInputError.__name__  # There is no edit, and the cause says why
+                said = trial.error.message if ours else f"with it the script raised: {trial.error.message}"
             found[arm] = Semantics(equivalent=None, how="unknown", sentence=said)
         elif unreadable is not None or not originals:
             found[arm] = Semantics(equivalent=None, how="unknown", sentence=unreadable or "the original was not read")

@@ -91,6 +91,7 @@ class OwnBatches(Record):
     number: int = 0  # Of the place, as such places are found in the script's files, with an edit there or without
     maker: CallSite | None = None  # The first function that ran meanwhile; ``None`` where none of Python's did
     maker_name: str | None = None
+    elsewhere: bool = False  # Whether they come by a queue: ``maker`` is what another thread that fills it runs
     signature: str | None = None  # ``output_signature`` for them, as code; ``None`` where a part is no array
     kind: str | None = None
     """Kind of its parts: ``arrays``, ``tensors``, ``lists of`` either; ``None`` where they are of several kinds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import traceback
 from typing import Final
@@ -21,6 +22,10 @@ _WHY_ELSEWHERE: Final = (
     "of files that the workers can read"
 )
 """Seen with TensorFlow 2.21 of a worker in a process of its own; one in the same process finds all of them."""
+_OF_ARRAYS: Final = re.compile(
+    r"SymbolicTensor'? object has no attribute '(\w+)'|[Cc]annot convert a symbolic tf\.Tensor|not 'SymbolicTensor'"
+)
+_CAST: Final = re.compile(r"([\w.\[\]]+)\.astype\((?:np\.|numpy\.|tf\.)?[\"']?(\w+)[\"']?\)")
 
 
 class ExhaustedError(Exception):
@@ -51,6 +56,7 @@ def failure(error: BaseException, script: str | None = None) -> dict[str, object
     if not isinstance(error, XttsbenchError):
         message = said(cause) + (f" at {file}:{line}" if file else "")
         message = f"{message.rstrip('.')}. {_WHY_ELSEWHERE}" if _ELSEWHERE.search(str(cause)) else message
+        message = f"{message.rstrip('.')}.{told}" if (told := _in_a_graph(cause, file, line)) else message
         message = f"the target raised in {error}: {message}" if isinstance(error, StepRaisedError) else message
     record = TrialError(
         type=type(cause).__name__,
@@ -76,7 +82,19 @@ def said(error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith(_WHERE)]
     python = (line for line in lines if line.startswith(name) or "Error: " in line)
     found = next(python, lines[0] if lines else "")
-    return f"{name}: {found[:300]}" if found else name
+    return (found[:300] if found.startswith(f"{name}: ") else f"{name}: {found[:300]}") if found else name
+
+
+def _in_a_graph(cause: BaseException, file: str | None, line: int | None) -> str:
+    """Code to write in a function of TensorFlow's in place of what only runs outside one; empty for other errors."""
+    taken, text = _OF_ARRAYS.search(str(cause)), linecache.getline(file or "", line or 0)
+    if taken is None:
+        return ""
+    if (cast := _CAST.search(text)) and taken[1] == "astype":
+        return f" Inside a tf.function it is a tensor: `tf.cast({cast[1]}, tf.{cast[2]})` in place of `{cast[0]}`."
+    if taken[1] in ("numpy", "item") or taken[0].startswith("not "):
+        return " Inside a tf.function it has no value yet: return the tensor from the function, and fetch it outside."
+    return " Inside a tf.function it is a tensor: write what is done with it in functions of TensorFlow."
 
 
 def _place(error: BaseException) -> tuple[str | None, int | None]:

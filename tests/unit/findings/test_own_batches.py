@@ -47,6 +47,19 @@ def test_statements_become_a_generator(evidence) -> None:
     assert "`x, y = next(batches)` in it" in found.remedy
 
 
+def test_a_queue_that_is_filled_too_slowly_has_its_batches_made_several_at_once(evidence) -> None:
+    script = own("x, y = ready.get()", elsewhere=True, maker_name="fill")
+    found = only(no_dataset, evidence("input", script=script, parts={"input": 0.07, "compute": 0.03}))
+    assert found.title == (
+        "`x, y = ready.get()` (train.py:40) waits: fill() (loader.py:12) fills its queue more slowly than the steps "
+        "empty it"
+    )
+    assert "Make 4 batches at once" in found.remedy, "100 ms for a batch, 30 ms for a step"
+    assert "tf.numpy_function(make, [number], (tf.float32, tf.int64)), num_parallel_calls=4)" in found.remedy
+    assert found.predicted_speedup is None
+    assert silent(no_dataset, evidence("compute", script=script, parts={"input": 0.001, "compute": 0.099}))
+
+
 def test_a_batch_that_is_made_sooner_than_handed_over_stays_where_it_is(evidence) -> None:
     made = evidence("input", script=own(), wall_s=0.003, parts={"input": 0.0009, "compute": 0.0021})
     found = only(no_dataset, made)

@@ -16,10 +16,16 @@ SPECS = "(tf.TensorSpec((None,), tf.int64), tf.TensorSpec((None, 3), tf.float32)
 
 
 def patched(
-    text: str, at: str, *, names: str = "x, y", kind: str | None = "arrays", signature: str | None = PAIR
+    text: str,
+    at: str,
+    *,
+    imports: str = "import tensorflow as tf",
+    names: str = "x, y",
+    kind: str | None = "arrays",
+    signature: str | None = PAIR,
 ) -> Patch:
     """The patch of a script whose batches come at the line that contains ``at``."""
-    text = "import tensorflow as tf\n" + textwrap.dedent(text)
+    text = f"{imports}\n" + textwrap.dedent(text)
     line = next(number for number, one in enumerate(text.splitlines(), start=1) if at in one)
     made = next((number for number, one in enumerate(text.splitlines(), start=1) if "def make" in one), None)
     own = OwnBatches(
@@ -46,6 +52,17 @@ def test_a_loop_goes_over_a_dataset_that_is_made_once_before_the_epochs():
         "    for x, y in batches.as_numpy_iterator():",
         "        step(x, y)",
     ]
+
+
+def test_a_script_that_imports_keras_alone_imports_tensorflow_right_before_the_loop():
+    script = "if True:\n    for x, y in Clips():\n        model.train_on_batch(x, y)"
+    assert edited(script, "for x, y in Clips", imports="import keras")[1:4] == [
+        "    import tensorflow as tf",
+        f"    batches = tf.data.Dataset.from_generator(lambda: Clips(), output_signature={PAIR}).prefetch(2)",
+        "    for x, y in batches.as_numpy_iterator():",
+    ]
+    given = {"imports": "from keras import backend as tf"}
+    assert "does not import TensorFlow" in patched(script, "for x, y in Clips", **given).unpatched["dataset"]
 
 
 def test_the_file_s_own_name_of_tensorflow_and_comments_above_are_kept():
@@ -94,6 +111,20 @@ def test_what_a_loop_over_numbers_computes_is_computed_by_a_generator_over_them(
     ]
 
 
+def test_an_iterator_that_only_a_while_loop_asks_goes_into_the_dataset_itself():
+    text = "it, n = make(), 0\nwhile True:\n    while n < 3:\n        x, y = next(it)\n        n += 1\n    break"
+    assert edited(text, "x, y = next(it)") == [
+        "it, n = make(), 0",
+        f"batches = tf.data.Dataset.from_generator(lambda: it, output_signature={PAIR}).prefetch(2)",
+        "batches_now = batches.as_numpy_iterator()",
+        "while True:",
+        "    while n < 3:",
+        "        x, y = next(batches_now)",
+        "        n += 1",
+        "    break",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "at", "why"),
     [
@@ -107,6 +138,10 @@ def test_what_a_loop_over_numbers_computes_is_computed_by_a_generator_over_them(
          "for x, y in",
          "name kept, which makes the batches, is changed in the loop at /home/train.py:7"),
         ("while ready:\n    step(*next(it))", "next(it)", "in no loop over numbers"),
+        ("it = iter(data)\nwhile ready:\n    x, y = next(it)\nprint(next(it))", "x, y = next(it)", "in no loop over"),
+        ("it = iter(data)\ndef f():\n    while ready:\n        x, y = next(it)", "x, y = next(it)", "in no loop over"),
+        ("kept = []\ndef make():\n    yield kept[0], 1\nit = make()\nwhile ready:\n    x, y = next(it)\n    "
+         "kept.reverse()", "x, y = next(it)", "name kept, which makes the batches, is changed"),
         ("while ready:\n    x, y = q.get()\n    step(x)", "x, y = q.get()", "in no loop over numbers"),
         ("for n in range(3):\n    x, y = make(n, a)\n    a = step(x)", "x, y = make(n, a)", "name a, which"),
         ("for n in range(3):\n    x, y = make(n)\n    if x:\n        break", "x, y = make(n)",

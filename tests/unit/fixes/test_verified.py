@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import ALONE, GUARD, ORIGINAL, PATCHED, ROUNDS, TOGETHER
+from xttsbench.fixes.same_data import data_of
 from xttsbench.fixes.verified import Verified, verified
 from xttsbench.records.base import Location
+from xttsbench.records.code import ScriptAgain
 from xttsbench.records.fix import FixResult, Patch
 from xttsbench.records.pipeline import Contents, Element, Elements, Epoch, GraphIdentity, Row
 from xttsbench.records.plan import Accelerator
-from xttsbench.records.trial import TrialRecord
+from xttsbench.records.trial import TrialError, TrialRecord
 
 DEVICE = Accelerator()
 AGAIN = f"{ORIGINAL}:again"
@@ -443,6 +445,14 @@ def test_what_the_timed_batches_held_counts_beside_what_the_guard_saw(guard, mea
     else:
         assert (row.outcome, found.chosen, found.behind) == ("rejected", "slower", {})
         assert "batch 6 of epoch 1, as it was timed, has other values" in row.why
+
+
+def test_a_script_that_raises_with_a_fix_is_not_said_to_have_a_dataset_that_cannot_be_read(guard, originals) -> None:
+    for kind, said in (("TypeError", "with it the script raised: "), ("InvalidInputError", "")):
+        run = guard("step", status="raised", cause="no array", error=TrialError(type=kind, message="no array"))
+        spec = run.spec.model_copy(update={"script": ScriptAgain(directory="/run")})
+        found = data_of([*originals, run.model_copy(update={"spec": spec})], "step")
+        assert (found.equivalent, found.sentence) == (None, f"{said}no array")
 
 
 def test_of_an_original_that_shuffles_the_timed_batches_tell_nothing(guard, measure) -> None:

@@ -1,8 +1,9 @@
 """A dataset written around the batches of a script's own loop, which go on in the types that they had.
 
 ``for x, y in loader`` goes over a dataset of that loader, made once before the outermost loop. What a loop over numbers
-computes, or asks an iterator for, is computed by a generator over the same numbers. What is made ahead must not be lost
-to anybody, so there is no edit where the loop may be left before its batches end.
+computes, or asks an iterator for, is computed by a generator over the same numbers; the iterator that a ``while`` loop
+asks goes into the dataset itself. What is made ahead must not be lost to anybody, so there is no edit where the loop
+may be left before its batches end, or where anybody else has that iterator.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import libcst as cst
 
 from xttsbench.fixes.dataset import AHEAD
 from xttsbench.fixes.step.written_out import above, loop_of, outermost
+from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.records.code import OwnBatches
 from xttsbench.targets.source.calls import Calls, attempt
 from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement, spelled
@@ -23,7 +25,6 @@ from xttsbench.targets.source.module import Module
 
 _NAMES: Final = ("batches", "batches_ahead", "made_ahead")
 _OF_TENSORFLOW: Final = re.compile(r"\btf\.(\w+)")
-_CHANGING: Final = ("append", "appendleft", "extend", "insert", "add", "update", "put", "pop", "remove", "clear")
 _LEAVING: Final = (cst.Break, cst.Return)
 
 
@@ -41,7 +42,8 @@ def _around(module: Module, own: OwnBatches) -> Change:
     line, lists = own.place.line, (own.kind or "").startswith("lists")
     if own.signature is None or own.kind is None:
         raise NoEditError("the parts of a batch are not all arrays, or not all tensors")
-    over, node, loop = own.text.startswith("for "), None, None
+    over, node = own.text.startswith("for "), None
+    loop: cst.For | cst.While | None = None
     if over:
         loop = next((one for one in module.of(cst.For) if module.line(one) == line), None)
         node = loop.iter if loop is not None else None
@@ -49,26 +51,31 @@ def _around(module: Module, own: OwnBatches) -> Change:
             node = node.args[0].value
     else:
         node = _asking(module, own)
-        around = loop_of(module, node)
-        loop = around if isinstance(around, cst.For) else None
-    if loop is None or node is None:
+        loop = loop_of(module, node)
+    alone = None if over or loop is None else _alone(module, node, loop)
+    if node is None or loop is None or not (alone or isinstance(loop, cst.For)):
         raise NoEditError(f"what makes a batch at {module.file}:{line} is in no loop over numbers or batches")
-    _refuse_leaving(module, loop)
-    _refuse_changes(module, own, loop, [node, loop.iter])
+    _refuse_leaving(module, loop, () if alone else _LEAVING)
+    _refuse_changes(module, own, loop, [node, loop.iter] if isinstance(loop, cst.For) else [node])
     signature, made = own.signature if over else _in_order(module, own, node), module.code(node)
-    if over:
+    if alone:
+        made = f"map(tuple, {alone})" if lists else alone
+    elif over:
         made = f"({made})" if isinstance(node, cst.Tuple) and not node.lpar else made
         made = f"map(tuple, {made})" if lists else made
-    else:
+    elif isinstance(loop, cst.For):
         made = f"tuple({made})" if lists else made
         made = f"({made} for {module.code(loop.target)} in {module.code(loop.iter)})"
-    specs = _OF_TENSORFLOW.sub(lambda found: spelled(module, loop, found[1]), signature)
-    dataset, name = spelled(module, loop, "data.Dataset"), _free(module)
+    # Where Keras alone is imported, as late as can be: a script may set what TensorFlow reads at its import.
+    bare = module.spelled(loop, "data.Dataset") is None and not re.search(r"\b(tf|tensorflow)\b", module.text)
+    specs = signature if bare else _OF_TENSORFLOW.sub(lambda found: spelled(module, loop, found[1]), signature)
+    dataset, name = "tf.data.Dataset" if bare else spelled(module, loop, "data.Dataset"), _free(module)
     dataset = f"{dataset}.from_generator(lambda: {made}, output_signature={specs}).prefetch({AHEAD})"
-    new = [(outermost(module, loop), f"{name} = {dataset}")]
+    new = [(outermost(module, loop), line) for line in (*["import tensorflow as tf"] * bare, f"{name} = {dataset}")]
     used = f"{name}.as_numpy_iterator()" if own.kind.endswith("arrays") else name
     if not over:
-        new.append((loop, f"{name}_now = {used if own.kind.endswith('arrays') else f'iter({name})'}"))
+        begun = used if own.kind.endswith("arrays") else f"iter({name})"
+        new.append((outermost(module, loop) if alone else loop, f"{name}_now = {begun}"))
         used = f"next({name}_now)"
     steps, span = [], module.span(node)
     for before, text in new:
@@ -101,9 +108,21 @@ def _in_order(module: Module, own: OwnBatches, node: cst.BaseExpression) -> str:
     return f"({', '.join(known[name] for name in order)})"
 
 
-def _refuse_leaving(module: Module, loop: cst.For) -> None:
-    """Refuse a loop that may be left early, or whose errors are handled."""
-    for node in (one for kind in _LEAVING for one in module.inside(loop.body, kind)):
+def _alone(module: Module, node: cst.BaseExpression | None, loop: cst.For | cst.While) -> str | None:
+    """The name of the iterator that a ``while`` loop asks by ``next(it)``, where nothing else ever does."""
+    call = node if isinstance(loop, cst.While) and isinstance(node, cst.Call) and len(node.args) == 1 else None
+    given = call.args[0].value if call is not None and module.is_builtin(call.func, "next") else None
+    if not isinstance(given, cst.Name):
+        return None
+    others = [one for one in module.of(cst.Name) if one.value == given.value and one is not given]
+    known = [module.is_set(one) and module.scope(one) is module.scope(given) for one in others]
+    before = others and module.start(others[0]) < module.start(outermost(module, loop))
+    return given.value if known == [True] and before else None
+
+
+def _refuse_leaving(module: Module, loop: cst.For | cst.While, leaving: Iterable[type[cst.CSTNode]]) -> None:
+    """Refuse a loop that may be left early by such a statement, or whose errors are handled."""
+    for node in (one for kind in leaving for one in module.inside(loop.body, kind)):
         if isinstance(node, cst.Return) or loop_of(module, node) is loop:
             raise NothingToDoError(
                 f"the loop may be left at {_at(module, node)} before its batches end: those that were made ahead "
@@ -117,7 +136,7 @@ def _refuse_leaving(module: Module, loop: cst.For) -> None:
                 )
 
 
-def _refuse_changes(module: Module, own: OwnBatches, loop: cst.For, given: Iterable[cst.CSTNode]) -> None:
+def _refuse_changes(module: Module, own: OwnBatches, loop: cst.For | cst.While, given: Iterable[cst.CSTNode]) -> None:
     """Refuse what makes the batches where the loop sets or changes what it reads, as far as the names tell."""
     read = {name.value for node in given for name in module.inside(node, cst.Name)}
     for maker in module.of(cst.FunctionDef):
@@ -126,7 +145,7 @@ def _refuse_changes(module: Module, own: OwnBatches, loop: cst.For, given: Itera
             read |= {one.value for one in names} - {one.value for one in names if module.is_set(one)}
     for name in module.inside(loop.body, cst.Name):
         around = module.parent(name)
-        changed = isinstance(around, cst.Attribute) and (module.is_set(around) or around.attr.value in _CHANGING)
+        changed = isinstance(around, cst.Attribute) and (module.is_set(around) or around.attr.value in MUTATORS)
         changed |= isinstance(around, cst.Subscript) and around.value is name and module.is_set(around)
         if name.value in read and (changed or module.is_set(name)):
             raise NothingToDoError(

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import place
-from xttsbench.pipeline.python import values
+from xttsbench.pipeline.python.mutators import MUTATORS
 
 Kind = Literal["state", "random", "clock", "read"]
 _MAKES_FROZEN: Final = frozenset({"__dataclass_builtins_object__"})  # sets attributes of a new frozen dataclass
@@ -37,7 +37,7 @@ def from_bytecode(function: Any) -> list[Effect]:
         if outer or one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             found.append(Effect("state", f"{where} sets the variable {name!r}, which outlives the call"))
         stores_item = one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
-        mutates = one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in values.MUTATORS
+        mutates = one.opname in ("LOAD_METHOD", "LOAD_ATTR") and name in MUTATORS
         if stores_item or mutates or one.opname in ("STORE_ATTR", "DELETE_ATTR"):
             base = next(iter(before[-2:] if stores_item else before[-1:]), None)
             captured = base is not None and base.opname in _LOADS and str(base.argval) in known.keys() - _MAKES_FROZEN

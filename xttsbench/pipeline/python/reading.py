@@ -23,6 +23,7 @@ from xttsbench.pipeline.python import values
 from xttsbench.pipeline.python.bytecode import Effect, Kind, file_name, from_bytecode
 from xttsbench.pipeline.python.conditions import Conditions
 from xttsbench.pipeline.python.libraries import clock, draws, seeds, writes_into
+from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value
 
 _MOST_FUNCTIONS: Final = 300
@@ -403,7 +404,7 @@ class Reader:
             return
         if receiver.obj is not UNKNOWN and (values.immutable(receiver.obj) or values.of_one_thread(receiver.obj)):
             return
-        if method in values.MUTATORS or values.taken_from(receiver.obj, method, with_arguments=bool(node.args)):
+        if method in MUTATORS or values.taken_from(receiver.obj, method, with_arguments=bool(node.args)):
             self._report("state", node, scope, f"calls {method}() of {receiver.words}")
 
     def _followed(self, function: Any, receiver: Value, given: list[Value], named: dict[Any, Value]) -> Value | None:

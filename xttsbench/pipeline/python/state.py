@@ -37,9 +37,10 @@ from xttsbench.pipeline.definitions import (
     within,
 )
 from xttsbench.pipeline.python.bytecode import from_bytecode
+from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.set_up import set_up_of
-from xttsbench.pipeline.python.values import LOCAL, MUTATORS, Value, special_methods
+from xttsbench.pipeline.python.values import LOCAL, Value, special_methods
 from xttsbench.records.pipeline import Setting
 
 _BETWEEN_EPOCHS: Final = frozenset({"on_epoch_begin", "on_epoch_end"})

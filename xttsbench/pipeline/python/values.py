@@ -105,14 +105,6 @@ _MOST_ITEMS: Final = 1000
 _MOST_KINDS: Final = 50
 _HARMLESS: Final = ("logging", "threading", "_thread", "tqdm")
 """Packages whose objects change nothing that a pipeline yields."""
-MUTATORS: Final = frozenset({
-    "append", "appendleft", "extend", "extendleft", "insert", "update", "setdefault", "pop", "popleft", "popitem",
-    "add", "discard", "remove", "clear", "sort", "reverse", "rotate", "fill", "put", "put_nowait", "write",
-    "writelines", "seek", "truncate", "send", "throw", "__next__", "__setitem__", "__delitem__", "__setattr__",
-    "assign", "assign_add", "assign_sub", "intersection_update", "difference_update", "symmetric_difference_update",
-    "subtract", "move_to_end", "itemset", "resize", "partition", "increment",
-})  # fmt: skip
-"""Names of methods that change what they are called on."""
 _TAKES: Final = frozenset({
     "readline", "readframes", "get_next", "fetchone", "fetchmany", "fetchall", "recv", "recv_bytes", "grab",
 })  # fmt: skip

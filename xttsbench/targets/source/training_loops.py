@@ -216,11 +216,15 @@ class _Telling(ast.NodeTransformer):
             inner = [getattr(block[trains], name, None) for name in ("body", "orelse")]
             if any(isinstance(one, list) and self._tell_of_statements(one, over) for one in inner):
                 return True
-        wanted = _names(block[trains], ast.Load)
+        wanted, computed = _names(block[trains], ast.Load), set[str]()
+        models = _called(block[trains]) if _opens_tape(block[trains]) else set[str]()
+        for one in block[:trains]:  # What the model makes of a batch is none
+            if _called(one) & models or _names(one, ast.Load) & computed:
+                computed |= _names(one, ast.Store)
         read, asking = wanted, []
         for number in range(trains - 1, -1, -1):
             one = block[number]
-            made = _names(one, ast.Store) & read
+            made = (_names(one, ast.Store) - computed) & read
             if made and isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None and _asks(one.value):
                 asking.append(number)
             if made:
@@ -297,6 +301,12 @@ def _of_numbers(node: ast.AST) -> bool:
 
 def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+
+
+def _called(node: ast.AST) -> set[str]:
+    """Functions and models that are called by a bare name that is none of Python's."""
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    return {one.id for one in calls if isinstance(one, ast.Name) and not hasattr(builtins, one.id)}
 
 
 def _asks(value: ast.AST) -> bool:

@@ -7,12 +7,15 @@ it is no batch.
 
 from __future__ import annotations
 
+import os
+import queue
 import re
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
 
 _SIZES: Final = re.compile(r"\b(\d+|None)\b")
+_THEIRS: Final = ("user", "workload", "library")  # owners of what may make a batch
+_QUEUES: Final = ("queue.py", "queues.py")  # of Python, and of its multiprocessing
+_LOOKED_AT: Final = 200  # calls within which a queue is asked, if one is
 
 
 class Source:
@@ -48,14 +54,25 @@ class Source:
         self.requests = 0
         self.began_ns = self.ended_ns = 0
         self._maker: tuple[CallSite, str] | None = None  # with its name
+        self._elsewhere, self._events = False, 0
 
-    def called(self, frame: FrameType, event: str, _: Any) -> None:
-        """The first function of the user's that runs meanwhile is what makes the batch."""
+    def called(self, frame: FrameType, event: str, given: Any) -> None:
+        """The first function of the user's that runs meanwhile is what makes the batch, unless a queue has it."""
         code = frame.f_code
         if code.co_name == "<lambda>" and code.co_firstlineno == self.place.line:
             return  # ours, around an argument
-        if event == "call" and self._maker is None and owner(code.co_filename) in ("user", "workload", "library"):
-            self._maker = CallSite(file=code.co_filename, line=code.co_firstlineno), code.co_qualname
+        if event == "call" and self._maker is None and owner(code.co_filename) in _THEIRS:
+            self._maker = _named(code) if f"{os.sep}numpy{os.sep}" not in code.co_filename else None
+        self._events += 1
+        if event == "c_call":
+            self._elsewhere = given.__name__ == "get" and isinstance(
+                getattr(given, "__self__", None), queue.SimpleQueue
+            )
+        elif event == "call" and code.co_name == "get" and os.path.basename(code.co_filename) in _QUEUES:
+            self._elsewhere = owner(code.co_filename) == "python"
+        if self._elsewhere:
+            self._maker = _filler() or self._maker
+        if self._elsewhere or (self._maker is not None and self._events > _LOOKED_AT):
             sys.setprofile(None)
 
     def looked(self, batch: Any, requests: int) -> None:
@@ -70,6 +87,7 @@ class Source:
                 number=self.number,
                 maker=maker,
                 maker_name=name,
+                elsewhere=self._elsewhere,
                 signature=signature_of(batch),
                 kind=kind_of(batch),
             )
@@ -172,6 +190,19 @@ class OwnBatchesHeard(Hearing):
         else:
             source.looked(batch, self._watched.requests - source.requests)
             self._watched.expects_steps = self._watched.expects_steps or bool(source.tells)
+
+
+def _named(code: CodeType) -> tuple[CallSite, str]:
+    return CallSite(file=code.co_filename, line=code.co_firstlineno), code.co_qualname
+
+
+def _filler() -> tuple[CallSite, str] | None:
+    """The outermost function of the user's in another thread, one of whose functions puts things into a queue."""
+    for thread, frame in sys._current_frames().items():
+        codes = [one.f_code for one, _ in traceback.walk_stack(frame) if owner(one.f_code.co_filename) in _THEIRS]
+        if thread != threading.get_ident() and any({"put", "put_nowait"} & {*code.co_names} for code in codes):
+            return _named(codes[-1])
+    return None
 
 
 class _Telling:

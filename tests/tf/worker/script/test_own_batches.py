@@ -14,7 +14,7 @@ from xttsbench.worker.script.own_batches import signature_of
     [
         ("class", "for x, y in", "Clips.__next__"),
         ("generator", "for x, y in", "generated"),
-        ("queue", "x, y = ready.get()", None),
+        ("queue", "x, y = ready.get()", "fill"),
         ("index", "features = make(step)[0]", "make"),
         ("inline", "make(step)", "make"),
     ],
@@ -24,7 +24,7 @@ def test_batches_of_the_script_s_own_are_told(watched, how, text, maker):
     script = ran.part("script")
     own = script["own_batches"]
     assert own["text"].startswith(text)
-    assert own["maker_name"] == maker
+    assert (own["maker_name"], own["elsewhere"]) == (maker, how == "queue")
     assert own["signature"] == "(tf.TensorSpec((None, 32), tf.float32), tf.TensorSpec((None, 1), tf.float32))"
     assert script["trains"]
     assert script["ended"] == "stopped"

@@ -92,6 +92,9 @@ SAME = [("for x in [1, 2]", 1), ("for x in [1, 2]", 2)]
          "        break", ["asks 16", "came", ("x = next(it)", (5,)), "asks 16", "came"]),
         ("it = iter([5])\nfor n in range(1):\n    x = next(it)\n    with tf.GradientTape():\n        y = abs(x)\n"
          "        step(y)", ["asks 15", "came", ("x = next(it)", (5,))]),
+        # What the model makes of a batch is none, nor what is made of that.
+        ("model, it = abs, iter([5])\nfor n in range(1):\n    x = next(it)\n    q = model(x)\n    y = max([q, x])\n"
+         "    with tf.GradientTape():\n        seen.append(model(x) + y)", ["asks 15", "came", ("x = next(it)", (5,))]),
         # An argument that is made in the call that trains.
         ("it = iter([5, 6])\nfor n in range(2):\n    step(next(it))", [("next(it)", 5), ("next(it)", 6)]),
         ("it = iter([[5]])\nwhile not seen:\n    y = step(*next(it))", [("next(it)", [5])]),
