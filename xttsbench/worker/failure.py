@@ -25,6 +25,7 @@ _WHY_ELSEWHERE: Final = (
 _OF_ARRAYS: Final = re.compile(
     r"SymbolicTensor'? object has no attribute '(\w+)'|[Cc]annot convert a symbolic tf\.Tensor|not 'SymbolicTensor'"
 )
+_OF_TYPES: Final = re.compile(r"Op has type (\w+) that does not match type (\w+) of argument")
 _CAST: Final = re.compile(r"([\w.\[\]]+)\.astype\((?:np\.|numpy\.|tf\.)?[\"']?(\w+)[\"']?\)")
 
 
@@ -88,6 +89,10 @@ def said(error: BaseException) -> str:
 def _in_a_graph(cause: BaseException, file: str | None, line: int | None) -> str:
     """Code to write in a function of TensorFlow's in place of what only runs outside one; empty for other errors."""
     taken, text = _OF_ARRAYS.search(str(cause)), linecache.getline(file or "", line or 0)
+    if types := _OF_TYPES.search(str(cause)):
+        return (
+            f" Inside a tf.function an array keeps its type: `tf.cast(..., tf.{types[2]})` around what is {types[1]}."
+        )
     if taken is None:
         return ""
     if (cast := _CAST.search(text)) and taken[1] == "astype":

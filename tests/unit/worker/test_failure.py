@@ -24,6 +24,8 @@ def test_a_worker_of_the_service_that_finds_no_python_function_is_explained() ->
          "it is a tensor: `tf.cast(y[0], tf.float32)` in place of `y[0].astype(np.float32)`."),
         ("AttributeError", "'SymbolicTensor' object has no attribute 'numpy'", "no value yet: return the tensor from"),
         ("TypeError", "float() argument must be a string or a real number, not 'SymbolicTensor'", "no value yet"),
+        ("TypeError", "Input 'y' of 'Sub' Op has type float64 that does not match type float32 of argument 'x'.",
+         "`tf.cast(..., tf.float32)` around what is float64."),
         ("NotImplementedError", "Cannot convert a symbolic tf.Tensor (x:0) to a numpy array.", "functions of TensorF"),
     ],
 )  # fmt: skip
