@@ -341,3 +341,16 @@ def test_a_screen_without_a_verdict_shows_what_can_be_mended_all_the_same() -> N
         screen(changed(report, findings=(known, shuffle, leak)))
     )
     assert "found besides" not in flat(screen(changed(report, findings=(known,))))
+
+
+def test_what_a_proved_fix_explains_is_nowhere_said_to_be_explained_by_no_op() -> None:
+    clause = "; no op explains it: by themselves all of them take 8.9 ms of the 37 ms; handing over takes the rest"
+    verdict = changed(starving_run().report.verdict, summary=f"The step waits 72% of its time for data{clause}.")
+    bound = finding("input-bound", limiting=True, title=f"72% of the step is waiting for data{clause}")
+    proved = changed(accepted(), verdict=verdict, findings=(bound,))
+    nowhere(proved, "no op explains it")
+    assert "INPUT The step waits 72% of its time for data (this" in flat(screen(proved))
+    assert "cause map takes 100.0 % of" in flat(screen(proved))
+    open_one = report_of(NO_GAIN, verdict=verdict, findings=(bound,))
+    everywhere(open_one, "no op explains it: by themselves all of them take 8.9 ms of the 37 ms")
+    assert "map takes" not in flat(screen(open_one)), "which would explain it"

@@ -34,6 +34,7 @@ _LEAST_MORE_S: Final = 120  # Seconds that another run gets more, at least: a tr
 _IN_TIME: Final = ("stragglers", "oscillation")  # Rules on few of the steps, beside which all others cost something
 _FILLING: Final = re.compile(r"(\d+) s to fill")
 _ROUNDS: Final = re.compile(r"about (\d+) more rounds? like these would(?: decide)?(?: \((\d+) s\))?")
+_UNEXPLAINED: Final = re.compile(r"; no op explains it: [^.]*(?:\.\d[^.]*)*")
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 
 
@@ -129,6 +130,12 @@ def line_of(found: Finding, report: Report) -> str:
     return f"{line}, called by {call_of(op)} at {short(op.location.file, report)}:{op.location.line}"
 
 
+def explained(text: str, fixes: Iterable[FixResult]) -> str:
+    """A text without the clause that no op of the input explains the wait, where a fix of some is proposed."""
+    proved = any(not fix.is_of_step for one in fixes if one.chosen for fix in FixSet.of(one.fixes))
+    return _UNEXPLAINED.sub("", text) if proved else text
+
+
 def why(report: Report) -> str:
     """The cause in words: how what takes the time works, and what the finding says beyond that; empty for none.
 
@@ -138,9 +145,10 @@ def why(report: Report) -> str:
     input_side = (likely(report) or (report.verdict.bottleneck, 0.0))[0] in ("input", "contention")
     if not input_side or (found is not None and found.rule == "python-function"):
         return with_calls(found.title, report) if found is not None else ""
-    how = with_calls(python.title, report) if python is not None else _works(report)
+    unexplained = _UNEXPLAINED.search(explained(report.verdict.summary, report.fixes))
+    how = with_calls(python.title, report) if python is not None else "" if unexplained else _works(report)
     told = found is None or found.rule == "input-bound" or (python is not None and found.rule == "sequential-map")
-    said = with_calls(found.title, report) if found else ""
+    said = with_calls(explained(found.title, report.fixes), report) if found else ""
     if how and found is not None and found.rule in _IN_TIME:  # which is first, and what every batch costs beside it
         return f"{said}. In every batch {how}"
     return how if how and told else "; ".join(filter(None, (how, said)))

@@ -200,7 +200,7 @@ def _finding(number: int, found: Finding, proposed: str | None, every: Sequence[
         number=number,
         severity=found.severity,
         limiting=found.limiting,
-        title=found.title,
+        title=answer.explained(found.title, every),
         rule=found.rule,
         where=", ".join(filter(None, (f"{at.file or ''}{line}", f"op {at.op}" if at.op else ""))),
         evidence=doc.Facts(tuple(facts), ("evidence", "value")),

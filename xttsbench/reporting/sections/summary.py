@@ -30,7 +30,7 @@ _NOT_KNOWN: Final = {"failed": "Not known of", "losses_unknown": "Losses not com
 
 def headline(report: Report) -> doc.Headline:
     """The first words of every output."""
-    comparing, summary = compares(report), report.verdict.summary
+    comparing, summary = compares(report), answer.explained(report.verdict.summary, report.fixes)
     if comparing:
         sentence, *others = report.comparison or (summary,)
         same = parity_sentences(report)
