@@ -66,6 +66,12 @@ def test_calls_at_once_are_those_of_the_call(fields: dict[str, int], shown: str,
     assert manner(own, Pipeline(ops=(own,), cpus=2)) == f"it computes, {works}"
 
 
+def test_a_share_that_computes_is_said_in_words() -> None:
+    own = op("MapDataset", 3, cost_s=0.01, cpu_s=0.0088)
+    said = "88.0 % of it computes, the rest waits, one element after another"
+    assert manner(own, Pipeline(ops=(own,), cpus=1, autotune=False)) == said
+
+
 def test_what_tensorflow_makes_parallel_is_noted_beside_its_call() -> None:
     own = op("MapDataset", 3, cost_s=0.01, cpu_s=0.01)
     cells, _ = described(own, Pipeline(ops=(own,), cpus=2), "")

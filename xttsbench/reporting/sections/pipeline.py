@@ -196,7 +196,10 @@ def split(op: PipelineOp) -> str:
 def manner(op: PipelineOp, pipeline: Pipeline) -> str:
     """Phrase for how an op works: whether it computes or waits, and how many of its calls run at once."""
     cpus, work = pipeline.cpus or 1, split(op)
-    work = f"a {work}" if work[:1].isdigit() else f"it {work}" if work else ""
+    mixed = work[:1].isdigit()  # a share that is the processor's, and the rest
+    work = (
+        f"{work.partition(' processor')[0]} of it computes, the rest waits" if mixed else f"it {work}" if work else ""
+    )
     at_once = effective_parallelism(op, pipeline, cpus)
     tuned = op.parallelism == AUTOTUNE and op.chosen_parallelism is None
     most = f"up to {at_once} calls at once, as AUTOTUNE chooses," if tuned else f"{at_once} calls at once"
