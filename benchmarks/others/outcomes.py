@@ -249,7 +249,8 @@ def cases(rows: Sequence[Row]) -> list[str]:
 
 def _advice(row: Row) -> str:
     if row.get("advised"):
-        return f"{'compile the step' if row['verdict'] == 'dispatch' else 'call for one batch'}, by hand"
+        what = {"dispatch": "compile the step", "input": "mend the line that is named"}
+        return f"{what.get(row['verdict'], 'call for one batch')}, by hand"
     if row.get("fixes"):
         return str(row["what"]).replace("a cache in memory", "cache")
     return "change nothing" if row["verdict"] == "compute" else "no fix"
