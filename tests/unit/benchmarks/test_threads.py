@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 
 _FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "threads"
 
 
-def _module(name: str) -> ModuleType:
+def _module(name: str, folder: str = "threads") -> ModuleType:
     """A module of the benchmark; ``diagnosis`` has some of the same names."""
-    spec = importlib.util.spec_from_file_location(f"threads_{name}", _FOLDER / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{folder}_{name}", _FOLDER.parent / folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -22,7 +23,9 @@ def _module(name: str) -> ModuleType:
     return module
 
 
-_CASES, _JUDGING = _module("cases"), _module("judging")
+_JUDGING = _module("judging")
+with mock.patch.dict(sys.modules, judging=_JUDGING):
+    _CASES, _LOOPS = _module("cases"), _module("cases", "loops")
 _SOURCE = "import numpy\n\ndef slow(x):\n    return x\n"
 
 
@@ -108,3 +111,13 @@ def test_every_case_has_its_file_and_reference() -> None:
         assert case.file.startswith(f"t{case.number:02d}_")
         assert all(one in text for one in re.split(r",\s*", case.reference))
         assert (case.cured is None) == bool(case.sentence)
+
+
+def test_every_loop_without_a_dataset_has_its_target_or_says_where_it_was_published() -> None:
+    targets = _FOLDER.parent / "loops" / "targets"
+    assert [case.number for case in _LOOPS.CASES] == list(range(1, 9))
+    for case in _LOOPS.CASES:
+        own = case.reference == "planted"
+        file = targets / case.file
+        assert file.exists() == own
+        assert own or f"@take {case.reference.split('/')[1].split()[0]}/" in file.with_suffix(".txt").read_text()
