@@ -356,7 +356,7 @@ def _differ_in_count_only(shapes: Sequence[str]) -> bool | None:
 @rule(
     "nan-batch",
     evidence="the components that hold them, and how many batches were examined",
-    threshold="one such number in the batches that were kept; never a bottleneck",
+    threshold="one such number in the batches that were kept, of a target that is no script; never a bottleneck",
     remedy="Find the element: tf.debugging.check_numerics in the last map raises at the first.",
     false_alarms="infinity as a mask, as in attention",
 )

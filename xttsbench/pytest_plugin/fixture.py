@@ -150,7 +150,7 @@ class TargetBenchmark:
             target: a function that a fresh process can import (the test's own module is fine), or its
                 ``"module:callable"`` or ``"file.py:callable"``; what it returns is described in ``docs/targets.md``.
             kwargs: keyword arguments of the target; values that JSON can hold.
-            accelerator: ``"real"``, ``"emulated:MS"`` or ``"emulated:FILE"``.
+            accelerator: ``"real"``, ``"emulated:MS"``, ``"emulated:FILE"`` or ``"gpu-or-emulated:..."``.
             steps: to measure in a process, at most.
             blocks: fresh processes. Three show a large difference; what a gate takes is in ``docs/gates.md``.
             window_s: seconds to measure in a process, at most.
