@@ -36,7 +36,7 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
     "dead-option",
     evidence=_LINE,
     threshold=_EVERY_LINE,
-    remedy="Remove the line, use the new name, or apply the options.",
+    remedy="Remove the line, use the new name, apply the options, or assign the result that is thrown away.",
     false_alarms="options that a caller elsewhere applies",
 )
 def dead_option(evidence: Evidence) -> Findings:

@@ -30,7 +30,7 @@ round."""
 _SETTLED_S: Final = 0.3
 """Before the first round the slowest configuration runs for so long at a stretch, so that its pipeline's tuning has
 begun."""
-_FEW: Final = 8  # batches that a turn should have, where they fit into twice that time: pipelines yield them in bursts
+_FEW: Final = 8  # batches of a turn, or as many as fit into twice that time: pipelines yield them in bursts
 _LEAST: Final = 2
 _MOST: Final = 400
 """Batches of a turn; the rows of twenty-four such turns are kept (:data:`xttsbench.records.rows.ROWS`)."""
