@@ -254,8 +254,8 @@ _SURE: Final = 0.01
 
 @rule(
     "padding-waste",
-    evidence="share of padding, batches examined, the number of shapes of all batches (50 at most), and the seconds that "
-    "padding costs a step whose time grows with the length of its batch",
+    evidence="share of padding, batches examined, the number of shapes of all batches (50 at most), and the seconds "
+    "that padding costs a step whose time grows with the length of its batch",
     threshold="30 % of the largest padded component of the batches examined; a warning from 50 %; never a bottleneck",
     remedy="Batch elements of similar length together: bucket_by_sequence_length with fixed edges.",
     false_alarms="zeros that mean something at the end of an element; batches padded to one shape for XLA",
