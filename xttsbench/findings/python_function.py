@@ -38,8 +38,8 @@ _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batc
     threshold="any is reported; a bottleneck where the step waits for data and the op that calls the function has "
     "30 % of the pace or, where its pace is not known, the calls or what the other ops leave explain the wait",
     remedy="By class: TensorFlow ops or processes where the function holds the lock, parallel calls with as many "
-    "threads where it waits, parallel calls where it releases the lock; or a cache of what it yields. Leave one that is no "
-    "bottleneck alone.",
+    "threads where it waits, parallel calls where it releases the lock; or a cache of what it yields. Leave one "
+    "that is no bottleneck alone.",
     false_alarms="a function that limits nothing is harmless; on busy cores, where the kernel does not count the wait "
     "for a processor, one that waits for its turn looks as if it waited for data",
 )
