@@ -222,11 +222,10 @@ PIPELINES = (
         "neural_cf",
         "SparrowRecSys: films from CSV",
         "neural_cf.py",
-        ("compute", "dispatch"),  # handing over a batch of 12 rows takes 9 to 17 % of a step, and 10 % is the bar
+        ("compute",),
         legacy=True,
         script="fit",
         data=("ratings",),
-        advised="neural_cf_several",
     ),
     Pipeline(
         "dqn",
