@@ -169,7 +169,7 @@ def test_what_a_reader_looks_for_in_a_starving_run(reports) -> None:
     assert "XLA has no kernel" in report.notes
     assert "trials.eager" not in report.unmeasured  # a step that waits takes no mode
     assert "tf.data" in report.unmeasured["pipeline.ops.0.cost_s"]
-    assert [trial["id"] for trial in report.trials][:2] == ["000-ladder", "001-input"]
+    assert [trial["id"] for trial in report.trials][:2] == ["000-ladder", "001-pipeline"]
 
 
 def test_the_input_alone_says_what_the_beginning_of_an_epoch_makes_of_its_mean(build, runs) -> None:
