@@ -135,6 +135,15 @@ def test_why_it_is_not(fix: str, text: str, line: int | None, why: str) -> None:
     assert why in patch.unpatched[fix]
 
 
+def test_no_line_of_a_library_is_to_be_edited() -> None:
+    place = Location(file="/venv/lib/python3.11/site-packages/keras/src/trainer.py", line=279)
+    patch = propose(FixSet.of(["step:graph"]), Pipeline(ops=()), lambda _: "", own=lambda _: False, step_place=place)
+    assert patch.unpatched["step:graph"] == (
+        "keras/src/trainer.py is generated, or belongs to a library; have that library compile its step (with Keras, "
+        "give model.compile(...) run_eagerly=False)."
+    )
+
+
 def traced(*signatures: str, function: str = "step") -> list[Trace]:
     return [Trace(step=0, function=function, reason="other", signature=one, time_s=0.1) for one in signatures]
 

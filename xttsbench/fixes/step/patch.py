@@ -73,14 +73,15 @@ def _functions_without_xla(calls: Calls) -> list[Change]:
 
 def _compiled(calls: Calls, *, xla: bool) -> Found:
     place, decorator = calls.step_place, f"@tf.function{'(jit_compile=True)' if xla else ''}"
+    of_keras = f"give model.compile(...) {'jit_compile=True' if xla else 'run_eagerly=False'}"
     if place is None:
-        by_hand = f"give model.compile(...) {'jit_compile=True' if xla else 'run_eagerly=False'}"
-        return attempt(lambda: [_keras(calls, xla=xla)], by_hand)
+        return attempt(lambda: [_keras(calls, xla=xla)], of_keras)
     file, line = place.file, place.line
     if line is None:
         by_hand = "put the step into a function that takes the batch and write @tf.function above it"
         return attempt(lambda: [_of_script(calls.module(file), xla=xla)], by_hand)
     by_hand = f"write {decorator} above the step's function at {file}:{line}"
+    by_hand = by_hand if file and calls.own(file) else f"have that library compile its step (with Keras, {of_keras})"
     return attempt(lambda: [_function(calls.module(file), line, xla=xla)], by_hand)
 
 

@@ -271,7 +271,10 @@ def _moved(names: tuple[str, ...], report: Report) -> str:
 def _left(found: Finding | None, report: Report) -> str:
     """Sentences on the fix that would help and its obstacle; else on what was not tried, was tried, and is left."""
     untried, blocked = _untried(report), obstructed(report)
-    if blocked is not None:
+    mended = mending(found.rule, report.fixes) if found is not None else None
+    remedy = with_calls(found.remedy, report) if found is not None and found.remedy else ""
+    first = remedy if mended is None and found is not None and found.rule != "input-bound" else ""
+    if blocked is not None and not (first and answer.speed_of(blocked) < WORTH):
         return f"{untried if blocked.outcome == 'rejected' else ''} {_obstacle(blocked, report)}".strip()
     tried = [one for one in report.fixes if one.verified_speedup is not None]
     best = max(tried, key=answer.speed_of, default=None)
@@ -280,15 +283,12 @@ def _left(found: Finding | None, report: Report) -> str:
         others = f", the best of {len(tried)} that were tried" if len(tried) > 1 else " was tried"
         words = with_calls(best.words, report)
         said = f"{words[:1].upper()}{words[1:]}{others}: {with_calls(best.why.rstrip('.'), report)}."
+    if blocked is not None:  # what no fix does comes before one that nothing speaks for
+        return f"{first} {said}"
     if untried:
         return f"{untried} {said}"
-    mended = mending(found.rule, report.fixes) if found is not None else None
-    if (
-        found is not None
-        and found.remedy
-        and (mended is None or (mended not in tried and mended.outcome != "rejected"))
-    ):
-        return f"{said} {with_calls(found.remedy, report)}"
+    if remedy and (mended is None or (mended not in tried and mended.outcome != "rejected")):
+        return f"{said} {remedy}"
     costly = report.verdict.bottleneck in ("input", "contention") and answer.costliest(report) is not None
     return f"{said} What is left is to make that work itself cheaper." if costly else said
 
@@ -299,8 +299,9 @@ def _untried(report: Report) -> str:
     left = [one for one in left if one.verified_speedup is None and answer.speed_of(one, WORTH) >= WORTH]
     if not left:
         return ""
-    others = f" and {len(left) - 1} more" if len(left) > 1 else ""
-    return f"Not tried for want of time: {with_calls(left[0].words, report)}{others}; the next command has more of it."
+    words = [one.words for one in left[:2]] + ([f"{len(left) - 2} more"] if len(left) > 2 else [])
+    every = with_calls(" and ".join(words), report)
+    return f"Not tried for want of time: {every}; the next command has more of it."
 
 
 def obstructed(report: Report) -> FixResult | None:

@@ -30,6 +30,7 @@ from xttsbench.reporting.words import SAME_DATA, in_words, part
 
 _LIKELY: Final = (*FASTER, "likely_faster")
 _DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
+_QUIET_TOO: Final = re.compile(r"is called anew for each batch|the dataset ends after|the trial ended early")
 _LEAST_MORE_S: Final = 120  # Seconds that another run gets more, at least: a trial begins anew with its process
 _IN_TIME: Final = ("stragglers", "oscillation")  # Rules on few of the steps, beside which all others cost something
 _FILLING: Final = re.compile(r"(\d+) s to fill")
@@ -104,9 +105,9 @@ def likely(report: Report) -> tuple[str, float] | None:
 
 
 def disturbed(report: Report) -> str:
-    """Sentence on a machine too disturbed for a verdict; empty where it was not."""
-    found = report.disturbance
-    if found is None or report.verdict.bottleneck != "inconclusive" or report.verdict.step_time_s is None:
+    """Sentence on a machine too disturbed for a verdict; empty where a quiet one would have none either."""
+    found, said = report.disturbance, report.verdict
+    if found is None or said.bottleneck != "inconclusive" or not said.step_time_s or _QUIET_TOO.search(said.summary):
         return ""
     taken = sum(share or 0.0 for share in (found.steal_share, found.foreign_share, found.throttled_share))
     if taken < _DISTURBED and not found.invalid_rounds:

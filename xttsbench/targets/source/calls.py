@@ -78,7 +78,7 @@ class Calls:
 
     def _load(self, file: str) -> Module | str:
         if not self.own(file):
-            return f"{file} is generated, or belongs to a library"
+            return f"{file.rpartition('-packages/')[2]} is generated, or belongs to a library"
         try:
             return read_module(file, self.read(file))
         except (OSError, SyntaxError, ValueError, RecursionError) as error:

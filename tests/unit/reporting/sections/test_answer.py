@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.reporting.conftest import estimate
-from tests.unit.reporting.sections.test_advice import LOADS, NO_GAIN, OTHER, SAME, cache, fix, report_of, with_findings
-from tests.unit.reporting.sections.test_summary import flat, screen
-from xttsbench.records.report import Variant
+from tests.unit.reporting.conftest import changed, estimate
+from tests.unit.reporting.sections.test_advice import (
+    LOADS,
+    NO_GAIN,
+    OTHER,
+    SAME,
+    UNPROVED,
+    cache,
+    fix,
+    report_of,
+    with_findings,
+)
+from tests.unit.reporting.sections.test_summary import flat, noisy, screen
+from xttsbench.records.report import Finding, Variant
+from xttsbench.reporting.sections import answer
 
 UNTRIED = "there was no time for it within the budget: its cache takes 4 s to fill"
 
@@ -82,3 +93,38 @@ def test_rounds_that_would_decide_and_the_budget_of_the_next_command_are_one_est
     said = ("whether b is faster is undecided, and about 6 more rounds like these would decide.",)
     run = report_of(kind="sweep", arms=(arm,), comparison=said, command=command.replace("optimize", "sweep"))
     assert "--budget 480 report" in flat(screen(run)), "thirty seconds a round, as they took"
+
+
+def test_what_no_fix_does_is_said_before_one_that_nothing_speaks_for() -> None:
+    graph = fix("step:graph", "the step as one graph", "rejected", why="not proved", semantics=UNPROVED)
+    slow = fix("parallel-map", "maps in parallel", "not verified", verified_speedup=estimate(0.7), why="likely slower")
+    anew = Finding(
+        rule="call-per-batch",
+        severity="critical",
+        limiting=True,
+        title="predict() is called for each batch",
+        remedy="Write `model.predict_on_batch(x)` in line 86.",
+    )
+    text = flat(screen(changed(report_of(graph, slow), findings=(anew,))))
+    assert "what to do Write `model.predict_on_batch(x)` in line 86. Maps in parallel was tried: likely slower." in text
+    gains = changed(graph, predicted_speedup=2.0)
+    assert "what to do The step as one graph would give 2.00x" in flat(
+        screen(changed(report_of(gains, slow), findings=(anew,)))
+    )
+
+
+def test_two_that_there_was_no_time_for_are_both_named() -> None:
+    fixes = [fix(f"parallel-map:{n}", f"maps {n} at once", "not verified", why=UNTRIED) for n in (2, 4, 8)]
+    assert "maps 2 at once and maps 4 at once; the next" in flat(screen(report_of(NO_GAIN, *fixes[:2])))
+    assert "maps 2 at once and maps 4 at once and 1 more; the next" in flat(screen(report_of(NO_GAIN, *fixes)))
+
+
+def test_a_machine_is_not_the_reason_where_a_quiet_one_would_have_no_verdict_either() -> None:
+    report = noisy()
+    assert answer.disturbed(report)
+    anew = "No bottleneck can be named: predict() is called anew for each batch: what it makes ready is measured."
+    report = changed(report, verdict=changed(report.verdict, summary=anew))
+    assert answer.disturbed(report) == ""
+    text = flat(screen(report))
+    assert f"UNDECIDED {anew}" in text
+    assert "machine others used 42 %" in text
