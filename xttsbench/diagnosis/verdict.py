@@ -37,7 +37,7 @@ class RunVerdict:
 
 _ITS_OWN: Final = 0.5  # Share of a computing step from which the emulated accelerator, and not the target, is its limit
 _SENTENCES: Final = {
-    "dispatch": "The step spends {share} of its time launching ops from Python; {detail}.",
+    "dispatch": "The step spends {share} of its time launching ops from Python{detail}.",
     "compute": "The {device}'s own work is the limit ({compute} of the step); nothing avoidable reaches 10 % of "
     "it{detail}.",
     "compile": "The step spends {share} of its time tracing or compiling again after the first step{detail}.",
@@ -137,12 +137,7 @@ def _beside_compute(evidence: Evidence) -> str:
 
 def _detail(evidence: Evidence, name: str) -> str:
     if name == "dispatch":
-        graph = evidence.modes.get("graph")
-        if graph is not None and graph.speedup is not None:
-            return "compiled into one tf.function it launches them at once"
-        if graph is None:
-            return "this is the least that launching its ops costs: the compiled step was not timed by itself"
-        return "it could not be compiled as it stands, so this is the least that launching its ops costs"
+        return _launched(evidence)
     if name == "compute" and (slower := evidence.slower_beside_input) is not None:
         return f", but beside its input it is slower by {slower.estimate:.0%} of its time than alone, cause not known"
     if name == "compile" and evidence.steps:
@@ -152,3 +147,16 @@ def _detail(evidence: Evidence, name: str) -> str:
     line = heaviest_line(evidence, ("python", "io", "sync"))
     where = f", most of it at {line.file}:{line.line}" if name == "host" and line else ""
     return f"{_beside_compute(evidence)}{where}"
+
+
+def _launched(evidence: Evidence) -> str:
+    """Clause on what compiling the step gives; where that was not timed, launching is not told from computing."""
+    graph, anatomy = evidence.modes.get("graph"), evidence.anatomy
+    if graph is not None and graph.speedup is not None:
+        return "; compiled into one tf.function it launches them at once"
+    why = "the compiled step was not timed by itself" if graph is None else "it could not be compiled as it stands"
+    least = ""
+    if anatomy is not None and evidence.wall_s:
+        share = min(anatomy.eager_ops_per_step * anatomy.op_floor_s / evidence.wall_s, evidence.share("dispatch"))
+        least = f"; launching its {anatomy.eager_ops_per_step:.0f} ops takes {share:.0%} at least"
+    return f" or computing, not told apart: {why}{least}"

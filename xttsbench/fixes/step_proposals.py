@@ -59,6 +59,8 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
         elif tried is None:
             if evidence.bottleneck != part and evidence.share(part) < least:
                 why_not = f"{part} takes {evidence.share(part):.0%} of the step"
+                if part == "compute" and evidence.given_mode == "eager" and "graph" not in evidence.modes:
+                    why_not = "how much of the step computes is not known: the compiled step was not timed by itself"
         elif tried.speedup is None:
             why_not = tried.cause or f"the step did not run that way: {tried.status}"
         else:

@@ -73,7 +73,13 @@ def test_dispatch_says_what_compiling_gives_or_why_that_is_not_known(evidence, b
     assert "compiled into one tf.function" in summary(gathered(evidence("dispatch", facts=facts, modes=graph)))
     failed = {"graph": Compared("graph", "raised")}
     assert "could not be compiled" in summary(gathered(evidence("dispatch", facts=facts, modes=failed)))
-    assert "the compiled step was not timed by itself" in summary(gathered(evidence("dispatch", facts=facts)))
+    assert summary(gathered(evidence("dispatch", facts=facts))) == (
+        "The step spends 50% of its time launching ops from Python or computing, not told apart: the compiled step was "
+        "not timed by itself."
+    )
+    slow = build.eager()
+    told = summary(gathered(evidence("dispatch", facts=facts, anatomy=slow)))
+    assert f"; launching its {slow.eager_ops_per_step:.0f} ops takes " in told
     assert summary(gathered(evidence("dispatch"))).startswith("Handing over batches takes 50%")
 
 

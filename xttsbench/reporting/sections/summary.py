@@ -25,6 +25,7 @@ from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
 _REFUSED: Final = "REFUSED: "
+_OPEN: Final = "not told apart"  # In a verdict on a step whose launching and computing are one part
 _NOT_KNOWN: Final = {"failed": "Not known of", "losses_unknown": "Losses not compared:", "skipped": "Not compared:"}
 
 
@@ -38,8 +39,7 @@ def headline(report: Report) -> doc.Headline:
     else:
         sentence = disturbed(report) or summary
         below = [] if sentence == summary else [summary]
-        decided = report.verdict.bottleneck != "inconclusive"  # else the sentence says what has which probability
-        if decided and not report.verdict.at_threshold:  # which of two words it gets is worth no probability
+        if _is_decided(report):  # else the sentence says what has which probability
             sure = units.probability(report.verdict.confidence)
             below.append(f"This verdict has probability {sure}, given what was measured")
     if report.disturbance and sentence != disturbed(report):
@@ -55,6 +55,12 @@ def headline(report: Report) -> doc.Headline:
             for text in below
         ),
     )
+
+
+def _is_decided(report: Report) -> bool:
+    """Whether a probability belongs to the verdict: which of two words it gets is worth none."""
+    verdict = report.verdict
+    return verdict.bottleneck != "inconclusive" and not verdict.at_threshold and _OPEN not in verdict.summary
 
 
 def _chosen(report: Report) -> tuple[str, ...]:
@@ -198,10 +204,8 @@ def _headline(report: Report) -> doc.Headline:
         others = (one for one in said.below if not one.text.startswith("Machine: "))
         below = [replace(one, lines=2) for one in others][:2]
     sentence = with_calls(said.sentence, report)
-    verdict = report.verdict
-    decided = verdict.bottleneck != "inconclusive" and verdict.step_time_s is not None and not verdict.at_threshold
-    if said.word and not below and decided:
-        sure = units.probability(verdict.confidence)
+    if said.word and not below and _is_decided(report) and report.verdict.step_time_s is not None:
+        sure = units.probability(report.verdict.confidence)
         sentence = without_op(sentence, report).rstrip(". ")
         sentence = (
             f"{_without_place(sentence) if advice.line(report) else sentence} (this verdict: probability {sure})."
