@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import linecache
 import re
+import tokenize
 import traceback
 from typing import Final
 
@@ -52,12 +54,13 @@ def failure(error: BaseException, script: str | None = None) -> dict[str, object
         step, size, cause = error.step, error.batch_size, error.__cause__
     # Our own error may only put that of the target into a sentence.
     root = cause.__cause__ if isinstance(cause, TargetError) and cause.__cause__ is not None else cause
-    file, line = _place(root)
+    file, ran = _place(root)
+    line = _on_disk(file, ran) if file and ran else ran
     message = str(error)
     if not isinstance(error, XttsbenchError):
         message = said(cause) + (f" at {file}:{line}" if file else "")
         message = f"{message.rstrip('.')}. {_WHY_ELSEWHERE}" if _ELSEWHERE.search(str(cause)) else message
-        message = f"{message.rstrip('.')}.{told}" if (told := _in_a_graph(cause, file, line)) else message
+        message = f"{message.rstrip('.')}.{told}" if (told := _in_a_graph(cause, file, ran)) else message
         message = f"the target raised in {error}: {message}" if isinstance(error, StepRaisedError) else message
     record = TrialError(
         type=type(cause).__name__,
@@ -112,3 +115,17 @@ def _place(error: BaseException) -> tuple[str | None, int | None]:
         return error.filename, error.lineno
     frames = traceback.extract_tb(error.__traceback__)
     return next(((one.filename, one.lineno) for one in frames[::-1] if owner(one.filename) == "user"), (None, None))
+
+
+def _on_disk(file: str, line: int) -> int:
+    """The line of a file for one of the text that ran, which may be a patched copy of it."""
+    ran = [one.strip() for one in linecache.getlines(file)]
+    try:
+        with tokenize.open(file) as opened:
+            there = [one.strip() for one in opened]
+    except (OSError, SyntaxError, UnicodeError):
+        return line
+    for _, start, end, first, last in difflib.SequenceMatcher(None, ran, there, autojunk=False).get_opcodes():
+        if start < line <= end:
+            return min(first + line - start, max(last, 1))
+    return line

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from xttsbench.targets.spec import substituted
 from xttsbench.worker.failure import failure
 
 
@@ -44,3 +46,16 @@ def test_what_a_step_cannot_do_within_a_function_is_said_with_what_to_write(
     assert f"{kind}: {kind}" not in found
     assert f"{file}:1. Inside a tf.function" in found
     assert told in found
+
+
+def test_the_line_of_a_patched_copy_is_said_as_that_of_the_user_s_file(tmp_path: Path) -> None:
+    file, copy = tmp_path / "train.py", tmp_path / "copy.py"
+    file.write_text("for x in [0]:\n    y = 1\n    loss = y / x\n")
+    copy.write_text("\n\n@str\ndef unused():\n    pass\ndef step(x):\n    y = 1\n    loss = y / x\nstep(0)\n")
+    with substituted({str(file): str(copy)}):
+        try:
+            runpy.run_path(str(file))
+        except ZeroDivisionError as error:
+            found = failure(error)
+    assert found["cause"] == f"ZeroDivisionError: division by zero at {file}:3"
+    assert found["error"]["line"] == 3
