@@ -80,7 +80,11 @@ def test_dispatch_says_what_compiling_gives_or_why_that_is_not_known(evidence, b
     slow = build.eager()
     told = summary(gathered(evidence("dispatch", facts=facts, anatomy=slow)))
     assert f"; launching its {slow.eager_ops_per_step:.0f} ops takes " in told
-    assert summary(gathered(evidence("dispatch"))).startswith("Handing over batches takes 50%")
+    assert summary(gathered(evidence("dispatch"))).startswith("Handing over batches to the compiled step takes 50%")
+    short = evidence("dispatch", parts={"dispatch": 0.017, "compute": 0.083})
+    assert summary(gathered(short)).endswith(
+        "takes 17% of its time, the most that can be avoided beside the 83% that it computes."
+    )
 
 
 def test_compile_counts_the_steps(evidence, build) -> None:

@@ -64,7 +64,8 @@ def times(report: Report) -> Iterator[doc.Fact]:
 def _after(found: Option, now: Estimate, report: Report) -> str:
     gain, result = found.gain or now, _result(found, report)
     how = "measured" if found.taken else "estimated" if found.words else "if that time were gone"
-    how += f" {_BY_MODEL}" if found.fixes and not found.measured else ""
+    of_step = all(fix.is_of_step for fix in FixSet.of(found.fixes))  # of which the pipeline's model says nothing
+    how += f" {'from the parts of a step' if of_step else _BY_MODEL}" if found.fixes and not found.measured else ""
     how += _later(result) if result is not None else ""
     return f"{answer.after(now, gain, report)}, {units.ratio_interval(gain)} as fast, {how}"
 

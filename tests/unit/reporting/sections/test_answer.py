@@ -137,3 +137,10 @@ def test_launching_that_was_not_told_from_computing_has_no_probability() -> None
     text = flat(screen(changed(report, verdict=changed(report.verdict, bottleneck="dispatch", summary=said))))
     assert f"LAUNCH OVERHEAD {said}" in text
     assert "probability" not in text
+
+
+def test_the_gain_of_a_step_s_fix_is_not_said_to_be_from_a_model_of_the_pipeline() -> None:
+    several = fix("step:several:16", "several steps in one call", "not verified", predicted_speedup=1.2, why=UNTRIED)
+    text = flat(screen(report_of(several)))
+    assert "1.200x as fast, estimated from the parts of a step" in text
+    assert "model of the pipeline" not in text
