@@ -89,11 +89,17 @@ def _of_line(function: PythonFunction) -> str:
     slow = function.slow_line
     if slow is None or slow.location.file is None:
         return ""
-    at = f"{slow.share:.0%} of its time is {PurePath(slow.location.file).name}:{slow.location.line} (`{slow.text}`)"
+    place = f"{PurePath(slow.location.file).name}:{slow.location.line}"
+    at = f"{slow.share:.0%} of the time of {function.name}() is spent in {place} (`{slow.text}`)"
     if slow.ops_share > _MAIN_OPS:
         return (
             f"{at}, which has TensorFlow run ops one by one: put @tf.function over the function "
             "that it calls, or call that in a map behind the generator. Else: "
+        )
+    if slow.carried:
+        return (
+            f"{at}: each round of the loop there changes {' and '.join(slow.carried)}, from which that line computes, "
+            "so write the loop in another way, with less to do. Else: "
         )
     return (
         f"{at}: compute it once and keep it, where it gives the same for the same item in every epoch "

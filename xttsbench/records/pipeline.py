@@ -126,6 +126,7 @@ class SlowLine(Record):
     text: str  # Its source
     share: float  # Of the function's time
     ops_share: float  # Share of the line's time in which TensorFlow runs ops that Python calls one by one
+    carried: tuple[str, ...] = ()  # Variables that it reads and that the loop around it changes from round to round
 
 
 class Setting(Record):

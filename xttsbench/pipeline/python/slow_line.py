@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Final
 
 from xttsbench.files import owner
+from xttsbench.pipeline.definitions import tree_of
+from xttsbench.pipeline.python.rounds import carried
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import SlowLine
 
@@ -64,6 +66,7 @@ class Lines:
                 text=linecache.getline(*top).strip(),
                 share=of_line[top] / total_s,
                 ops_share=ops_s / of_line[top],
+                carried=carried(tree_of(top[0]), top[1]),
             )
         return found
 
