@@ -93,8 +93,8 @@ def summary(diagnosis: Diagnosis) -> str:
     if name == "input":
         return _input(evidence)
     if name == "dispatch" and not evidence.facts.eager:
-        share = f"{evidence.share(name):.0%}"
-        return f"Handing over batches to the compiled step takes {share} of its time{_beside_compute(evidence)}."
+        takes = f"{evidence.share(name):.0%}"
+        return f"Handing over batches to the compiled step takes {takes} of its time{_beside_compute(evidence)}."
     if name == "compute" and evidence.emulated:
         used = diagnosis.accelerator_utilization
         return _emulated(evidence.share("compute"), used.estimate if used is not None else 1.0)
