@@ -19,7 +19,7 @@ from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import answer, fixes, groups, missing, pipeline_of
+from xttsbench.reporting.sections import answer, fixes, groups, missing, pipeline_of, rounds
 from xttsbench.reporting.sections.answer import Option
 from xttsbench.reporting.sections.naming import short, with_calls
 from xttsbench.reporting.sections.pipeline import name as call_of
@@ -276,7 +276,10 @@ def _left(found: Finding | None, report: Report) -> str:
     remedy = with_calls(found.remedy, report) if found is not None and found.remedy else ""
     first = remedy if mended is None and found is not None and found.rule != "input-bound" else ""
     if blocked is not None and not (first and answer.speed_of(blocked) < WORTH):
-        return f"{untried if blocked.outcome == 'rejected' else ''} {_obstacle(blocked, report)}".strip()
+        rest = untried if blocked.outcome == "rejected" else ""
+        out = [one for one in report.fixes if one.outcome == "rejected" and one.semantics and _would_help(one)]
+        also = f" {_obstacle(out[0], report)}" if out and blocked.outcome != "rejected" else ""
+        return f"{rest} {_obstacle(blocked, report)}{also}".strip()
     tried = [one for one in report.fixes if one.verified_speedup is not None]
     best = max(tried, key=answer.speed_of, default=None)
     said = "No fix was accepted."
@@ -328,11 +331,10 @@ def _obstacle(found: FixResult, report: Report) -> str:
         return f"{what} gave {gain} in one process{later}; to be sure takes a second one, and more time."
     if found.verified_speedup is None:
         return f"{gives}, and was not tried: {with_calls(found.why.rstrip('.'), report)}."
-    gain, rounds = units.ratio_interval(found.verified_speedup), f"{found.rounds} round{'s' * (found.rounds != 1)}"
+    gain, seen = units.ratio_interval(found.verified_speedup), f"{found.rounds} round{'s' * (found.rounds != 1)}"
     end = "Time alone would not decide it here" if "would not" in found.why else "More time would decide it"
-    if more := answer.rounds_that_decide(found.why):
-        end = f"{more} would decide it, and the next command has the time for them"
-    return f"{what} was tried and is not decided: {gain} in {rounds}{later}. {end}."
+    end = rounds.that_decide(found.why, report) or end
+    return f"{what} was tried and is not decided: {gain} in {seen}{later}. {end}."
 
 
 def _later(found: FixResult) -> str:

@@ -22,19 +22,17 @@ from xttsbench.records.fix import FixResult, FixSet
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import Group, compares, groups, pipeline_of
+from xttsbench.reporting.sections import Group, compares, groups, pipeline_of, rounds
 from xttsbench.reporting.sections.naming import ops_of, short, with_calls
 from xttsbench.reporting.sections.pipeline import manner
 from xttsbench.reporting.sections.pipeline import name as call_of
 from xttsbench.reporting.words import SAME_DATA, in_words, part
 
 _LIKELY: Final = (*FASTER, "likely_faster")
-_DISTURBED: Final = 0.1  # Share of the processors from which what others took is why a report is undecided
 _QUIET_TOO: Final = re.compile(r"is called anew for each batch|the dataset ends after|the trial ended early")
 _LEAST_MORE_S: Final = 120  # Seconds that another run gets more, at least: a trial begins anew with its process
 _IN_TIME: Final = ("stragglers", "oscillation")  # Rules on few of the steps, beside which all others cost something
 _FILLING: Final = re.compile(r"(\d+) s to fill")
-_ROUNDS: Final = re.compile(r"about (\d+) more rounds? like these would(?: decide)?(?: \((\d+) s\))?")
 _UNEXPLAINED: Final = re.compile(r"; no op explains it: [^.]*(?:\.\d[^.]*)*")
 _BUNDLED: Final = "xttsbench.targets.bundled:"
 
@@ -109,8 +107,7 @@ def disturbed(report: Report) -> str:
     found, said = report.disturbance, report.verdict
     if found is None or said.bottleneck != "inconclusive" or not said.step_time_s or _QUIET_TOO.search(said.summary):
         return ""
-    taken = sum(share or 0.0 for share in (found.steal_share, found.foreign_share, found.throttled_share))
-    if taken < _DISTURBED and not found.invalid_rounds:
+    if rounds.taken(report) < rounds.DISTURBED and not found.invalid_rounds:
         return ""
     return f"The machine disturbed the measurement: {found.sentence.rstrip('.')}."
 
@@ -340,6 +337,7 @@ def next_command(report: Report, place: str) -> str:
     if nothing_accepted(report):
         open_ones = [one for one in report.fixes if one.outcome == "not verified"]
         short = [one.why for one in open_ones if one.verified_speedup is not None or "no time" in one.why]
+        short = [why for why in short if not rounds.wants_quiet(why, report)]
         return _again(report, _enough_s(report, short) if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
@@ -357,18 +355,13 @@ def _enough_s(report: Report, whys: Iterable[str] = ()) -> int:
     """
     given = re.search(r"--budget[ =](\d+)", report.command)
     had_s, texts = float(given[1]) if given else BUDGET_S, set(whys)
-    rounds = max((arm.rounds for arm in report.arms), default=0) or 1
+    had = max((arm.rounds for arm in report.arms), default=0) or 1
     lacking = {float(fill_s) for why in texts for fill_s in _FILLING.findall(why)}
-    missing = [float(s) if s else int(n) * had_s / rounds for why in texts for n, s in _ROUNDS.findall(why)]
+    missing = [float(s) if s else int(n) * had_s / had for why in texts for n, s in rounds.ROUNDS.findall(why)]
     wanted_s = max(600.0, 2 * had_s)
     if lacking or missing:
         wanted_s = had_s + max(2 * sum((*lacking, *missing)), _LEAST_MORE_S)
     return math.ceil(wanted_s / 60) * 60
-
-
-def rounds_that_decide(why: str) -> str:
-    """``About 6 more rounds``, as a fix's reason has it; empty where it says of none."""
-    return f"About {found[1]} more round{'s' * (found[1] != '1')}" if (found := _ROUNDS.search(why)) else ""
 
 
 def _again(report: Report, budget_s: int | None) -> str:

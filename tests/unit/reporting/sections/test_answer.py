@@ -144,3 +144,26 @@ def test_the_gain_of_a_step_s_fix_is_not_said_to_be_from_a_model_of_the_pipeline
     text = flat(screen(report_of(several)))
     assert "1.200x as fast, estimated from the parts of a step" in text
     assert "model of the pipeline" not in text
+
+
+@pytest.mark.parametrize(
+    ("rounds", "busy", "said", "then"),
+    [
+        (769, 0.7, "Run the next command when the machine is quieter: now about 769 more rounds would be needed.", 110),
+        (769, 0.0, "About 769 more rounds would decide it, and the next command has the time for them.", 2340),
+        (6, 0.7, "About 6 more rounds would decide it, and the next command has the time for them.", 2340),
+    ],
+)
+def test_a_busy_machine_is_not_measured_for_longer_where_a_quiet_one_decides(
+    rounds: int, busy: float, said: str, then: int
+) -> None:
+    why = f"undecided: evidence 0.08, and 20 decides; about {rounds} more rounds like these would (1086 s)"
+    open_one = fix("parallel-map", "maps in parallel", "not verified", verified_speedup=estimate(1.09), why=why)
+    open_one = changed(open_one, semantics=SAME, decision="undecided", rounds=3)
+    others = changed(noisy().disturbance, foreign_share=busy, steal_share=0.0, throttled_share=None)
+    out = cache("rejected", semantics=UNPROVED)
+    command = "xttsbench optimize my_project/data.py:make --budget 110"
+    text = flat(screen(report_of(open_one, out, command=command, disturbance=others)))
+    assert said in text
+    assert f"then {command.replace('110', str(then))} " in text
+    assert "may help, but the data are not proved to stay the same: a cache would repeat the first pass" in text
