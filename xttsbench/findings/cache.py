@@ -16,7 +16,7 @@ from xttsbench.evidence.pipeline import (
     memory_bytes,
     upstream,
 )
-from xttsbench.findings.rule import Findings, Gain, accepted, gain, is_main, pace_share, rule
+from xttsbench.findings.rule import Findings, Gain, accepted, cost_share, gain, is_main, pace_share, rule
 from xttsbench.fixes.cache import cache_places, shuffled_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
@@ -69,6 +69,9 @@ def cacheable(evidence: Evidence) -> Findings:
     if python and (helps is None or helps.changes is None):
         remedy += " Provided that its Python functions give the same for the same element every time."
     kept = "" if held is None else f", {size(held)} if they were kept"
+    shares = [cost_share(evidence, own) for own in _kept(pipeline, op)]
+    if None not in shares and len(shares) > 1:
+        kept = f" (with the ops before it {sum(filter(None, shares)):.0%} of the time of all ops){kept}"
     yield cacheable.finding(
         f"{op.name} makes its {'' if elements is None else f'{elements:,} '}elements anew each time through{kept}",
         {

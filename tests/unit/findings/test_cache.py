@@ -240,4 +240,5 @@ def test_a_cache_that_was_accepted_is_found_whatever_else_is_known_of_its_place(
     found = only(cacheable, told(evidence, decoding(**fields), fixes=fixes))
     assert (found.limiting, found.location.op, found.verified_speedup.estimate) == (True, "Decode/_3", 1.1)
     assert found.title.startswith("Decode/_3 makes its ")
+    assert ("with the ops before it" in found.title) == ("cost_s" not in fields)
     assert silent(cacheable, told(evidence, decoding(**fields), fixes=fixed(build, name, 1.1, 0.1))) or not fields

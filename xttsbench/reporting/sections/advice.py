@@ -124,7 +124,8 @@ def line(report: Report) -> doc.Fact | None:
     """The user's line to edit: that of the fix, else that of the cause, else the costliest one."""
     found = answer.cause(report)
     chosen = _result(answer.gain(report), report)
-    if chosen is not None and (lines := tuple(_edited(chosen, report))):
+    blocked = chosen is not None and chosen.patch is not None and not chosen.patch.diff.strip()
+    if chosen is not None and not blocked and (lines := tuple(_edited(chosen, report))):
         more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
         return doc.Fact("line to edit", " and ".join(lines[:_MOST_LINES]) + more, 2)
     if found is not None and _is_the_user_s(found.location):
@@ -229,7 +230,11 @@ def _apply(chosen: FixResult, report: Report, place: str) -> str:
     words = f"{with_calls(chosen.words, report)}{_moved(chosen.fixes, report)}"
     patch = chosen.patch
     if patch is None or not patch.diff.strip():
-        return f"Change it by hand, or load the plan as the next command does: {words}."
+        why = " ".join(patch.unpatched.values()) if patch is not None else ""
+        if not why:
+            return f"Change it by hand, or load the plan as the next command does: {words}."
+        how = "Load the plan, as the next command does" if fixes.call(report.optimized) else "Change it by hand"
+        return f"{how}: {words}. xttsbench could not write it into the source: {with_calls(why, report)}"
     faster = ", and faster too" if patch.verified_speedup is not None and patch.verified_speedup.low > 1.0 else ""
     ran = f"The patched source, the same change, was run as well: the same data{faster}. " if patch.equivalent else ""
     ran = ran if patch.ran else "The patched source was not run. "

@@ -59,7 +59,7 @@ def speaker(report: Report) -> Callable[[str], str]:
     """Function that shortens paths, puts calls in place of the graph's ops, and what a fix does in place of its name.
 
     Where several ops are of one call, function and line follow: ``map of crop() (data.py:12)``. A name that is a word
-    of its own (``prefetch``) stays.
+    of its own (``prefetch``) stays. Of several with the same line it is said which, counted from the source.
     """
     ops = ops_of(report)
     calls = [call_of(op) for op in ops]
@@ -69,6 +69,10 @@ def speaker(report: Report) -> Callable[[str], str]:
         line = f" ({at.file}:{at.line})" if at.file and at.line and calls.count(call) > 1 else ""
         own = function_of(op) if line else "f"
         words[op.name] = call + (f" of {own}()" if own != "f" else "") + line
+    every = list(words.values())
+    for number, (name, told) in enumerate(words.items()):
+        if told.endswith(")") and (count := every.count(told)) > 1:
+            words[name] = f"{told[:-1]}, number {every[: number + 1].count(told)} of {count})"
     parts = {str(fix): said((fix,)) for found in report.fixes for fix in FixSet.of(found.fixes)}
     fixes = parts | {one.name: one.words for one in report.fixes}
     named = _replacing({name: what for name, what in fixes.items() if re.search("[@:+]", name)})

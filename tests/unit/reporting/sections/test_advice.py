@@ -13,7 +13,7 @@ from tests.unit.reporting.sections.test_summary import STORED, every_report, fla
 from tests.unit.reporting.test_agreement import outputs
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.records.base import Location
-from xttsbench.records.fix import Edit, FixResult, Patch, Semantics
+from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.pipeline import GeneratorParts, Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.report import Disturbance, Finding, Report
 from xttsbench.reporting.document import View
@@ -171,6 +171,20 @@ def test_a_patch_that_was_not_run_is_said_to_be_such() -> None:
     patch = chosen.patch.model_copy(update={"ran": False, "equivalent": None, "verified_speedup": None})
     fixes = tuple(one if one is not chosen else one.model_copy(update={"patch": patch}) for one in report.fixes)
     assert "The patched source was not run." in flat(screen(report.model_copy(update={"fixes": fixes})))
+
+
+def test_a_fix_that_no_edit_can_write_names_no_line_to_edit_and_says_why() -> None:
+    report = accepted()
+    why = "the line makes more behind it, so no .cache() can stand there; apply the saved plan."
+    patch = Patch(unpatched={"cache": why})
+    fixes = tuple(one if one.patch is None else one.model_copy(update={"patch": patch}) for one in report.fixes)
+    told = {"identity": None, "speedup": None, "equivalent": True, "data": "", "proven": True}
+    optimized = Optimized(run="reports/one", target="my_project.data:make", fixes=("cache",), **told)
+    text = flat(screen(report.model_copy(update={"fixes": fixes, "optimized": optimized})))
+    assert "line to edit" not in text
+    assert "by hand" not in text
+    assert "what to do Load the plan, as the next command does: a cache in memory after map" in text
+    assert f"xttsbench could not write it into the source: {why[:40]}" in text
 
 
 def test_what_to_do_the_time_after_it_and_the_first_row_are_of_one_fix() -> None:

@@ -44,6 +44,15 @@ def test_of_several_ops_of_one_call_function_and_line_follow() -> None:
     )
 
 
+def test_of_two_calls_of_one_function_in_one_line_it_is_said_which() -> None:
+    again = changed(next(one for one in PIPELINE.ops if one.name == "MapDataset/_3"), name="MapDataset/_9")
+    report = report_of(pipeline=changed(PIPELINE, ops=(*PIPELINE.ops, again)).model_dump(mode="json"))
+    assert (
+        speaker(report)("MapDataset/_9 and MapDataset/_3")
+        == "map (my_project/data.py:13, number 2 of 2) and map (my_project/data.py:13, number 1 of 2)"
+    )
+
+
 @pytest.mark.parametrize(
     ("target", "shown"),
     [
