@@ -30,6 +30,7 @@ from xttsbench.throughput.threads import chain_before
 
 _KEPT_BUSY: Final = "Nothing: this input keeps an accelerator of that speed busy."
 _MOST_LINES: Final = 3  # Places to edit that are named
+_LATE: Final = 1.25  # Times its pause from which an emulated accelerator's compute asks for a reason
 _WORTH_SAYING: Final = 0.02  # Share of a step from which the time without a loss is worth a line
 _LIBRARY: Final = re.compile(r"(?:^|[/\\])(site-packages|dist-packages|xttsbench[/\\]xtts)[/\\]")
 _BY_MODEL: Final = "by a model of the pipeline"
@@ -46,6 +47,7 @@ def times(report: Report) -> Iterator[doc.Fact]:
             yield doc.Fact("with the fix", f"{units.ratio_interval(found.gain)} as fast, measured{later}", 2)
         return
     yield doc.Fact(name, units.duration_interval(now))
+    yield from _late(report)
     if found is not None and found.gain is not None:
         done = "after the fix" if found.fixes else "after the change"  # of a configuration
         hoped = "with a fix" if found.words else "at best"  # of the cause alone it is known what it costs
@@ -59,6 +61,14 @@ def times(report: Report) -> Iterator[doc.Fact]:
     chosen = next((one.semantics for one in report.fixes if one.chosen and one.semantics), None)
     if chosen is not None and chosen.checked:
         yield doc.Fact("its data", fixes.same_data(chosen), 3)
+
+
+def _late(report: Report) -> Iterator[doc.Fact]:
+    """What a dataset's compute is beside the pause of the emulated accelerator, where it is clearly more than that."""
+    parts, pause_s = report.verdict.attribution_s, 1e-3 * report.accelerator.get("mean_step_ms", 0.0)
+    if parts is not None and report.target.get("kind") == "dataset" and parts.compute > _LATE * pause_s > 0:
+        late = f"{units.duration(pause_s)} of the emulated accelerator, and that this machine lets it go on late"
+        yield doc.Fact("compute", f"{units.duration(parts.compute)}: the {late}", 2)
 
 
 def _after(found: Option, now: Estimate, report: Report) -> str:

@@ -167,3 +167,12 @@ def test_a_busy_machine_is_not_measured_for_longer_where_a_quiet_one_decides(
     assert said in text
     assert f"then {command.replace('110', str(then))} " in text
     assert "may help, but the data are not proved to stay the same: a cache would repeat the first pass" in text
+
+
+@pytest.mark.parametrize(("compute", "said"), [(0.0295, True), (0.016, False)])
+def test_compute_beyond_the_pause_of_the_emulated_accelerator_is_explained(compute: float, said: bool) -> None:
+    report = report_of(NO_GAIN, accelerator={"kind": "emulated", "label": "emulated, 15 ms", "mean_step_ms": 15.0})
+    parts = changed(report.verdict.attribution_s, compute=compute)
+    text = flat(screen(changed(report, verdict=changed(report.verdict, attribution_s=parts))))
+    told = "compute 29.5 ms: the 15.0 ms of the emulated accelerator, and that this machine lets it go on late"
+    assert (told in text) is said
