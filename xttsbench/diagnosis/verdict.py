@@ -160,4 +160,4 @@ def _launched(evidence: Evidence) -> str:
     if anatomy is not None and evidence.wall_s:
         share = min(anatomy.eager_ops_per_step * anatomy.op_floor_s / evidence.wall_s, evidence.share("dispatch"))
         least = f"; launching its {anatomy.eager_ops_per_step:.0f} ops takes {share:.0%} at least"
-    return f" or computing, not told apart: {why}{least}"
+    return f" or computing; which of the two is not known: {why}{least}"

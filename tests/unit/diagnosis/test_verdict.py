@@ -74,8 +74,8 @@ def test_dispatch_says_what_compiling_gives_or_why_that_is_not_known(evidence, b
     failed = {"graph": Compared("graph", "raised")}
     assert "could not be compiled" in summary(gathered(evidence("dispatch", facts=facts, modes=failed)))
     assert summary(gathered(evidence("dispatch", facts=facts))) == (
-        "The step spends 50% of its time launching ops from Python or computing, not told apart: the compiled step was "
-        "not timed by itself."
+        "The step spends 50% of its time launching ops from Python or computing; which of the two is not known: the "
+        "compiled step was not timed by itself."
     )
     slow = build.eager()
     told = summary(gathered(evidence("dispatch", facts=facts, anatomy=slow)))

@@ -64,7 +64,7 @@ def times(report: Report) -> Iterator[doc.Fact]:
 
 
 def _late(report: Report) -> Iterator[doc.Fact]:
-    """What a dataset's compute is beside the pause of the emulated accelerator, where it is clearly more than that."""
+    """Fact on a dataset's compute where it is clearly more than the pause of the emulated accelerator."""
     parts, pause_s = report.verdict.attribution_s, 1e-3 * report.accelerator.get("mean_step_ms", 0.0)
     if parts is not None and report.target.get("kind") == "dataset" and parts.compute > _LATE * pause_s > 0:
         late = f"{units.duration(pause_s)} of the emulated accelerator, and that this machine lets it go on late"

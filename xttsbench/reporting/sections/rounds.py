@@ -20,7 +20,7 @@ def taken(report: Report) -> float:
 
 
 def wants_quiet(why: str, report: Report) -> bool:
-    """Whether it is of use to measure on a quieter machine, and not for longer on this one."""
+    """Whether a quieter machine would decide what this one would not in a sensible time."""
     found = ROUNDS.search(why)
     return found is not None and int(found[1]) >= _MANY and taken(report) >= DISTURBED
 
@@ -29,7 +29,7 @@ def that_decide(why: str, report: Report) -> str:
     """Sentence on the rounds that would decide, and what the next command does about them; empty where none is said."""
     if (found := ROUNDS.search(why)) is None:
         return ""
-    rounds = f"bout {found[1]} more round{'s' * (found[1] != '1')}"
+    rounds = f"about {found[1]} more round{'s' * (found[1] != '1')}"
     if wants_quiet(why, report):
-        return f"Run the next command when the machine is quieter: now a{rounds} would be needed"
-    return f"A{rounds} would decide it, and the next command has the time for them"
+        return f"Run the next command when the machine is quieter: now {rounds} would be needed"
+    return f"{rounds.capitalize()} would decide it, and the next command has the time for them"

@@ -25,7 +25,7 @@ from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
 _REFUSED: Final = "REFUSED: "
-_OPEN: Final = "not told apart"  # In a verdict on a step whose launching and computing are one part
+_OPEN: Final = "which of the two is not known"  # In a verdict on a step whose launching and computing are one part
 _NOT_KNOWN: Final = {"failed": "Not known of", "losses_unknown": "Losses not compared:", "skipped": "Not compared:"}
 
 

@@ -131,7 +131,7 @@ def test_a_machine_is_not_the_reason_where_a_quiet_one_would_have_no_verdict_eit
 
 
 def test_launching_that_was_not_told_from_computing_has_no_probability() -> None:
-    said = "The step spends 99% of its time launching ops from Python or computing, not told apart: it was not timed."
+    said = "The step spends 99% of its time launching ops or computing; which of the two is not known: untimed."
     report = report_of(NO_GAIN)
     assert "probability" in flat(screen(report))
     text = flat(screen(changed(report, verdict=changed(report.verdict, bottleneck="dispatch", summary=said))))
