@@ -1,4 +1,4 @@
-"""What a line reads and the loop around it changes from round to round, by the source alone."""
+"""Variables that a line reads and that the loop around it changes from round to round, by the source alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOPS: Final = ast.For | ast.AsyncFor | ast.While
 
 
 def carried(tree: ast.Module, line: int) -> tuple[str, ...]:
-    """What a line reads whose value hangs on the rounds before, in the innermost loop that its function has around it.
+    """Variables and paths that a line reads whose values hang on the rounds before, in the innermost loop around it.
 
     Counters are left out: they are the same in every epoch. The tree has the parent of each node.
     """
@@ -47,7 +47,7 @@ def _spans(node: Any, line: int) -> bool:
 
 
 def _read(node: Any, paths: set[str]) -> set[str]:
-    """Those paths to a whole or a part of which a node has a path that it reads."""
+    """Paths, of those given, to which or to a part of which a node has a path that it reads."""
     within = {one for one in names.paths([node]) if one.split(".")[0] in names.read([node])}
     return {path for path in paths if any(f"{one}.".startswith(f"{path}.") for one in within)}
 
