@@ -99,6 +99,8 @@ def test_the_measured_fixes_stand_beside_the_original_with_the_time_of_the_answe
     _, _, table = page.partition("Configurations, each against the baseline")
     assert "a cache in memory after map 18.0 ms" in table
     assert "maps in parallel 3.80 ms" in table
+    assert "The step time of a fix is that of the original divided by the speed-up" in table
+    assert "divided by the speed-up" not in outputs(changed(accepted(), arms=(arm,), fixes=()))["report.html"]
     assert " proposed" in table
 
 

@@ -212,7 +212,7 @@ def ungrouped(report: Report) -> Iterator[doc.Section]:
     """The configurations that belong to no group, and the noise check where no group has it."""
     blocks: list[doc.Block] = []
     if alone := [arm for arm in report.arms if not arm.group]:
-        blocks.append(doc.table(_ALONE, (*map(_row, alone), *fixes.beside(report))))
+        blocks += [doc.table(_ALONE, (*map(_row, alone), *fixes.beside(report))), *fixes.times_beside(report)]
     if len(alone) == len(report.arms) and (said := _noise_check(report)):
         blocks.append(doc.Paragraph(said, "soft"))
     title = "Configurations, each against the baseline" if alone else ""

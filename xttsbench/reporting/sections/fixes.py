@@ -85,6 +85,13 @@ def beside(report: Report) -> Iterator[tuple[str | Cell, ...]]:
             yield words, after(now, speed, report), cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
 
 
+def times_beside(report: Report) -> Iterator[Paragraph]:
+    """Remark on the times in those rows; none without a row."""
+    if any(beside(report)):
+        said = "The step time of a fix is that of the original divided by the speed-up"
+        yield Paragraph(f"{said}, which rounds of both in turns measured.", "soft")
+
+
 def proposal(report: Report, chosen: FixResult | None) -> str:
     """Sentence on the proposed fix, or on the reason for proposing none."""
     if chosen is None:
