@@ -131,7 +131,7 @@ def effect_of(
 
 
 def _undecided(evidence: Evidence, candidates: int, round_s: float | None) -> str:
-    said = f"evidence {evidence.value:.3g}, and {DECIDES * candidates:g} decides"
+    said = f"evidence of a difference is {evidence.value:.3g}, and {DECIDES * candidates:g} decides"
     more = evidence.more_rounds
     if more is None:
         return f"{said}; a thousand rounds like these would not"

@@ -124,7 +124,7 @@ def _input(evidence: Evidence) -> str:
         place = f" ({op.location.file}:{op.location.line})" if op.location.file else ""
         where = f"; the most costly op is {op.name}{place}"
     if not evidence.has_step and not evidence.emulated:
-        rate = f"{1 / evidence.wall_s:.3g} batches/s" if evidence.wall_s else "no rate"
+        rate = f"{float(f'{1 / evidence.wall_s:.3g}'):,g} batches/s" if evidence.wall_s else "no rate"
         return f"A dataset alone has only its input side to judge: {rate}{where}."
     return f"The step waits {evidence.share('input'):.0%} of its time for data{_beside_compute(evidence)}{where}."
 

@@ -214,7 +214,8 @@ def test_one_round_decides_what_is_large_and_says_what_would_decide_the_rest(ses
     assert arms["b"].effect.low < 2.0 < arms["b"].effect.high
     assert arms["c"].decision == "undecided"
     why = found.unmeasured["arms.2.decision"]
-    assert re.fullmatch(r"evidence \d\.\d+, and 40 decides; about [3-9] more rounds like these would \(\d+ s\)", why)
+    said = r"evidence of a difference is \d\.\d+, and 40 decides; about [3-9] more rounds like these would \(\d+ s\)"
+    assert re.fullmatch(said, why)
     assert found.sentences[0].startswith("b is faster than a: 2.0")
     assert "in 1 round of 1 process; utilization 50 %" in found.sentences[0]
 

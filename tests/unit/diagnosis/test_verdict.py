@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -51,6 +52,8 @@ def test_input_names_the_op_and_the_line(evidence) -> None:
 def test_a_bare_dataset_gives_its_rate(evidence) -> None:
     text = summary(gathered(evidence("input", has_step=False, pipeline=slow_map())))
     assert "10 batches/s" in text
+    fast = replace(evidence("input", has_step=False, pipeline=slow_map()), wall_s=0.00062)
+    assert "1,610 batches/s" in summary(gathered(fast))
     assert "Map/_3 (data.py:7)" in text
     assert "waits" not in text
 

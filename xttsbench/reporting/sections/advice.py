@@ -99,7 +99,8 @@ def _at_best(report: Report, now: Estimate) -> Iterator[doc.Fact]:
     computes = name == "compute"
     lost_s = now.estimate - parts.compute if computes else getattr(parts, name)
     if _WORTH_SAYING <= lost_s / now.estimate < 1.0:
-        what = f"{units.percent(lost_s / now.estimate)} {'that is not compute' if computes else f'of {part(name)}'}"
+        share = units.percent(lost_s / now.estimate)
+        what = f"{share} that is not compute; less with a cheaper step" if computes else f"{share} of {part(name)}"
         yield doc.Fact("at best", f"{units.duration(now.estimate - lost_s)}, without the {what}", 1)
 
 
