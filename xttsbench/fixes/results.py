@@ -128,7 +128,7 @@ def _on_part(one: Proposal, found: Verified, count: int) -> str:
     if CACHE.name not in FixSet.of(one.fixes):
         return f", measured on {count:,} elements of each source"
     whole_speedup = found.training_speedup(one.name)
-    whole = f"; with the epoch that fills the cache, {whole_speedup:.2f} times over {TRAINING_EPOCHS} of them"
+    whole = f"; with the epoch that fills the cache, {whole_speedup:.2f} times over {TRAINING_EPOCHS} epochs"
     return f", from the second epoch on, measured on {count:,} elements of each source{whole}"
 
 

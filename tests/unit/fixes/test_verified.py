@@ -280,7 +280,7 @@ def test_the_epoch_that_fills_a_cache_counts_over_a_training(guard, originals, o
     assert calls not in found.behind
     rows = {one.name: one for one in results([proposal(cache), proposal(calls)], found, None)}
     assert rows[calls].chosen
-    assert re.search(r"with the epoch that fills the cache, 9\.\d\d times over 10 of them$", rows[cache].why)
+    assert re.search(r"with the epoch that fills the cache, 9\.\d\d times over 10 epochs$", rows[cache].why)
     found = verified([*guards, *on_part(walls | {both: SLOW_S / 90})], DEVICE)
     assert found.chosen == both  # 1 / (0.1 / 12 + 0.9 / 90): its calls are parallel in the first epoch, too
     assert found.training_speedup(both) == pytest.approx(55, rel=0.1)

@@ -355,7 +355,7 @@ def _obstacle(found: FixResult, report: Report) -> str:
 
 def _later(found: FixResult) -> str:
     """Condition of a cache's gain: it comes with the second epoch, and with the first one it is less."""
-    whole = re.search(r"with the epoch that fills the cache, [\d.]+ times over \d+ of them", found.why)
+    whole = re.search(r"with the epoch that fills the cache, [\d.]+ times over \d+ (?:epochs|of them)", found.why)
     if "cache" not in FixSet.of(found.fixes):
         return ""
     return ", from the second epoch on" + (f" ({whole[0]})" if whole is not None else "")

@@ -346,11 +346,11 @@ def test_the_line_of_a_generator_is_its_loop_and_a_library_s_is_not_the_user_s()
 
 
 def test_the_gain_of_a_cache_says_everywhere_when_it_comes() -> None:
-    why = "likely faster, from the second epoch on; with the epoch that fills the cache, 2.78 times over 10 of them"
+    why = "likely faster, from the second epoch on; with the epoch that fills the cache, 2.78 times over 10 epochs"
     tried = cache(
         "not verified", verified_speedup=estimate(3.4, 0.8), decision="likely_faster", why=why, semantics=SAME
     )
-    first = "from the second epoch on (with the epoch that fills the cache, 2.78 times over 10 of them)"
+    first = "from the second epoch on (with the epoch that fills the cache, 2.78 times over 10 epochs)"
     assert first in flat(screen(report_of(tried)))
     taken = changed(accepted(), fixes=(tried.model_copy(update={"outcome": "accepted", "chosen": True}),))
     assert first in flat(screen(taken))
