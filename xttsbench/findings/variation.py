@@ -268,7 +268,9 @@ def stragglers(evidence: Evidence) -> Findings:
     place = _same_place_in_epoch(steps, found.indices)
     said = f"; {common[0].name}" if common else ""
     said = said.replace("they begin", "it begins").replace(" in them", " in it") if count == 1 else said
-    remedy = "Look at the elements of those batches." if in_wait > 0.5 else "Look at what the step does there."
+    named = " and ".join(_place(steps, int(index)) for index in found.indices[:2])
+    looked = f"the elements of those batches, first of all {named}" if in_wait > 0.5 else "what the step does there"
+    remedy = f"Look at {looked}."
     if common or place[:1] == [0]:
         first = common[0] if common else _Correlate(BEGUN, f"An epoch's first batch is often one. {begun}", 0.0)
         remedy = first.remedy if first.name == BEGUN else f"{first.remedy} {remedy}"
