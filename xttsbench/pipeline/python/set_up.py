@@ -43,7 +43,7 @@ _TAKES_FUNCTIONS: Final = frozenset(
     | {"numpy_function", "py_function", "py_func", "apply", "starmap"}
 )
 """Names of functions that hand a function over to a pipeline."""
-_LOOPS: Final = ast.For | ast.AsyncFor | ast.While
+LOOPS: Final = ast.For | ast.AsyncFor | ast.While
 _MOST_FILES: Final = 2000
 _CLASS: Final = re.compile(r"^[ \t]*class\s+(\w+)\s*(?:\(([^)]*)\))?", re.MULTILINE)
 
@@ -140,7 +140,7 @@ class SetUp:
         if ready is None or line >= ready.lineno:
             return False
         inside = itertools.takewhile(lambda one: one is not body, above(ready))
-        loops = (one for one in inside if isinstance(one, _LOOPS))
+        loops = (one for one in inside if isinstance(one, LOOPS))
         return not any(loop.lineno <= line for loop in loops)
 
     @functools.cached_property

@@ -39,7 +39,7 @@ from xttsbench.pipeline.definitions import (
 from xttsbench.pipeline.python.bytecode import from_bytecode
 from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.pipeline.python.reading import Reader
-from xttsbench.pipeline.python.set_up import set_up_of
+from xttsbench.pipeline.python.set_up import LOOPS, set_up_of
 from xttsbench.pipeline.python.values import LOCAL, Value, special_methods
 from xttsbench.records.pipeline import Setting
 
@@ -151,11 +151,28 @@ def _changes(file: str) -> tuple[_Change, ...]:
         for line, base, attribute in _changed(node):
             if attribute is not None and base == me:
                 found.append(_Change(attribute, around, node, line))
-            else:  # its own variables outlive it in the functions that it makes
-                owner = node if base in _bound(node) else _owner(node, base, file)
-                found.append(_Change(base, owner, node, line))
-    found += [_Change(base, tree, tree, line) for line, base, _ in _changed(tree)]
-    return tuple(found)
+            elif base not in _bound(node):
+                found.append(_Change(base, _owner(node, base, file), node, line))
+        found += _goes_on_changing(node)
+    return (*found, *_goes_on_changing(tree))
+
+
+def _goes_on_changing(body: Any) -> list[_Change]:
+    """Changes by a function, or a file outside of its functions, of variables of its own, which outlive it in closures.
+
+    One that is bound once, in no loop, is what it is before anybody can read it.
+    """
+    places: dict[str, list[int]] = {}
+    for line, base, _ in _changed(body):
+        places.setdefault(base, []).append(line)
+    given = parameter_names(body) if isinstance(body, Definition) else ()
+    loops = [(one.lineno, one.end_lineno or 0) for one in within(body) if isinstance(one, LOOPS)]
+    found = []
+    for name in places.keys() & (_bound(body) if isinstance(body, Definition) else places.keys()):
+        once = len(places[name]) == 1 and name not in given
+        if not once or any(first <= places[name][0] <= last for first, last in loops):
+            found += [_Change(name, body, body, line) for line in places[name]]
+    return found
 
 
 def _changed(node: Any) -> Iterator[tuple[int, str, str | None]]:
