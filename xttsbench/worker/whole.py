@@ -18,13 +18,14 @@ from xttsbench.records.pipeline import Place, Shown, every_op
 
 _LONGEST: Final = 60  # Characters of a value
 _TRAITS: Final = {
-    "ParallelMap": "calls",
-    "MapAndBatch": "calls",
+    "ParallelMap": "parallel-map",
+    "MapAndBatch": "parallel-map",
     "ParallelInterleave": "parallel-interleave",
     "Prefetch": "prefetch",
     "Cache": "cache",
 }
 """Beginning of an op's name -> the fix whose hazards are those of one."""
+_AT_OPS: Final = ("cache", "parallel-map")  # Those whose hazards are read of one op
 
 
 def traits(dataset: tf.data.Dataset, graph: Any) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def traits(dataset: tf.data.Dataset, graph: Any) -> tuple[str, ...]:
         for start, fix in _TRAITS.items()
         if op.op.startswith(start)
     ]
-    return tuple(f"{fix}@{op.name}" if fix == "cache" else fix for op, fix in pairs)
+    return tuple(f"{fix}@{op.name}" if fix in _AT_OPS else fix for op, fix in pairs)
 
 
 def more_traits(has: Sequence[str], had: Sequence[str]) -> FixSet:

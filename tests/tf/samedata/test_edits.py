@@ -11,7 +11,9 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.execution.child import Collected
+from xttsbench.fixes.registry import SPECS
 from xttsbench.pipeline import places
+from xttsbench.pipeline.read import read_graph
 from xttsbench.records.pipeline import Elements, Place, Shown
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import RowMemory
@@ -19,6 +21,7 @@ from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.samedata.edit import Edit, judge_edit
 from xttsbench.step.watch import Watch
 from xttsbench.targets.load import Loaded
+from xttsbench.worker import whole
 from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import Channel
 from xttsbench.worker.fingerprint import read_elements
@@ -122,3 +125,11 @@ def test_values_of_any_type_are_compared(tmp_path: Path, old: Any, new: Any, sho
     found: Shown | None = compared(same | {"x": new}, tmp_path / "values.npz", None)
     assert shown == (None if found is None else (found.where, found.old, found.new))
     assert compared(same | {"x": new}, tmp_path / "values.npz", "y") is None
+
+
+def test_what_an_edit_has_made_is_judged_by_the_hazards_of_a_fix_that_there_is():
+    assert set(whole._TRAITS.values()) <= set(SPECS)
+    rows = tf.data.Dataset.range(8)
+    dataset = rows.map(lambda x: x, num_parallel_calls=2).cache()
+    has = whole.traits(dataset, read_graph(dataset))
+    assert sorted(one.partition("@")[0] for one in has) == ["cache", "parallel-map"]

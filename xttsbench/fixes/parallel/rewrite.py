@@ -58,9 +58,11 @@ def parallel_map(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
     return edited
 
 
-def map_hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
-    """State of the maps that would be called several times at once."""
-    return reader.shared_state([name for name, node in reader.nodes.items() if node.op == "MapDataset"])
+def map_hazards(reader: Reader, fix: Fix, _every: FixSet) -> Iterator[str]:
+    """State of the maps that would be called several times at once; of the one map that is so already, where named."""
+    nodes = reader.nodes.items()
+    of_op = fix.op is not None
+    return reader.shared_state([one for one, node in nodes if (one == fix.op if of_op else node.op == "MapDataset")])
 
 
 def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
