@@ -38,6 +38,7 @@ def before_autograph(file: str, line: int) -> tuple[str | None, int | None]:
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+LOOPS: Final = ast.For | ast.AsyncFor | ast.While
 
 
 def place(code: CodeType) -> tuple[str, int]:

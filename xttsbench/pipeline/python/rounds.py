@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from xttsbench.pipeline.definitions import above
+from xttsbench.pipeline.definitions import LOOPS, above
 from xttsbench.pipeline.python import names
 from xttsbench.pipeline.python.mutators import MUTATORS
-
-_LOOPS: Final = ast.For | ast.AsyncFor | ast.While
 
 
 def carried(tree: ast.Module, line: int) -> tuple[str, ...]:
@@ -19,8 +17,8 @@ def carried(tree: ast.Module, line: int) -> tuple[str, ...]:
     Counters are left out: they are the same in every epoch. The tree has the parent of each node.
     """
     statement = _at(tree, line)
-    loop = next((one for one in above(statement) if isinstance(one, _LOOPS | names.SCOPES)), None)
-    if not isinstance(loop, _LOOPS):
+    loop = next((one for one in above(statement) if isinstance(one, LOOPS | names.SCOPES)), None)
+    if not isinstance(loop, LOOPS):
         return ()
     bound = names.stored([loop.target]) if not isinstance(loop, ast.While) else set()
     first = names.exposed(loop.body) - bound

@@ -23,6 +23,7 @@ from types import CodeType
 from typing import Any, Final
 
 from xttsbench.pipeline.definitions import (
+    LOOPS,
     Definition,
     above,
     definitions,
@@ -43,7 +44,6 @@ _TAKES_FUNCTIONS: Final = frozenset(
     | {"numpy_function", "py_function", "py_func", "apply", "starmap"}
 )
 """Names of functions that hand a function over to a pipeline."""
-LOOPS: Final = ast.For | ast.AsyncFor | ast.While
 _MOST_FILES: Final = 2000
 _CLASS: Final = re.compile(r"^[ \t]*class\s+(\w+)\s*(?:\(([^)]*)\))?", re.MULTILINE)
 

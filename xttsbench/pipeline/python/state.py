@@ -26,6 +26,7 @@ from typing import Any, Final
 from xttsbench import files
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import (
+    LOOPS,
     Definition,
     above,
     definition,
@@ -39,7 +40,7 @@ from xttsbench.pipeline.definitions import (
 from xttsbench.pipeline.python.bytecode import from_bytecode
 from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.pipeline.python.reading import Reader
-from xttsbench.pipeline.python.set_up import LOOPS, set_up_of
+from xttsbench.pipeline.python.set_up import set_up_of
 from xttsbench.pipeline.python.values import LOCAL, Value, special_methods
 from xttsbench.records.pipeline import Setting
 
