@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import pytest
+import tensorflow as tf
 
 from xttsbench.step.watch import MANY_CALLS
 from xttsbench.worker.bench import measure_overhead, overhead_of
@@ -22,11 +24,23 @@ def test_measuring_costs_something_and_is_nobody_s_measurement(bench, calls):
     assert (bench.channel.messages, bench.channel.rows.steps) == ([], 0)
 
 
+def small_call_s():
+    """Processor time of one call of a small compiled function, the median of twenty stretches of fifty."""
+    function, batch, found = tf.function(lambda batch: batch + 1), tf.zeros([4, 4]), []
+    function(batch)
+    for _ in range(20):
+        began = time.thread_time_ns()
+        for _ in range(50):
+            function(batch)
+        found.append((time.thread_time_ns() - began) / 50e9)
+    return statistics.median(found)
+
+
 @pytest.mark.measured
 @pytest.mark.parametrize("calls", [1, pytest.param(50, marks=pytest.mark.slow)])
-def test_it_is_at_most_twenty_microseconds(bench, calls):
+def test_it_is_less_than_a_sixth_of_one_small_compiled_call(bench, calls):
     bench.watch.__exit__()
-    assert any(measure_overhead(bench, calls).overhead_s <= 20e-6 for _ in range(5))
+    assert any(6 * measure_overhead(bench, calls).overhead_s <= small_call_s() for _ in range(5))
 
 
 def spin(seconds):

@@ -53,12 +53,19 @@ def dataset(speech: tuple[SpeechData, FeatureCache], loader: str, batches: list[
     return make_dataset(loader, data, cache if loader in CACHED else None, batches, FEATURES, repeat=False, **chosen)
 
 
-def assert_same_bits(ours: list[Any], theirs: list[Any]) -> None:
+def assert_same_bits(ours: list[Any], theirs: list[Any], *, rounded: str | None = None) -> None:
+    """The same bits under each key, but for one under which floats may be ``rounded`` otherwise."""
     assert len(ours) == len(theirs) > 0
     for first, second in zip(ours, theirs, strict=True):
         assert first.keys() == second.keys()
         for key in first:
-            np.testing.assert_array_equal(first[key].numpy(), second[key].numpy())
+            tolerance = 1e-6 if key == rounded else 0.0
+            np.testing.assert_allclose(first[key].numpy(), second[key].numpy(), rtol=tolerance, atol=tolerance)
+
+
+def rounded_by(loader: str) -> str | None:
+    """What a loader computes from fewer frames where it keeps none: some processors multiply fewer rows otherwise."""
+    return "reference" if loader == "tf_wav" else None
 
 
 @pytest.mark.parametrize("loader", KEEPING)
@@ -66,9 +73,8 @@ def test_batches_are_the_same_bits_in_every_epoch(speech: Any, loader: str) -> N
     batches = epochs(speech)
     assert len(batches) > EPOCHS
     assert batches[: len(batches) // EPOCHS] != batches[len(batches) // EPOCHS : 2 * len(batches) // EPOCHS]
-    assert_same_bits(
-        list(dataset(speech, loader, batches)), list(dataset(speech, loader, batches, keep=True, workers=4))
-    )
+    kept = list(dataset(speech, loader, batches, keep=True, workers=4))
+    assert_same_bits(list(dataset(speech, loader, batches)), kept, rounded=rounded_by(loader))
 
 
 @pytest.mark.parametrize("loader", KEEPING)
@@ -86,11 +92,11 @@ def test_files_are_read_in_the_first_epoch_alone(speech: Any, loader: str) -> No
     for directory in ((speech[0].directory / "wavs"), speech[1].npy(0).parent):
         shutil.rmtree(directory)
     found += list(iterator)
-    assert_same_bits(found, expected)
+    assert_same_bits(found, expected, rounded=rounded_by(loader))
     # What is kept belongs to the dataset, and a second iterator has it.
     del found, iterator
     gc.collect()
-    assert_same_bits(list(made), expected)
+    assert_same_bits(list(made), expected, rounded=rounded_by(loader))
 
 
 def test_without_it_the_files_are_needed(speech: Any) -> None:

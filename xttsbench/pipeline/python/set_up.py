@@ -59,7 +59,7 @@ class _Call:
 
 def set_up_of(file: str, own: Collection[CodeType]) -> SetUp:
     """The set-up of a pipeline's function as the user's modules that are loaded tell, with the ``file`` given."""
-    return _set_up_of(_user_files(file, len(sys.modules)), frozenset(own))
+    return _set_up_of(_user_files(file, tuple(sys.modules)), frozenset(own))
 
 
 @functools.lru_cache(maxsize=16)
@@ -68,7 +68,7 @@ def _set_up_of(files: tuple[str, ...], own: frozenset[CodeType]) -> SetUp:
 
 
 @functools.lru_cache(maxsize=16)
-def _user_files(first: str, _modules: int) -> tuple[str, ...]:
+def _user_files(first: str, _modules: tuple[str, ...]) -> tuple[str, ...]:
     loaded = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
     own = [file for file in dict.fromkeys(loaded) if file and file.endswith(".py") and whose(file) == "user"]
     return tuple(dict.fromkeys([first, *own[:_MOST_FILES]]))

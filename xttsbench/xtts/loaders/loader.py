@@ -65,7 +65,8 @@ def make_dataset(
         features: what determines the features; a cache must be of the same.
         keep: keep the features of each clip in memory from their first use on, for :data:`KEEPING`: at most four bytes
             for each mel of each frame of the data set. The planned batches change from epoch to epoch and their clips
-            do not, so it is those that are kept. The batches are the same bits.
+            do not, so it is those that are kept. The batches are the same bits; the references of ``tf_wav``, cut from
+            what is kept and else computed from fewer frames, may differ in their rounding.
         prefetch: batches made ahead; -1 lets tf.data decide, 0 makes none.
         device_prefetch: batches copied to a GPU ahead, beside those. Where the CPU is the only device there is nothing
             to copy, and they are made ahead.
