@@ -20,8 +20,8 @@ from xttsbench.errors import XttsbenchError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.journal import HISTORY, TRIALS, read_history, read_trials
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, read_environment, read_plan
-from xttsbench.files import shipped
 from xttsbench.scenario.load import load_scenario
+from xttsbench.shipped import shipped
 from xttsbench.training.checkpoints import MANIFEST, read_manifest
 from xttsbench.workflows import saved
 from xttsbench.workflows.compare.sides import REPORT, read_side

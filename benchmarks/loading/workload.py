@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from manifest import Manifest
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import made_data, make_data

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xttsbench.files import available
 from xttsbench.records.base import DECIDED
+from xttsbench.shipped import available
 from xttsbench.workflows.scenario import Request, run
 from xttsbench.xtts.data.make import make_data
 

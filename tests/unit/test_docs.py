@@ -19,10 +19,10 @@ import pytest
 
 import xttsbench
 from tests.by_file import load
-from xttsbench.files import available, shipped
 from xttsbench.pytest_plugin.fixture import TargetBenchmark
 from xttsbench.records.report import Report
 from xttsbench.scenario.load import load_scenario
+from xttsbench.shipped import available, shipped
 from xttsbench.xtts.recipe import load_recipe
 
 _PAGE = Path(__file__).parents[2] / "docs" / "findings.md"

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy
 import pytest
-import yaml
 
-import xttsbench
-from xttsbench import files as module
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.files import (
     DRAFT_PREFIX,
-    Kind,
     atomic_file,
     atomic_write,
-    available,
     draft,
     first_entry,
     locked,
     megabytes,
     not_written,
-    owner,
     require_space,
-    shipped,
     write_lines,
 )
 
@@ -230,119 +220,3 @@ def test_a_lock_whose_directory_its_holder_removed_is_taken_in_a_new_one(tmp_pat
         assert directory.is_dir()
         assert list(directory.iterdir()) != []
     assert waited == [directory]
-
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize("kind", ["scenarios", "training"])
-def test_every_file_of_the_checkout_is_found_and_is_a_mapping(kind: Kind) -> None:
-    files = {path for path in (ROOT / kind).rglob("*.yaml")}
-    found = {shipped(kind, name) for name in available(kind)}
-    assert found == files
-    assert found
-    for path in found:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert isinstance(content, dict), path
-        assert content["name"] == path.stem
-        assert content["description"]
-        assert path.read_text(encoding="utf-8").startswith("# "), f"{path} opens without saying what it is for"
-
-
-def test_unknown_name_lists_the_nearest() -> None:
-    with pytest.raises(InvalidInputError, match=r"no scenario is called 'diagnos'; the nearest names: diagnose"):
-        shipped("scenarios", "diagnos")
-
-
-@pytest.mark.parametrize("name", ["../training/tiny", "/etc/hosts", "", ".", "..", "diagnose.yaml", "a/b", "a\\b"])
-def test_a_name_is_never_a_path(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="nearest names"):
-        shipped("scenarios", name)
-
-
-def test_package_data_come_before_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "xttsbench"
-    beside = tmp_path / "training"
-    inside = package / "_shipped" / "training"
-    beside.mkdir()
-    (beside / "one.yaml").touch()
-    package.mkdir()
-    monkeypatch.setattr(module, "_PACKAGE", package)
-    assert shipped("training", "one") == beside / "one.yaml"
-    inside.mkdir(parents=True)
-    (inside / "one.yaml").touch()
-    assert shipped("training", "one") == inside / "one.yaml"
-
-
-def test_nothing_shipped_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PACKAGE", tmp_path / "xttsbench")
-    with pytest.raises(
-        InvalidInputError, match="no training recipe is called 'tiny'; the nearest names: none is shipped"
-    ):
-        shipped("training", "tiny")
-
-
-OURS = os.path.dirname(xttsbench.__file__)
-STDLIB, PACKAGES = sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"]
-
-
-@pytest.mark.parametrize(
-    ("file", "whose"),
-    [
-        (__file__, "user"),
-        ("/home/me/project/train.py", "user"),
-        ("train.py", "user"),
-        ("/home/me/tensorflow/train.py", "user"),  # a folder of that name is no framework
-        ("/home/me/keras/train.py", "user"),
-        ("<stdin>", "typed"),
-        ("<string>", "typed"),
-        ("<ipython-input-3-abc>", "typed"),
-        ("<frozen importlib._bootstrap>", "python"),
-        ("<__array_function__ internals>", "python"),
-        ("/tmp/__autograph_generated_filexyz.py", "autograph"),
-        (f"{OURS}/cli/app.py", "ours"),
-        (f"{OURS}/xtts/model.py", "workload"),
-        (f"{OURS}/training/loop.py", "workload"),
-        (f"{OURS}/targets/bundled.py", "workload"),
-        (f"{OURS}_of_mine/xtts/model.py", "user"),
-        (json.__file__, "python"),
-        (f"{STDLIB}/threading.py", "python"),
-        (numpy.__file__, "library"),
-        (pytest.__file__, "library"),
-        (f"{PACKAGES}/anything.py", "library"),
-        ("/other/lib/python3.11/site-packages/librosa/core.py", "library"),
-        ("/usr/lib/python3/dist-packages/yaml/__init__.py", "library"),
-        ("/other/lib/python3.11/site-packages/keras/src/losses.py", "framework"),
-        ("/other/lib/python3.11/site-packages/tf_keras/src/losses.py", "framework"),
-        ("/other/lib/python3.11/site-packages/tensorflow/python/eager/context.py", "framework"),
-        ("/other/lib/python3.11/site-packages/tensorflow_io/core.py", "library"),
-    ],
-)
-def test_the_owner_of_a_file(file, whose):
-    assert owner(file) == whose
-
-
-def test_nothing_is_imported_to_tell(tmp_path):
-    told = "print({'tensorflow', 'keras', 'numpy'} & {*sys.modules})"
-    code = f"import sys; from xttsbench.files import owner; owner('x.py'); {told}"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert said.stdout == "set()\n"
-
-
-REFUSES = """
-import sys
-
-class Refuses:
-    def find_spec(self, name, path=None, target=None):
-        if name in ("tensorflow", "keras"):
-            raise ImportError(name)
-
-sys.meta_path.insert(0, Refuses())
-from xttsbench.files import owner
-print(owner("x.py"))
-"""
-
-
-def test_an_importer_that_refuses_a_framework_is_no_error(tmp_path):
-    said = subprocess.run([sys.executable, "-c", REFUSES], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert said.stdout == "user\n"

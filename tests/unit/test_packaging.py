@@ -61,7 +61,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), [("scenarios", "diagnose"), ("training", "tiny")])
 def test_an_installed_package_reads_its_own_yaml(installed: Path, tmp_path: Path, kind: str, name: str) -> None:
-    code = f"from xttsbench.files import shipped; print(shipped({kind!r}, {name!r}))"
+    code = f"from xttsbench.shipped import shipped; print(shipped({kind!r}, {name!r}))"
     done = python("-c", code, cwd=tmp_path, path=installed)
     assert done.returncode == 0, done.stderr
     found = Path(done.stdout.strip())

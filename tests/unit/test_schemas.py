@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.by_file import load
-from xttsbench.files import available, shipped
 from xttsbench.records.base import SCHEMA_VERSION
 from xttsbench.scenario.load import read_yaml
 from xttsbench.scenario.settings import Scenario
+from xttsbench.shipped import available, shipped
 
 ROOT = Path(__file__).parents[2]
 reference = load(ROOT / "docs" / "reference.py", "docs_reference")

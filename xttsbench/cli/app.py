@@ -30,7 +30,7 @@ from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.train import synthesize, train, with_value_of_best
 from xttsbench.errors import XttsbenchError, first_line
 from xttsbench.execution.ending import BY_SIGNAL, asked, heeded
-from xttsbench.files import owner
+from xttsbench.owners import owner
 
 
 class _InterruptedError(Exception):

@@ -244,7 +244,7 @@ def _described(record: MadeData | ImportedData, clips: str) -> str:
 
 
 def _features(recipe: str) -> FeatureSettings:
-    from xttsbench.files import shipped
+    from xttsbench.shipped import shipped
     from xttsbench.xtts.recipe import load_recipe
 
     is_file = "/" in recipe or recipe.endswith((".yaml", ".yml"))

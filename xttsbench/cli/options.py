@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from xttsbench.errors import UsageError
-from xttsbench.files import Kind, available
 from xttsbench.inputs import read_text
+from xttsbench.shipped import Kind, available
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

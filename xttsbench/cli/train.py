@@ -150,7 +150,7 @@ def with_value_of_best(arguments: Sequence[str]) -> list[str]:
 
     What follows is the value, unless it is an option or the name of a shipped recipe.
     """
-    from xttsbench.files import available
+    from xttsbench.shipped import available
 
     found: list[str] = []
     for index, argument in enumerate(arguments):

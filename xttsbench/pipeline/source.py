@@ -23,7 +23,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops, structured_function
 from tensorflow.python.ops import script_ops
 
-from xttsbench.files import of_framework, owner
+from xttsbench.owners import of_framework, owner
 from xttsbench.pipeline.definitions import before_autograph, place
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import PythonKind

@@ -14,7 +14,6 @@ import yaml
 from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError, UsageError, first_line
-from xttsbench.files import available, shipped
 from xttsbench.inputs import read_text
 from xttsbench.limited_yaml import parse
 from xttsbench.scenario.problems import (
@@ -28,6 +27,7 @@ from xttsbench.scenario.problems import (
     unchecked,
 )
 from xttsbench.scenario.settings import BUNDLED, MOST_ARMS, Scenario, Space
+from xttsbench.shipped import available, shipped
 
 
 def locate(text: str) -> Path:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Final, Literal, NamedTuple
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.records.code import Phase
 
 _WRITTEN: Final = ("user", "workload")  # owners of code that somebody wrote into a file to be measured

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
 from xttsbench.probes.procfs import obtainable_bytes
+from xttsbench.shipped import shipped
 from xttsbench.targets.configuration import MODES, PRECISIONS, Configuration, configuration_problems
 from xttsbench.targets.spec import Workload
 from xttsbench.xtts.data import batches, feature_cache, make, speech_data

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from xttsbench.files import available
 from xttsbench.records.base import Record
+from xttsbench.shipped import available
 from xttsbench.xtts.loaders import KEEPING, LOADERS
 
 MODES: Final = ("graph", "eager", "xla")

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from xttsbench.errors import TargetError
-from xttsbench.files import is_keras
+from xttsbench.owners import is_keras
 from xttsbench.targets.spec import TargetSpec, Workload
 
 Kind = Literal["dataset", "dataset+step", "dataset+model", "workload", "script"]

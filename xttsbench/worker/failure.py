@@ -10,7 +10,7 @@ import traceback
 from typing import Final
 
 from xttsbench.errors import TargetError, XttsbenchError
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.records.trial import TrialError
 
 _OF_MEMORY: Final = ("MemoryError", "ResourceExhaustedError")

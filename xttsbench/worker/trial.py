@@ -16,9 +16,9 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.platform import build_info
 
-from xttsbench.files import loaded_files
 from xttsbench.fixes.graph import apply
 from xttsbench.fixes.step import STEP_NO_XLA
+from xttsbench.owners import loaded_files
 from xttsbench.pipeline import places
 from xttsbench.pipeline.source import locate
 from xttsbench.probes.clock import EmulatedAccelerator

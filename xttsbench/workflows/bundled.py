@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.files import available, shipped
 from xttsbench.planning import plan_comparison
 from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.plan import Accelerator, Comparison, RunPlan
 from xttsbench.records.training import TakenOver, TrainJob
 from xttsbench.scenario.load import changed, load_scenario
+from xttsbench.shipped import available, shipped
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.saved import TAKEN, find_best, sentences, taken_over

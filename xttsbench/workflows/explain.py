@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from xttsbench.errors import UsageError
-from xttsbench.files import Kind, available, flushed_file, shipped
+from xttsbench.files import flushed_file
 from xttsbench.findings import RULES
 from xttsbench.fixes.registry import SPECS
 from xttsbench.records.fix import Fix
 from xttsbench.reporting.verdicts import MEANINGS
 from xttsbench.reporting.words import part
+from xttsbench.shipped import Kind, available, shipped
 from xttsbench.targets.spec import TargetSpec, parse_target
 
 

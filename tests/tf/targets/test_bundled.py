@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
 from xttsbench.samedata.tolerance import difference
+from xttsbench.shipped import shipped
 from xttsbench.targets.bundled import make_workload
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.precompute import precompute

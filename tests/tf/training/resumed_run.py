@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.course import Origin
 from xttsbench.training.loop import Action, Run, train

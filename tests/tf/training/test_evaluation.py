@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
 from xttsbench.records.training import Ended, Evaluated, Interval
+from xttsbench.shipped import shipped
 from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import make_strategy

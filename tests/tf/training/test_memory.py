@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.training.memory import (
     SHARE,
     Bucket,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.training import stream as training_stream
 from xttsbench.training.course import Position, with_parts
 from xttsbench.training.stream import Loading, ahead, batch_stream, shapes

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from xttsbench.files import shipped
 from xttsbench.planning import parity_arms, parity_trial
 from xttsbench.records.plan import Comparison, PlannedVariant
 from xttsbench.records.trial import Parity, TrialSpec
+from xttsbench.shipped import shipped
 from xttsbench.targets.load import load_target
 from xttsbench.targets.spec import parse_target
 from xttsbench.worker.failure import ExhaustedError
@@ -263,7 +263,7 @@ def recipes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         settings["optimizer"]["learning_rate"] = rate
         (directory / f"{name}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xttsbench.files._directory", lambda kind: directory)
+        patch.setattr("xttsbench.shipped._directory", lambda kind: directory)
         yield
 
 

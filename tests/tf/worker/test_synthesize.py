@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
 from xttsbench.records.training import SynthesisJob
+from xttsbench.shipped import shipped
 from xttsbench.training.checkpoints import Checkpoints, RunState, find_checkpoint
 from xttsbench.training.course import Origin, Position
 from xttsbench.training.state import TrainingState, generator_of

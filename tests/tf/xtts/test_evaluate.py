@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.clips import Clips, as_reference, learn
 from xttsbench.xtts.data.metadata import VOCABULARY, encode
 from xttsbench.xtts.data.synthesis import letters_at, utterance

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.model.generator import LONGEST_CHARACTER_S, LONGEST_PAUSE_S, Generator, longest
 from xttsbench.xtts.model.speech_model import Prediction, SpeechModel, unscale_mel

@@ -16,8 +16,8 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.files import shipped
 from xttsbench.fixes.processes.rewrite import in_processes
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.make import make_data

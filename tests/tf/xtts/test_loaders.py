@@ -16,11 +16,11 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
 from xttsbench.pipeline import places
 from xttsbench.pipeline.read import inspect, read_graph
 from xttsbench.records.fix import FixSet
 from xttsbench.samedata.tolerance import difference
+from xttsbench.shipped import shipped
 from xttsbench.workflows.optimize import patch_of
 from xttsbench.xtts.data.batches import Batch, plan
 from xttsbench.xtts.data.feature_cache import FeatureCache

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.model.attention import attend, attend_and_show, merge_heads, normalise, positions, split_heads
 from xttsbench.xtts.model.parts import MASKED

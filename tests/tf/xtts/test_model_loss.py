@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.targets import configuration
 from xttsbench.training.step import OneDeviceStep
 from xttsbench.xtts.data.metadata import VOCABULARY

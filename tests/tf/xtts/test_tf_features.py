@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data import synthesis
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.loaders.tf_loaders import log_mel_frames

@@ -118,7 +118,7 @@ def test_problems_of_the_data_set_remain_after_fix(call, speech: Path) -> None:
 
 
 def test_the_remedy_names_the_recipe(call, tmp_path: Path) -> None:
-    from xttsbench.files import shipped
+    from xttsbench.shipped import shipped
 
     recipe = tmp_path / "other.yaml"
     text = shipped("training", "tiny").read_text()

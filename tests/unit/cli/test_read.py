@@ -14,9 +14,9 @@ from tests.unit.cli.made import invoke
 from xttsbench.cli.read import seconds, share
 from xttsbench.errors import JournalError, NothingMeasuredError, UsageError
 from xttsbench.execution.journal import TRIALS
-from xttsbench.files import available
 from xttsbench.findings import rules
 from xttsbench.fixes.registry import SPECS
+from xttsbench.shipped import available
 
 
 @pytest.mark.parametrize(

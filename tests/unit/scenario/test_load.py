@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.files import available
 from xttsbench.planning import plan_comparison, plan_procedure
 from xttsbench.records.plan import Accelerator, Procedure
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.load import changed, locate, read_yaml
 from xttsbench.scenario.problems import unchecked
 from xttsbench.scenario.settings import Scenario
+from xttsbench.shipped import available
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.training.course import (
     NONE,
     HealthState,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import load_recipe

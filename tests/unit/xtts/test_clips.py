@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.clips import (
     CHANGE_COST,
     Templates,

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.synthesis import utterance
 from xttsbench.xtts.features import (
     FeatureSettings,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import available, shipped
+from xttsbench.shipped import available, shipped
 from xttsbench.xtts.recipe import load_recipe
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xttsbench.files import of_keras
 from xttsbench.fixes.native.expressions import OF_ARRAYS, cast_text, check_kinds
 from xttsbench.fixes.native.flow import bound
 from xttsbench.fixes.native.names import (
@@ -26,6 +25,7 @@ from xttsbench.fixes.native.names import (
     Written,
 )
 from xttsbench.fixes.native.observe import Fact, is_nested, name_of, users_function
+from xttsbench.owners import of_keras
 from xttsbench.pipeline.source import is_tensorflow
 
 if TYPE_CHECKING:

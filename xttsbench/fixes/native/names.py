@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.files import KERAS
+from xttsbench.owners import KERAS
 
 OPERATORS: Final[Mapping[type[ast.AST], Any]] = {
     **{ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.true_divide},

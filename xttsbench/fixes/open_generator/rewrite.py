@@ -17,10 +17,10 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
-from xttsbench.files import of_keras
 from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of
 from xttsbench.fixes.graph.functions import node_of
 from xttsbench.fixes.graph.hazards import STATELESS, STOPS, Reader
+from xttsbench.owners import of_keras
 from xttsbench.pipeline.nodes import (
     FunctionLibrary,
     array_of,

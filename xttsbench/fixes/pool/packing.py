@@ -25,8 +25,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.types import core
 
-from xttsbench.files import is_keras, owner
 from xttsbench.fixes.pool import work
+from xttsbench.owners import is_keras, owner
 from xttsbench.pipeline.source import cells
 
 _AUTOGRAPH: Final = "tensorflow/python/autograph/impl/api.py"

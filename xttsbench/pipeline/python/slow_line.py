@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.pipeline.definitions import tree_of
 from xttsbench.pipeline.python.rounds import carried
 from xttsbench.records.base import Location

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
-from xttsbench import files
+from xttsbench import owners
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import (
     LOOPS,
@@ -86,7 +86,7 @@ def _changed_attribute(kind: type, name: str, own: Collection[CodeType], *, with
 
     With ``within_epoch`` what Keras has a ``PyDataset`` change between epochs is left out.
     """
-    of_keras = files.is_keras(kind, "PyDataset", "Sequence")
+    of_keras = owners.is_keras(kind, "PyDataset", "Sequence")
     for one in kind.__mro__:
         file = next((place(method.__code__)[0] for method in vars(one).values() if source.is_users(method)), "")
         for node in ast.walk(tree_of(file)) if file else ():
@@ -378,7 +378,7 @@ def called(function: Any) -> Any:
 
 def _is_wrapper(function: types.FunctionType) -> bool:
     """Whether TensorFlow or we made a function; AutoGraph's wrapper of a method has the module of what it wraps."""
-    return source.is_tensorflow(function) or files.owner(place(function.__code__)[0]) in ("framework", "ours")
+    return source.is_tensorflow(function) or owners.owner(place(function.__code__)[0]) in ("framework", "ours")
 
 
 def _unwrapped(function: Any) -> Any:

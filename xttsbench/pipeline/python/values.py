@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xttsbench.files import of_framework
+from xttsbench.owners import of_framework
 from xttsbench.pipeline.source import call_of, cells, is_users, parameters_of
 
 

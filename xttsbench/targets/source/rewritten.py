@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from typing import Any, Final
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.module import Module
 from xttsbench.targets.source.npy_header import fixed_npy_header

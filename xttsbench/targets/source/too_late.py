@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.files import of_framework
+from xttsbench.owners import of_framework
 from xttsbench.records.code import SourceFact
 from xttsbench.targets.source.flow import exclusive
 from xttsbench.targets.source.module import Module, argument_of, is_name

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.pipeline.places import place_of as dataset_place
 from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.loop import Loop, original

@@ -22,8 +22,8 @@ import tensorflow as tf
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import gen_random_ops, resource_variable_ops
 
-from xttsbench.files import owner
 from xttsbench.fixes.step import STEP_SEVERAL
+from xttsbench.owners import owner
 from xttsbench.records.base import name_and_place
 from xttsbench.records.code import ScriptAgain
 from xttsbench.records.pipeline import Elements

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from tensorflow.python.framework import ops
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.pipeline.source import locate
 from xttsbench.step.watch import Moment, step_row
 from xttsbench.worker.script.eager import place_of

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.records.code import OwnBatches
 from xttsbench.records.pipeline import CallSite
 from xttsbench.targets.source.training_loops import Hearing, Loops, Place

@@ -18,7 +18,7 @@ from tensorflow.python.distribute import distribute_lib, input_lib
 from tensorflow.python.eager import backprop, context
 from tensorflow.python.framework import ops
 
-from xttsbench.files import LEGACY_KERAS
+from xttsbench.owners import LEGACY_KERAS
 from xttsbench.worker.script.keras_calls import ON_BATCH
 from xttsbench.worker.script.replaced import ReplacedStep
 from xttsbench.worker.script.watched import Watched

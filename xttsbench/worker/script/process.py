@@ -24,7 +24,7 @@ from importlib.machinery import SourceFileLoader
 from types import TracebackType
 from typing import Any, Final
 
-from xttsbench.files import KERAS, loaded_files, owner
+from xttsbench.owners import KERAS, loaded_files, owner
 from xttsbench.processes import TRIALS
 from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.checkout import enter

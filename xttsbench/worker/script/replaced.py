@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from xttsbench.files import owner
+from xttsbench.owners import owner
 from xttsbench.pipeline.places import user_calls
 from xttsbench.records.pipeline import CallSite
 from xttsbench.targets.source.left_out import GUARDED

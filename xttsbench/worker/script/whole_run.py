@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from xttsbench.files import KERAS
+from xttsbench.owners import KERAS
 from xttsbench.records.rows import RowMemory, SegmentRows, StepRow
 from xttsbench.records.trial import TrialSpec
 from xttsbench.step.modes import keras_package

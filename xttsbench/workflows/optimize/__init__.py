@@ -16,7 +16,7 @@ from xttsbench import __version__
 from xttsbench.diagnosis import Diagnosis
 from xttsbench.evidence import Evidence
 from xttsbench.execution.run_directory import read_record, write_json
-from xttsbench.files import atomic_write, owner
+from xttsbench.files import atomic_write
 from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.model import predict_speedup
 from xttsbench.fixes.proposal import Proposal
@@ -25,6 +25,7 @@ from xttsbench.fixes.results import results
 from xttsbench.fixes.rounds import PATCHED, slug
 from xttsbench.fixes.step import STEP_GRAPH, STEP_NO_XLA, STEP_TRACED_ONCE, retraced
 from xttsbench.fixes.verified import Verified, verified
+from xttsbench.owners import owner
 from xttsbench.planning import Job
 from xttsbench.records.base import Location, name_and_place
 from xttsbench.records.code import OwnBatches, ScriptAgain, ScriptRun

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, Shape, TrainingStep, make_strategy
 from xttsbench.xtts.data.batches import LossCounts

@@ -12,7 +12,7 @@ import pytest
 
 from xttsbench.execution.journal import read_trials
 from xttsbench.execution.limits import Limits
-from xttsbench.files import loaded_files
+from xttsbench.owners import loaded_files
 from xttsbench.records.trial import TrialRecord, TrialSpec, changed_file, interrupted
 from xttsbench.workflows.measure.session import Session
 from xttsbench.workflows.measure.sources import Sources

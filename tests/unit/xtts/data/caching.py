@@ -9,7 +9,7 @@ from pathlib import Path
 import scipy.fft
 import scipy.sparse  # noqa: F401 - features load them when they are made, which would be once in each process
 
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data import precompute
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.recipe import load_recipe

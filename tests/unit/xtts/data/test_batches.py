@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data.batches import Batch, LossCounts, loss_counts, padding_efficiency, plan, split
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
 

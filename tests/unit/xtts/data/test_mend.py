@@ -17,7 +17,7 @@ import pytest
 
 from tests.forked import start
 from xttsbench.errors import XttsbenchError
-from xttsbench.files import shipped
+from xttsbench.shipped import shipped
 from xttsbench.xtts.data import cache_files
 from xttsbench.xtts.data.cache_files import INDEX, CacheFileError, Index, read_index, write_index
 from xttsbench.xtts.data.feature_cache import cache_path

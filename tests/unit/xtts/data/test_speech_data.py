@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.files import available, shipped
+from xttsbench.shipped import available, shipped
 from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.metadata import encode
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data

@@ -1,0 +1,44 @@
+"""Scenarios and training recipes of the project: inside an installed package, or beside it in a checkout."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Final, Literal
+
+from xttsbench.errors import InvalidInputError
+
+Kind = Literal["scenarios", "training"]
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+_NOUN: Final[dict[Kind, str]] = {"scenarios": "scenario", "training": "training recipe"}
+
+
+def available(kind: Kind) -> list[str]:
+    """Return the names of the shipped files of a kind, sorted, without the ending ``.yaml``."""
+    return sorted(path.stem for path in _directory(kind).glob("*.yaml"))
+
+
+def shipped(kind: Kind, name: str) -> Path:
+    """Return the path of a shipped scenario or training recipe.
+
+    Args:
+        kind: ``scenarios`` or ``training``.
+        name: its file name without the ending, as :func:`available` lists it; a name, never a path.
+
+    Raises:
+        InvalidInputError: there is no such file; the message names the nearest ones.
+    """
+    names = available(kind)
+    # Only a listed name is ever joined to the directory, so that separators and ".." cannot lead out of it.
+    if name not in names:
+        nearest = difflib.get_close_matches(name, names, n=3) or names
+        listed = ", ".join(nearest) or "none is shipped"
+        raise InvalidInputError(f"no {_NOUN[kind]} is called {name!r}; the nearest names: {listed}")
+    return _directory(kind) / f"{name}.yaml"
+
+
+def _directory(kind: Kind) -> Path:
+    """Return the directory of a kind: package data first, else the checkout beside the package."""
+    packaged = _PACKAGE / "_shipped" / kind
+    return packaged if packaged.is_dir() else _PACKAGE.parent / kind
