@@ -38,7 +38,7 @@ from xttsbench.diagnosis.bottleneck import (
 from xttsbench.evidence import Evidence, given_mode, step_facts
 from xttsbench.evidence.step import compiled_share, modes
 from xttsbench.fixes.cache import behind_cache
-from xttsbench.fixes.model import predictions
+from xttsbench.fixes.predictions import predictions
 from xttsbench.records.base import Estimate
 from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 

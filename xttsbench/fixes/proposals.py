@@ -15,15 +15,8 @@ from typing import Final
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.fixes.cache import cache_places, first_pass_batches
 from xttsbench.fixes.dataset import DATASET, WORTH_S, expected
-from xttsbench.fixes.model import (
-    Modelled,
-    combine,
-    infer_cardinality,
-    modelled,
-    predict,
-    step_alone_s,
-    with_faster_step,
-)
+from xttsbench.fixes.model import Modelled, combine, infer_cardinality, modelled, predict, with_faster_step
+from xttsbench.fixes.predictions import step_alone_s
 from xttsbench.fixes.proposal import Option, Proposal, ranked
 from xttsbench.fixes.registry import SPECS, candidates, said
 from xttsbench.fixes.spec import WORTH, Candidate, Setting, Spec

@@ -7,10 +7,7 @@ from typing import Final
 
 from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step
-from xttsbench.fixes.model import (
-    Model,
-    period_with_faster_step_s,
-)
+from xttsbench.fixes.model import Model, period_with_faster_step_s
 from xttsbench.fixes.proposal import Option, Proposal
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH

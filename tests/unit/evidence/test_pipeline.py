@@ -10,7 +10,7 @@ from tests.unit.fixes.pipelines import ENVIRONMENT, pipeline, python
 from tests.unit.throughput.test_pace import every_sixteenth, simulated
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence.pipeline import consumer, machine
-from xttsbench.fixes.model import predictions
+from xttsbench.fixes.predictions import predictions
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction

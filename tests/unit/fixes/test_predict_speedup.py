@@ -10,7 +10,7 @@ import pytest
 from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from tests.unit.throughput.test_pace import every_sixteenth, simulated
-from xttsbench.fixes.model import COSTS_NOTHING, longer_buffer, predict_speedup
+from xttsbench.fixes.predictions import COSTS_NOTHING, longer_buffer, predict_speedup
 from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import FixSet

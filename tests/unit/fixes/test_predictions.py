@@ -9,7 +9,8 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, ENVIRONMENT, PYTHON, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence import Compared
-from xttsbench.fixes.model import as_measured, beside, predictions, unmeasured
+from xttsbench.fixes.model import as_measured
+from xttsbench.fixes.predictions import beside, predictions, unmeasured
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Estimate

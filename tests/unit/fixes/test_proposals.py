@@ -12,7 +12,7 @@ from tests.unit.evidence.made import make_evidence
 from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence import Compared
-from xttsbench.fixes.model import COSTS_NOTHING
+from xttsbench.fixes.predictions import COSTS_NOTHING
 from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.registry import SPECS
 from xttsbench.fixes.results import results

@@ -18,7 +18,7 @@ from xttsbench.evidence import Evidence
 from xttsbench.execution.run_directory import read_record, write_json
 from xttsbench.files import atomic_write
 from xttsbench.fixes.dataset import DATASET
-from xttsbench.fixes.model import predict_speedup
+from xttsbench.fixes.predictions import predict_speedup
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.proposals import proposals
 from xttsbench.fixes.results import results

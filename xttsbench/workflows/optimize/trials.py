@@ -19,7 +19,7 @@ from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
 from xttsbench.fixes.cache import over_a_training
 from xttsbench.fixes.dataset import DATASET
-from xttsbench.fixes.model import longer_buffer, predict_speedup
+from xttsbench.fixes.predictions import longer_buffer, predict_speedup
 from xttsbench.fixes.rounds import (
     ALONE,
     LEAST_BLOCKS,

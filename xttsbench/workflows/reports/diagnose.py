@@ -25,8 +25,8 @@ from xttsbench.diagnosis.next_trial import skipped
 from xttsbench.diagnosis.verdict import verdict
 from xttsbench.evidence.step import tried
 from xttsbench.findings import find, worth
-from xttsbench.fixes.model import beside
-from xttsbench.fixes.model import unmeasured as missing_predictions
+from xttsbench.fixes.predictions import beside
+from xttsbench.fixes.predictions import unmeasured as missing_predictions
 from xttsbench.fixes.results import compared as tried_fixes
 from xttsbench.fixes.results import mending, with_fixes
 from xttsbench.records.base import Estimate
