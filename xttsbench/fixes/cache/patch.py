@@ -9,7 +9,8 @@ from xttsbench.fixes.cache import useless
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, kind, place, rearranged
 from xttsbench.targets.source.conditions import condition
-from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, appended, removed
+from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError
+from xttsbench.targets.source.link_edits import appended, removed
 from xttsbench.throughput.threads import chain_before, inputs_of
 
 _KEPT: Final = ".cache()"

@@ -20,7 +20,8 @@ from xttsbench.fixes.step.written_out import above, loop_of, outermost
 from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.records.code import OwnBatches
 from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement, spelled
+from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
+from xttsbench.targets.source.link_edits import spelled
 from xttsbench.targets.source.module import Module
 
 _NAMES: Final = ("batches", "batches_ahead", "made_ahead")

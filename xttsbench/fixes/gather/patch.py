@@ -16,19 +16,11 @@ import libcst as cst
 from xttsbench.fixes.gather import handed_as_one, rows_to_batches
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, place
-from xttsbench.targets.source.edits import (
-    Change,
-    Found,
-    NoEditError,
-    Replacement,
-    argument,
-    behind,
-    called_with,
-    function_around,
-    spelled,
-)
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
 from xttsbench.targets.source.flow import Flow
-from xttsbench.targets.source.module import Link, Module
+from xttsbench.targets.source.link_edits import argument, behind, function_around, spelled
+from xttsbench.targets.source.module import Module
+from xttsbench.targets.source.tree import Link
 
 _NAMES: Final = ("arrays", "whole_arrays", "gathered_arrays")
 _HAND_ON: Final = frozenset({"shuffle", "repeat", "take", "skip", "shard", "prefetch", "cache", "with_options"})
@@ -101,7 +93,7 @@ def _follow(module: Module, sliced: Link, batched: Link, hand_on: Collection[str
         seen.add(node)
         if done:
             continue
-        parent, call = module.parent(node), called_with(module, node)
+        parent, call = module.parent(node), module.called_with(node)
         link = module.link(call) if isinstance(parent, cst.Attribute) else None
         targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
         if link is not None and (link is batched or link.name in hand_on):

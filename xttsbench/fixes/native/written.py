@@ -9,7 +9,8 @@ import libcst as cst
 from libcst.metadata import ClassScope
 
 from xttsbench.records.pipeline import NativeFunction
-from xttsbench.targets.source.edits import NoEditError, Replacement, spelled
+from xttsbench.targets.source.edits import NoEditError, Replacement
+from xttsbench.targets.source.link_edits import spelled
 from xttsbench.targets.source.module import Module
 
 

@@ -20,18 +20,10 @@ from xttsbench.fixes.native.written import defined
 from xttsbench.fixes.open_generator import OPEN_GENERATOR, openable
 from xttsbench.records.pipeline import GeneratorParts, PipelineOp, PythonFunction
 from xttsbench.targets.source.calls import Call, Calls, attempt
-from xttsbench.targets.source.edits import (
-    Change,
-    Found,
-    NoEditError,
-    Replacement,
-    argument,
-    autotune_or,
-    change,
-    spelled,
-    with_argument,
-)
-from xttsbench.targets.source.module import Link, Module
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
+from xttsbench.targets.source.link_edits import argument, autotune_or, change, spelled, with_argument
+from xttsbench.targets.source.module import Module
+from xttsbench.targets.source.tree import Link
 
 
 class Loop:

@@ -7,8 +7,10 @@ from typing import Final
 
 from xttsbench.targets.source.calls import Calls, place
 from xttsbench.targets.source.conditions import condition
-from xttsbench.targets.source.edits import Change, Found, NothingToDoError, argument, autotune_or, change, with_argument
-from xttsbench.targets.source.module import Link, Module, is_name
+from xttsbench.targets.source.edits import Change, Found, NothingToDoError
+from xttsbench.targets.source.link_edits import argument, autotune_or, change, with_argument
+from xttsbench.targets.source.module import Module, is_name
+from xttsbench.targets.source.tree import Link
 
 _CALLS_AT: Final = {"map": 1, "interleave": 3, "batch": 2}
 """Method -> position of ``num_parallel_calls``; ``deterministic`` comes next."""

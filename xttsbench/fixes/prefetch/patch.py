@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xttsbench.targets.source.calls import Calls, attempt, place
-from xttsbench.targets.source.edits import (
-    Change,
-    Found,
-    NothingToDoError,
-    appended,
-    autotune_or,
-    change,
-    with_argument,
-)
+from xttsbench.targets.source.edits import Change, Found, NothingToDoError
+from xttsbench.targets.source.link_edits import appended, autotune_or, change, with_argument
 
 
 def prefetch(calls: Calls, number: int | None, op: str) -> Iterable[Found]:

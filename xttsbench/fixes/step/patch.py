@@ -15,19 +15,10 @@ import libcst as cst
 from xttsbench.fixes.step import Retraced, retraced
 from xttsbench.fixes.step.written_out import extracted, function_with_tape
 from xttsbench.targets.source.calls import Calls, attempt
-from xttsbench.targets.source.edits import (
-    Change,
-    Found,
-    NoEditError,
-    NothingToDoError,
-    Replacement,
-    argument,
-    change,
-    spelled,
-    with_argument,
-    without_argument,
-)
-from xttsbench.targets.source.module import Link, Module
+from xttsbench.targets.source.edits import Change, Found, NoEditError, NothingToDoError, Replacement
+from xttsbench.targets.source.link_edits import argument, change, spelled, with_argument, without_argument
+from xttsbench.targets.source.module import Module
+from xttsbench.targets.source.tree import Link
 
 _KERAS = ("optimizer", "loss", "metrics", "run_eagerly", "jit_compile")
 """Arguments by which ``model.compile`` is told from other calls of that name."""

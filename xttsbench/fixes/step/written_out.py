@@ -15,8 +15,9 @@ from typing import Final
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.targets.source.edits import Change, NoEditError, Replacement, spelled
+from xttsbench.targets.source.edits import Change, NoEditError, Replacement
 from xttsbench.targets.source.flow import Flow
+from xttsbench.targets.source.link_edits import spelled
 from xttsbench.targets.source.module import Module
 
 _UPDATES: Final = frozenset(

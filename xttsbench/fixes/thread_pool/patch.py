@@ -9,8 +9,10 @@ import libcst as cst
 from libcst.metadata import ClassScope
 
 from xttsbench.targets.source.calls import Calls, attempt, place
-from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement, appended, change, spelled
-from xttsbench.targets.source.module import Link, Module
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
+from xttsbench.targets.source.link_edits import appended, change, spelled
+from xttsbench.targets.source.module import Module
+from xttsbench.targets.source.tree import Link
 
 _FIELD = "threading.private_threadpool_size"
 _SIMPLE = (cst.Assign, cst.AnnAssign, cst.Return, cst.Expr, cst.AugAssign, cst.For, cst.With)

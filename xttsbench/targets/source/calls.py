@@ -21,10 +21,11 @@ from xttsbench.records.code import OwnBatches
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Setting, kind_of_op
 from xttsbench.records.trial import Trace
-from xttsbench.targets.source import edits
-from xttsbench.targets.source.edits import Change, NoEditError
-from xttsbench.targets.source.module import Link, Module, read_module
+from xttsbench.targets.source.edits import Change, Found, NoCallError, NoEditError, NothingToDoError
+from xttsbench.targets.source.link_edits import reordered
+from xttsbench.targets.source.module import Module, read_module
 from xttsbench.targets.source.sinking import LISTS_FILES, Sinking
+from xttsbench.targets.source.tree import Link
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BY_ANOTHER_NAME: Final = {
@@ -139,7 +140,7 @@ class Calls:
         if exact is not None:
             found = [exact] if exact.name in names else []
         if not found:
-            raise edits.NoCallError(f"{op.op} at {place(op)} does not come from a call of .{names[0]}(...) there")
+            raise NoCallError(f"{op.op} at {place(op)} does not come from a call of .{names[0]}(...) there")
         same = _same_place if exact is None else _same_call
         siblings = [one.name for one in self.pipeline.ops if same(one, op) and kind(one) == kind(op)]
         inside = [one for one in _inner(self.pipeline.ops) if _same_place(one, op) and set(methods(one)) & set(names)]
@@ -225,9 +226,7 @@ class Calls:
             raise NoEditError("the calls are in several files")
         return calls[0][0], [link for _, link in calls]
 
-    def each(
-        self, ops: Sequence[PipelineOp], edit: Callable[[Module, Link], Change], by_hand: str
-    ) -> Iterator[edits.Found]:
+    def each(self, ops: Sequence[PipelineOp], edit: Callable[[Module, Link], Change], by_hand: str) -> Iterator[Found]:
         """One edit of the call of each op; a call that made several of them is edited once.
 
         ``by_hand`` is what to write where it cannot be edited; the place is put behind it.
@@ -240,23 +239,23 @@ class Calls:
                 where = f"{module.file}:{link.line}"
                 if link not in done:
                     done.add(link)
-                    yield edits.Found((edit(module, link),))
-            except edits.NothingToDoError as error:
-                yield edits.Found(why_not=str(error))
-            except edits.NoCallError as error:
-                yield edits.Found(why_not=f"{error}; apply the saved plan")
+                    yield Found((edit(module, link),))
+            except NothingToDoError as error:
+                yield Found(why_not=str(error))
+            except NoCallError as error:
+                yield Found(why_not=f"{error}; apply the saved plan")
             except NoEditError as error:
-                yield edits.Found(why_not=f"{error}; {by_hand} at {where}")
+                yield Found(why_not=f"{error}; {by_hand} at {where}")
 
 
-def attempt(edit: Callable[[], Sequence[Change]], by_hand: str) -> edits.Found:
+def attempt(edit: Callable[[], Sequence[Change]], by_hand: str) -> Found:
     """One edit, or why there is none, with what to write by hand."""
     try:
-        return edits.Found(tuple(edit()))
-    except edits.NothingToDoError as error:
-        return edits.Found(why_not=str(error))
+        return Found(tuple(edit()))
+    except NothingToDoError as error:
+        return Found(why_not=str(error))
     except NoEditError as error:
-        return edits.Found(why_not=f"{error}; {by_hand}")
+        return Found(why_not=f"{error}; {by_hand}")
 
 
 def methods(op: PipelineOp) -> tuple[str, ...]:
@@ -350,7 +349,7 @@ def rearranged(
             raise NoEditError("a call makes several ops that would change places with one another")
         if any(link.name == LISTS_FILES for link in links):
             raise NoEditError("a list of files is shuffled by the call that makes it")
-        return edits.reordered(module, links, [one.name in moved for one in ops], text)
+        return reordered(module, links, [one.name in moved for one in ops], text)
     except NoEditError:
         module, links = calls.in_one_function(ops)
     which = [link for one, link in zip(ops, links, strict=True) if one.name in moved]

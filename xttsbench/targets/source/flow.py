@@ -1,24 +1,22 @@
-"""Reaching assignments of a name at each place of a function, and the conditions under which a place runs.
+"""Reaching assignments of a name at each place of a function, and where a value goes from there.
 
 Branches, loops, ``try`` and ``with`` are gone through as Python does, and where ways meet, a name may hold the value of
 any of them. ``self.x`` is followed like a name inside one function; what other functions do to it is not known. A name
-read in a nested function is read whenever that runs, so each of its assignments is taken to reach it. Conditions are
-given as text that can be written elsewhere.
+read in a nested function is read whenever that runs, so each of its assignments is taken to reach it.
 """
 
 from __future__ import annotations
 
-import ast
-import itertools
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
+from xttsbench.targets.source.branches import branches
 from xttsbench.targets.source.edits import NoEditError
 from xttsbench.targets.source.module import Module
+from xttsbench.targets.source.tree import Link
 
 State = dict[str, frozenset[cst.CSTNode]]
 """Name -> the targets whose value it may hold; one that it may be without is left out."""
@@ -52,6 +50,69 @@ class Flow:
         self._suite(within.body, state)
         for name, use in self._deferred:
             self._read(use, frozenset(self._targets.get(name, ())))
+
+    def reads_of(self, node: cst.CSTNode, through: Sequence[Link] = (), *, strict: bool = True) -> list[cst.CSTNode]:
+        """The places that read the value of an expression, also by another name, or behind some links.
+
+        Raises:
+            NoEditError: it goes where it cannot be followed, and that matters (``strict``).
+        """
+        module, waiting, found = self._module, [node], list[cst.CSTNode]()
+        passed, seen = {link.node for link in through}, set[cst.CSTNode]()
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            parent = module.parent(current)
+            if isinstance(parent, cst.Attribute | cst.Arg | cst.Comparison | cst.ComparisonTarget):
+                call = module.called_with(current)
+                link = module.link(call)
+                if call is not None and (call in passed or (link is not None and link.name == "with_options")):
+                    waiting.append(call)
+                else:
+                    found.append(current)
+            elif isinstance(parent, cst.IfExp) and current is not parent.test:
+                waiting.append(parent)
+            elif isinstance(parent, cst.Assign | cst.AnnAssign):
+                targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
+                if strict and not all(isinstance(target, cst.Name | cst.Attribute) for target in targets):
+                    raise NoEditError(f"line {module.line(parent)} unpacks the data")
+                waiting += [use for target in targets for use in self.readers.get(target, ())]
+            elif isinstance(current, cst.Name) and not isinstance(parent, cst.NamedExpr):
+                found.append(current)
+            elif strict and not isinstance(parent, cst.Expr):
+                raise NoEditError(f"the data cannot be followed from line {module.line(current)} on")
+        return sorted(found, key=module.start)
+
+    def same_values(self, node: cst.CSTNode, args: Sequence[cst.CSTNode], where: cst.CSTNode) -> None:
+        """Raise unless what a call or reader needs, and conditions around it, are the same where a statement begins."""
+        module = self._module
+        theirs = {at for at, _ in branches(module, where)}
+        around = [at for at, _ in branches(module, node) if isinstance(at, cst.If | cst.IfExp) and at not in theirs]
+        tests = [at for at in around if isinstance(at, cst.If)]
+        nodes: list[cst.CSTNode] = [*args, *(at.test for at in around)]
+        nodes += [body for one in list(nodes) for body in self._bodies(one)]
+        then = self.before.get(where, {})
+        earlier = [self.before.get(at, {}) for at in (module.statement(node), *tests)]
+        for one in nodes:
+            for name in module.inside(one, cst.Name):
+                known = frozenset[cst.CSTNode]().union(*(state.get(name.value, ()) for state in earlier))
+                if name in self.reaching and then.get(name.value, frozenset()) - known:
+                    raise NoEditError(
+                        f"`{name.value}` gets its value between lines {module.line(node)} and {module.line(where)}"
+                    )
+            for read in module.inside(one, cst.Attribute):
+                for other in module.of(cst.Attribute):
+                    between = module.start(node) < module.start(other) < module.start(where)
+                    if between and module.is_set(other) and other.attr.value == read.attr.value:
+                        raise NoEditError(f"`{module.code(other)}` gets its value at line {module.line(other)}")
+
+    def _bodies(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The bodies of functions of this function that are named in an argument: they are traced where it stands."""
+        names = self._module.inside(node, cst.Name)
+        owners = (self._module.parent(target) for name in names for target in self.reaching.get(name, ()))
+        return (owner.body for owner in owners if isinstance(owner, cst.FunctionDef))
 
     def _suite(self, body: cst.BaseSuite | Sequence[cst.CSTNode], state: State | None) -> State | None:
         """State of the names behind a block; ``None`` where its end is never reached."""
@@ -213,80 +274,3 @@ def _joined(*states: State | None) -> State | None:
 def _holds(module: Module, function: cst.CSTNode, node: cst.CSTNode) -> bool:
     start, end = module.span(function)
     return start <= module.start(node) and module.end(node) <= end
-
-
-_PURE: Final = ("len", "bool", "int", "float", "str", "max", "min", "any", "all", "isinstance", "getattr", "hasattr")
-_PURE_METHODS: Final = ("get", "startswith", "endswith")
-_LEAVE: Final = (cst.Return, cst.Raise, cst.Continue, cst.Break)
-
-
-def branches(module: Module, node: cst.CSTNode, *, beyond: bool = False) -> list[tuple[cst.CSTNode, str]]:
-    """The statements with parts around a node in its function, innermost first, and which part it is in.
-
-    With ``beyond`` those around the function as well.
-    """
-    found: list[tuple[cst.CSTNode, str]] = []
-    for child, around in itertools.pairwise([node, *module.ancestors(node)]):
-        if isinstance(around, cst.FunctionDef | cst.Lambda) and not beyond:
-            break
-        if isinstance(around, cst.If | cst.IfExp):
-            part = next(name for name in ("test", "body", "orelse") if getattr(around, name) is child)
-            found.append((around, part))
-        elif isinstance(around, cst.Try):
-            found.append((around, "handlers" if isinstance(child, cst.ExceptHandler) else "body"))
-        elif isinstance(around, cst.For | cst.While | cst.With | cst.Match | cst.BaseComp):
-            found.append((around, "body"))
-    return found
-
-
-def condition(module: Module, test: cst.BaseExpression, *, is_not: bool) -> str:
-    """Text of a branch's condition that means the same where it is written again.
-
-    Raises:
-        NoEditError: it may say something else the second time.
-    """
-    for call in module.inside(test, cst.Call):
-        method = isinstance(call.func, cst.Attribute) and call.func.attr.value in _PURE_METHODS
-        if not method and not module.is_builtin(call.func, *_PURE):
-            raise NoEditError(f"the condition of line {module.line(test)} calls {module.shown(call.func)}(...)")
-    if module.inside(test, cst.NamedExpr):
-        raise NoEditError(f"the condition of line {module.line(test)} sets a name")
-    text = module.shown(test)
-    if isinstance(test, cst.BooleanOperation | cst.IfExp):
-        text = f"({text})"
-    return negated([text]) if is_not else text
-
-
-def negated(conditions: Sequence[str]) -> str:
-    """The opposite of several conditions that all hold."""
-    text = joined(conditions)
-    if found := re.fullmatch(r"not (?:([\w.]+)|\(([^()]+)\))", text):
-        return found[1] or f"({found[2]})"
-    return f"not {text}" if re.fullmatch(r"[\w.]+(\([^()]*\))?", text) else f"not ({text})"
-
-
-def joined(conditions: Sequence[str]) -> str:
-    """Conditions as one; alone it needs no parentheses."""
-    alone = conditions[0][1:-1] if len(conditions) == 1 and conditions[0].startswith("(") else ""
-    try:
-        ast.parse(alone, mode="eval")
-    except SyntaxError:  # these parentheses are not around it all
-        return " and ".join(conditions)
-    return alone
-
-
-def exclusive(module: Module, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-    """Whether no run goes through both: other branches of one ``if`` or ``try``, or the earlier one leaves."""
-    mine, theirs = (dict(branches(module, one, beyond=True)) for one in (first, second))
-    forks = (cst.If, cst.Try)
-    if any(at in theirs and theirs[at] != part for at, part in mine.items() if isinstance(at, forks)):
-        return True
-    for own, other in ((mine, theirs), (theirs, mine)):
-        for at, part in own.items():
-            block = getattr(at, part, None) if isinstance(at, forks) and at not in other and part != "test" else None
-            block = block.body if isinstance(block, cst.Else) else block
-            last = block.body[-1] if isinstance(block, cst.IndentedBlock | cst.SimpleStatementSuite) else None
-            last = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-            if isinstance(last, _LEAVE):
-                return True
-    return False

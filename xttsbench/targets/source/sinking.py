@@ -10,16 +10,28 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from xttsbench.targets.source import edits
-from xttsbench.targets.source.edits import Change, NoEditError
-from xttsbench.targets.source.flow import Flow, branches, condition, exclusive, joined, negated
-from xttsbench.targets.source.module import Link, Module, Span, is_name
+from xttsbench.targets.source.branches import branches, condition, exclusive, joined, negated
+from xttsbench.targets.source.edits import Change, Moved, NoEditError, Put, Replacement, Step
+from xttsbench.targets.source.flow import Flow
+from xttsbench.targets.source.link_edits import (
+    argument,
+    before_statement,
+    behind,
+    behind_statement,
+    function_around,
+    has_lines,
+    lines_of,
+    removed,
+    with_argument,
+)
+from xttsbench.targets.source.module import Module, is_name
+from xttsbench.targets.source.tree import Link, Span
 
 _LOOKING: Final = ("print", "isinstance", "type", "id", "repr")  # functions that look at a dataset without reading it
 _LOOPS: Final = (cst.For, cst.While, cst.BaseComp)
@@ -51,14 +63,12 @@ class Sinking:
         self._not_where: list[str] = []  # a reader before the last link has put back what moved
         self._same_elements = same_elements  # without what is moved, but for their order
         self._module, self._links, self._moved, self._last = module, links, moved, links[-1]
-        within = {edits.function_around(module, link.node) for link in links}
+        within = {function_around(module, link.node) for link in links}
         if len(within) > 1:
-            raise NoEditError(
-                f"{edits.link_shown(links[0])} and {edits.link_shown(self._last)} are in different functions"
-            )
+            raise NoEditError(f"{links[0].shown} and {self._last.shown} are in different functions")
         self._flow = _flow_of(module, next(iter(within)))
         self._inputs = {link: given for link in moved if (given := self._given(link)) is not None}
-        self._restored = set(self._readers(self._last.node, strict=False))
+        self._restored = set(self._flow.reads_of(self._last.node, strict=False))
 
     def change(self, text: str) -> Change:
         """The edit, with the text of a new link behind the last one (empty for none).
@@ -68,7 +78,7 @@ class Sinking:
         """
         module, last = self._module, self._last
         conditions = {link: [*self._conditions(link.node), *self._asked(link)] for link in self._moved}
-        again, guard = list[tuple[Link, edits.Put]](), ""
+        again, guard = list[tuple[Link, Put]](), ""
         try:
             missing = defaultdict[cst.Name, list[Link]](list)  # by place that reads data, the moved links that it lacks
             for link in self._moved:
@@ -78,27 +88,27 @@ class Sinking:
         except NoEditError as why:
             again, self._not_where = [], []
             guard = self._guard(why)
-        first = edits.behind(module, last, "")
-        steps: list[edits.Step] = [edits.Replacement(first.start, first.start, f"{first.text}{text}")] if text else []
-        puts: list[tuple[Link, edits.Put]] = []
+        first = behind(module, last, "")
+        steps: list[Step] = [Replacement(first.start, first.start, f"{first.text}{text}")] if text else []
+        puts: list[tuple[Link, Put]] = []
         assigned = self._assigned_alone(last)
         in_turn = False  # once one is a statement, those behind it are
         for link in self._moved:
-            self._same_names(link.node, self._needs(link), module.statement(last.node))
+            self._flow.same_values(link.node, self._needs(link), module.statement(last.node))
             holds = [*conditions[link], *self._not_where]
             in_turn |= bool(holds) and assigned is not None
             if in_turn and assigned is not None:
-                put = self._as_statement(assigned, holds, link, edits.behind_statement)
+                put = self._as_statement(assigned, holds, link, behind_statement)
             elif holds or link in self._inputs or link.name == LISTS_FILES:
-                put = edits.Put(first.start, self._applied(link, holds))
+                put = Put(first.start, self._applied(link, holds))
             else:
-                put = edits.Put(first.start, (first.text, (link.start, link.end)))
+                put = Put(first.start, (first.text, (link.start, link.end)))
             puts.append((link, put))
         taken = []
         for link in self._moved:
             start, end, left = self._stays(link, guard) if guard else self._gone(link)
-            taken.append(edits.Moved((start, end), left, tuple(put for of, put in (*puts, *again) if of is link)))
-        twins = [edits.Replacement(*self._gone(twin)) for twin in self._alike]
+            taken.append(Moved((start, end), left, tuple(put for of, put in (*puts, *again) if of is link)))
+        twins = [Replacement(*self._gone(twin)) for twin in self._alike]
         shown = min(one.start for one in self._links), max(one.end for one in self._links)
         return Change(module, last.line, shown, (*taken, *steps, *twins))
 
@@ -122,51 +132,17 @@ class Sinking:
     def _others(self, moved: Link) -> Iterator[cst.Name]:
         """The places that read data behind a moved link and do not lead to the last one."""
         module = self._module
-        for use in self._readers(moved.node, self._links[:-1]):
-            call = edits.called_with(module, use)
+        for use in self._flow.reads_of(moved.node, self._links[:-1]):
+            call = module.called_with(use)
             if (call is not None and call is self._last.node) or (self._same_elements and _only_looks(module, use)):
                 continue
             if not isinstance(use, cst.Name):
-                raise NoEditError(f"the data of {edits.link_shown(moved)} are used at line {module.line(use)} as well")
+                raise NoEditError(f"the data of {moved.shown} are used at line {module.line(use)} as well")
             yield use
-
-    def _readers(self, node: cst.CSTNode, through: Sequence[Link] = (), *, strict: bool = True) -> list[cst.CSTNode]:
-        """The places that read the value of an expression, also by another name, or behind some links.
-
-        Raises:
-            NoEditError: it goes where it cannot be followed, and that matters (``strict``).
-        """
-        module, waiting, found = self._module, [node], list[cst.CSTNode]()
-        passed, seen = {link.node for link in through}, set[cst.CSTNode]()
-        while waiting:
-            current = waiting.pop()
-            if current in seen:
-                continue
-            seen.add(current)
-            parent = module.parent(current)
-            if isinstance(parent, cst.Attribute | cst.Arg | cst.Comparison | cst.ComparisonTarget):
-                call = edits.called_with(module, current)
-                link = module.link(call)
-                if call is not None and (call in passed or (link is not None and link.name == "with_options")):
-                    waiting.append(call)
-                else:
-                    found.append(current)
-            elif isinstance(parent, cst.IfExp) and current is not parent.test:
-                waiting.append(parent)
-            elif isinstance(parent, cst.Assign | cst.AnnAssign):
-                targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
-                if strict and not all(isinstance(target, cst.Name | cst.Attribute) for target in targets):
-                    raise NoEditError(f"line {module.line(parent)} unpacks the data")
-                waiting += [use for target in targets for use in self._flow.readers.get(target, ())]
-            elif isinstance(current, cst.Name) and not isinstance(parent, cst.NamedExpr):
-                found.append(current)
-            elif strict and not isinstance(parent, cst.Expr):
-                raise NoEditError(f"the data cannot be followed from line {module.line(current)} on")
-        return sorted(found, key=module.start)
 
     def _again(
         self, missing: Mapping[cst.Name, list[Link]], conditions: Mapping[Link, list[str]]
-    ) -> Iterator[tuple[Link, edits.Put]]:
+    ) -> Iterator[tuple[Link, Put]]:
         """Copies of the moved links for other readers of the data.
 
         On ways on which such a reader comes before the last link, the copy is not repeated behind that link.
@@ -180,7 +156,7 @@ class Sinking:
                 not self._same_elements
                 or loops - set(module.ancestors(missing[use][0].node))
                 or use in self._restored
-                or edits.function_around(module, use) is not edits.function_around(module, self._last.node)
+                or function_around(module, use) is not function_around(module, self._last.node)
                 or not module.begins_line(module.start(statement))
                 or any(isinstance(at, cst.IfExp) for at, _ in branches(module, use))
             )
@@ -195,11 +171,11 @@ class Sinking:
                 aside = self._conditions(use)
                 if not aside or missing[use] != self._moved:
                     raise NoEditError(where)
-                self._same_names(use, (), module.statement(self._last.node))
+                self._flow.same_values(use, (), module.statement(self._last.node))
                 self._not_where.append(negated(aside))
             for link in missing[use]:
-                self._same_names(link.node, self._needs(link), statement)
-                put = self._as_statement(use.value, conditions[link], link, edits.before_statement, statement)
+                self._flow.same_values(link.node, self._needs(link), statement)
+                put = self._as_statement(use.value, conditions[link], link, before_statement, statement)
                 yield link, put
 
     def _guard(self, why: NoEditError) -> str:
@@ -224,7 +200,7 @@ class Sinking:
                 raise why
             waiting.append(statement.targets[0].target)
             for at in apart:
-                self._same_names(link.node, [at.test], at)
+                self._flow.same_values(link.node, [at.test], at)
         done = set[cst.CSTNode]()
         while waiting:
             for use in self._flow.readers.get(waiting.pop(), ()):
@@ -245,11 +221,11 @@ class Sinking:
 
     def _end_of_chain(self, use: cst.CSTNode) -> Link | None:
         """The last call of a chain on some data, at most a known link; ``None`` where one needs them in their order."""
-        link = self._module.link(edits.called_with(self._module, use))
+        link = self._module.link(self._module.called_with(use))
         while link is not None and link != self._last and link not in self._moved:
             if link not in self._links and link.name not in _EACH:
                 return None
-            further = edits.called_with(self._module, link.node)
+            further = self._module.called_with(link.node)
             if further is None:
                 return link
             link = self._module.link(further)
@@ -287,16 +263,16 @@ class Sinking:
             if isinstance(at, cst.Try) and link is not None and (twins := self._twins(link)):
                 self._alike.update(twins)
                 continue
-            what = edits.link_shown(link) if link is not None else f"`{module.shown(node)}`"
+            what = link.shown if link is not None else f"`{module.shown(node)}`"
             raise NoEditError(f"{what} is in a `{kind}` of line {module.line(at)} by itself")
         loops = [at for at in theirs if at not in mine and isinstance(at, _LOOPS)]
         if loops:
-            raise NoEditError(f"{edits.link_shown(self._last)} runs several times, in line {module.line(loops[0])}")
+            raise NoEditError(f"{self._last.shown} runs several times, in line {module.line(loops[0])}")
         return found
 
     def _asked(self, link: Link) -> Iterator[str]:
         """Condition on the shuffle argument of ``list_files``, where that is no constant."""
-        given = edits.argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
+        given = argument(link, "shuffle", 1) if link.name == LISTS_FILES and link in self._own else None
         if given is not None and not is_name(given.value, "True", "None"):
             yield condition(self._module, given.value, is_not=False)
 
@@ -316,37 +292,8 @@ class Sinking:
                 found.append(twin)
         return found
 
-    def _same_names(self, node: cst.CSTNode, args: Sequence[cst.CSTNode], where: cst.CSTNode) -> None:
-        """Raise unless what a call or reader needs, and conditions around it, are the same where a statement begins."""
-        module, flow = self._module, self._flow
-        theirs = {at for at, _ in branches(module, where)}
-        around = [at for at, _ in branches(module, node) if isinstance(at, cst.If | cst.IfExp) and at not in theirs]
-        tests = [at for at in around if isinstance(at, cst.If)]
-        nodes: list[cst.CSTNode] = [*args, *(at.test for at in around)]
-        nodes += [body for one in list(nodes) for body in self._bodies(one)]
-        then = flow.before.get(where, {})
-        earlier = [flow.before.get(at, {}) for at in (module.statement(node), *tests)]
-        for one in nodes:
-            for name in module.inside(one, cst.Name):
-                known = frozenset[cst.CSTNode]().union(*(state.get(name.value, ()) for state in earlier))
-                if name in flow.reaching and then.get(name.value, frozenset()) - known:
-                    raise NoEditError(
-                        f"`{name.value}` gets its value between lines {module.line(node)} and {module.line(where)}"
-                    )
-            for read in module.inside(one, cst.Attribute):
-                for other in module.of(cst.Attribute):
-                    between = module.start(node) < module.start(other) < module.start(where)
-                    if between and module.is_set(other) and other.attr.value == read.attr.value:
-                        raise NoEditError(f"`{module.code(other)}` gets its value at line {module.line(other)}")
-
     def _needs(self, link: Link) -> list[cst.Arg]:
         return [given for given in link.node.args if given is not self._inputs.get(link)]
-
-    def _bodies(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The bodies of functions of this function that are named in an argument: they are traced where it stands."""
-        names = self._module.inside(node, cst.Name)
-        owners = (self._module.parent(target) for name in names for target in self._flow.reaching.get(name, ()))
-        return (owner.body for owner in owners if isinstance(owner, cst.FunctionDef))
 
     # How it is written
 
@@ -356,26 +303,26 @@ class Sinking:
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
             return None
         target = statement.targets[0].target
-        named = edits.has_lines(module, statement) and get_full_name_for_node(target) is not None
+        named = has_lines(module, statement) and get_full_name_for_node(target) is not None
         return module.code(target) if named else None
 
     def _as_statement(
         self, name: str, conditions: list[str], link: Link, where: Where, statement: cst.CSTNode | None = None
-    ) -> edits.Put:
+    ) -> Put:
         module = self._module
         statement = statement or module.statement(self._last.node)
         indent, end = module.indent(module.start(statement)), module.line_end
         inner = indent + module.tree.default_indent if conditions else indent
         head = f"{indent}if {joined(conditions)}:{end}" if conditions else ""
         at, first, last = where(module, statement)
-        return edits.Put(at, (f"{first}{head}{inner}{name} = ", *self._called(link, name), last))
+        return Put(at, (f"{first}{head}{inner}{name} = ", *self._called(link, name), last))
 
     def _applied(self, link: Link, conditions: list[str]) -> tuple[str | Span, ...]:
         module = self._module
         used = {one.value for given in self._needs(link) for one in module.inside(given, cst.Name)}
         used.update(word for one in conditions for word in re.findall(r"\w+", one))
         name = next(one for one in ("ds", "dataset", *(f"ds_{number}" for number in range(999))) if one not in used)
-        prefix = edits.behind(module, self._last, "").text
+        prefix = behind(module, self._last, "").text
         end = f" if {joined(conditions)} else {name})" if conditions else ")"
         return f"{prefix}.apply(lambda {name}: ", *self._called(link, name), end
 
@@ -384,7 +331,7 @@ class Sinking:
             start, end = self._module.span(given.value)
             return (link.start, start), name, (end, link.end)
         if link.name == LISTS_FILES:
-            seed = edits.argument(link, "seed", 2)
+            seed = argument(link, "seed", 2)
             said = f", seed={self._module.code(seed.value)}" if seed is not None else ""
             return (f"{name}.shuffle({name}.cardinality(){said})",)
         return name, (link.start, link.end)
@@ -414,22 +361,22 @@ class Sinking:
         """
         module = self._module
         if link.name == LISTS_FILES and link not in self._inputs:
-            given = edits.with_argument(module, link, "shuffle", 1, "False")
+            given = with_argument(module, link, "shuffle", 1, "False")
             return (given.start, given.end, given.text) if given is not None else (link.end, link.end, "")
         if (statement := self._only(link)) is None:
             if isinstance(module.parent(link.node), cst.IfExp):
-                raise NoEditError(f"{edits.link_shown(link)} is in an expression with a condition")
-            (step,) = edits.removed(module, link).steps
-            assert isinstance(step, edits.Replacement)
+                raise NoEditError(f"{link.shown} is in an expression with a condition")
+            (step,) = removed(module, link).steps
+            assert isinstance(step, Replacement)
             return step.start, step.end, step.text
         block = module.block(statement)
         going = [one for other in self._moved if (one := self._only(other)) in block]
         around = self._only_for(statement)
         if around is not None and "#" not in module.code(around):
-            return *edits.lines_of(module, around), ""
+            return *lines_of(module, around), ""
         if len(going) == len(block) and statement is going[-1]:
             return *module.span(statement), "pass"
-        return *edits.lines_of(module, statement), ""
+        return *lines_of(module, statement), ""
 
     def _only_for(self, statement: cst.CSTNode) -> cst.If | None:
         """The ``if``, no ``elif``, that has only one statement."""
@@ -443,7 +390,7 @@ class Sinking:
 
 def _only_looks(module: Module, use: cst.CSTNode) -> bool:
     """Whether a place looks at a dataset without reading it."""
-    parent, call = module.parent(use), edits.called_with(module, use)
+    parent, call = module.parent(use), module.called_with(use)
     if isinstance(parent, cst.Attribute):
         return parent.attr.value == "element_spec"
     return isinstance(parent, cst.Comparison) or (call is not None and module.is_builtin(call.func, *_LOOKING))

@@ -10,7 +10,7 @@ from libcst.helpers import get_full_name_for_node
 
 from xttsbench.owners import of_framework
 from xttsbench.records.code import SourceFact
-from xttsbench.targets.source.flow import exclusive
+from xttsbench.targets.source.branches import exclusive
 from xttsbench.targets.source.module import Module, argument_of, is_name
 
 _AT_IMPORT: Final = frozenset(  # read when TensorFlow, or the NumPy that it imports, is loaded
