@@ -5,24 +5,15 @@ from __future__ import annotations
 import dis
 import os
 import types
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import place
+from xttsbench.pipeline.python.effects import Effect
 from xttsbench.pipeline.python.mutators import MUTATORS
 
-Kind = Literal["state", "random", "clock", "read"]
 _MAKES_FROZEN: Final = frozenset({"__dataclass_builtins_object__"})  # sets attributes of a new frozen dataclass
 _LOADS: Final = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One thing that was found."""
-
-    kind: Kind
-    text: str
 
 
 def from_bytecode(function: Any) -> list[Effect]:

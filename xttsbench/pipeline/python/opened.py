@@ -206,7 +206,7 @@ class _BodyReader(Reader):
     def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
         held = scope.value(node.target.id) if isinstance(node.target, ast.Name) else LOCAL
         if held.shared and held.obj is UNKNOWN:
-            self._report("state", node, scope, f"changes {held.words} in place")
+            self.effects.report("state", node, scope, f"changes {held.words} in place")
         super()._augmented(node, scope)
 
     def _call(self, node: ast.Call, scope: Scope) -> Value:
@@ -219,7 +219,7 @@ class _BodyReader(Reader):
                 held = scope.value(one.id) if isinstance(one, ast.Name) else LOCAL
                 if isinstance(held.obj, _KEEPERS) or (held.shared and hasattr(type(held.obj), "__next__")):
                     text = f"takes or draws from {held.name!r}, which goes on from call to call"
-                    self._report("state", node, scope, text)
+                    self.effects.report("state", node, scope, text)
             if (writes := may_write(node, owner)) is not None:
-                self._report("state", node, scope, writes)
+                self.effects.report("state", node, scope, writes)
         return super()._call(node, scope)

@@ -20,10 +20,10 @@ import numpy as np
 from xttsbench.pipeline import source
 from xttsbench.pipeline.definitions import definition, parameter_names, within
 from xttsbench.pipeline.python import values
-from xttsbench.pipeline.python.bytecode import Effect, Kind, file_name, from_bytecode
+from xttsbench.pipeline.python.bytecode import file_name, from_bytecode
 from xttsbench.pipeline.python.conditions import Conditions
+from xttsbench.pipeline.python.effects import Effect, Effects
 from xttsbench.pipeline.python.libraries import clock, draws, seeds, writes_into
-from xttsbench.pipeline.python.mutators import MUTATORS
 from xttsbench.pipeline.python.values import LOCAL, UNKNOWN, Scope, Value
 
 _MOST_FUNCTIONS: Final = 300
@@ -31,7 +31,6 @@ _DEEPEST: Final = 15
 _GENERATORS: Final = np.random.Generator | np.random.RandomState | random.Random
 _PASS_ON: Final = (zip, enumerate, map, filter, iter, reversed)
 _CONSUMERS: Final = (*_PASS_ON, list, tuple, set, dict, sum, min, max, sorted, any, all)
-_NAMED: Final = types.ModuleType | types.FunctionType | types.BuiltinFunctionType | type
 
 
 class Reader:
@@ -42,12 +41,8 @@ class Reader:
     """
 
     def __init__(self, settled: Collection[str] | None = ()) -> None:
-        self.effects: list[Effect] = []
+        self.effects = Effects()
         self.conditions = Conditions(self.value, settled)
-        self.variables: dict[tuple[types.CodeType, str], str] = {}
-        """Global and captured variables that were read: code of the reader and name -> where, in words."""
-        self.attributes: dict[tuple[type, str], str] = {}
-        """Attributes of shared objects that were read: their class and name -> where, in words."""
         self._known: dict[Any, Value] = {}
         self._depth = 0
 
@@ -93,11 +88,6 @@ class Reader:
         function, positional, named = values.taken_apart(function)
         self._followed(function, LOCAL, positional, named)
 
-    def _report(self, kind: Kind, node: Any, scope: Scope, text: str) -> None:
-        effect = Effect(kind, f"{scope.where}:{node.lineno} {text}")
-        if effect not in self.effects:
-            self.effects.append(effect)
-
     def _body(self, node: Any, scope: Scope) -> None:
         if isinstance(node, ast.Lambda):
             scope.returned = self._result(self.value(node.body, scope), node, scope)
@@ -116,7 +106,7 @@ class Reader:
     def _result(self, value: Value, node: Any, scope: Scope) -> Value:
         """A clock counts where its time becomes a part of the outermost result."""
         if value.clock and self._depth <= 1 and len(scope.names.maps) == 1:
-            self._report("clock", node, scope, "returns what a clock says")
+            self.effects.report("clock", node, scope, "returns what a clock says")
         return value
 
     # Statements
@@ -215,7 +205,7 @@ class Reader:
         name = node.target.id
         held = scope.value(name)
         if held.shared and isinstance(held.obj, values.MUTABLE) and name not in scope.declared:
-            self._report("state", node, scope, f"changes {held.words} in place")
+            self.effects.report("state", node, scope, f"changes {held.words} in place")
         elif name in scope.declared or not held.shared or values.immutable(held.obj):
             self._store(node.target, Value(clock=held.clock or added.clock), scope)
 
@@ -223,7 +213,7 @@ class Reader:
         match target:
             case ast.Name(id=name):
                 if not scope.store(name, value):
-                    self._report("state", target, scope, f"sets the variable {name!r}, which outlives the call")
+                    self.effects.report("state", target, scope, f"sets the variable {name!r}, which outlives the call")
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 for item in items:  # a callable is what enumerate() or zip() gave along with something else
                     self._store(item, value if callable(value.obj) else values.element(value), scope)
@@ -232,13 +222,13 @@ class Reader:
             case ast.Attribute(value=held, attr=name):
                 base = self.value(held, scope)
                 if base.shared and not values.of_one_thread(base.obj):
-                    self._report("state", target, scope, f"sets {name!r} of {base.words}")
+                    self.effects.report("state", target, scope, f"sets {name!r} of {base.words}")
             case ast.Subscript(value=held, slice=key):
                 base = self.value(held, scope)
                 self.value(key, scope)
                 if base.shared:
                     memo = ", as a memo does" if isinstance(base.obj, dict) else ""
-                    self._report("state", target, scope, f"stores into {base.words}{memo}")
+                    self.effects.report("state", target, scope, f"stores into {base.words}{memo}")
 
     # Expressions
 
@@ -248,11 +238,11 @@ class Reader:
             case ast.Name(id=name):
                 found = scope.value(name)
                 if found.shared:
-                    self._read_variable(name, found, node, scope)
+                    self.effects.reads_variable(name, found, node, scope)
                 return found
             case ast.Attribute(value=held, attr=name):
                 base = self.value(held, scope)
-                self._read_attribute(base, name, node, scope)
+                self.effects.reads_attribute(base, name, node, scope)
                 return self._special(base, (name,), values.attribute(base, name))
             case ast.Subscript(value=held, slice=key):
                 base = self.value(held, scope)
@@ -301,13 +291,8 @@ class Reader:
 
     def _iterated(self, node: ast.expr, scope: Scope) -> Value:
         value = self.value(node, scope)
-        self._consume(value, node, scope)
+        self.effects.taken(value, node, scope)
         return self._special(value, None, values.element(value))
-
-    def _consume(self, value: Value, node: Any, scope: Scope) -> None:
-        """Taking the next element of an iterator takes it from everyone else."""
-        if value.shared and value.obj is not UNKNOWN and hasattr(type(value.obj), "__next__"):
-            self._report("state", node, scope, f"takes elements from {value.words}")
 
     def _call(self, node: ast.Call, scope: Scope) -> Value:
         receiver, method = LOCAL, ""
@@ -322,25 +307,25 @@ class Reader:
         function, bound, bound_by_name = values.taken_apart(callee.obj)
         given, named = [*bound, *given], {**bound_by_name, **named}
         if isinstance(receiver.obj, _GENERATORS) and receiver.shared and not method.startswith(("get", "spawn")):
-            self._report("random", node, scope, f"draws from {receiver.words}")
-            self._report("state", node, scope, f"draws from {receiver.words}, which goes on from call to call")
+            self.effects.report("random", node, scope, f"draws from {receiver.words}")
+            self.effects.report("state", node, scope, f"draws from {receiver.words}, which goes on from call to call")
             return LOCAL
         if seeds(function):
-            self._report("state", node, scope, "seeds the random numbers of the whole process")
+            self.effects.report("state", node, scope, "seeds the random numbers of the whole process")
         elif (drawn := draws(function, bool(given or named))) is not None:
-            self._report("random", node, scope, f"draws random numbers ({drawn})")
+            self.effects.report("random", node, scope, f"draws random numbers ({drawn})")
         if clock(function):
             return Value(clock=True)
         if (found := values.looked_up(function, node, given, scope)) is not None:
             return found
         changed = writes_into(function, given, named)
         if changed is not None and changed.shared:
-            self._report("state", node, scope, f"writes into {changed.words}")
+            self.effects.report("state", node, scope, f"writes into {changed.words}")
         if values.is_one_of(function, (setattr, delattr)) and given and given[0].shared:
-            self._report("state", node, scope, f"sets an attribute of {given[0].words}")
+            self.effects.report("state", node, scope, f"sets an attribute of {given[0].words}")
         if function is next and given:
             if given[0].shared:
-                self._report("state", node, scope, f"takes the next element of {given[0].words}")
+                self.effects.report("state", node, scope, f"takes the next element of {given[0].words}")
             return values.element(given[0])
         for other in callee.others:
             self._followed(other, receiver, given, named)
@@ -352,7 +337,7 @@ class Reader:
         for one in given if isinstance(function, type | types.BuiltinFunctionType) else ():
             self._special(one)
             if consumes:
-                self._consume(one, node, scope)
+                self.effects.taken(one, node, scope)
         for obj in (
             *(obj for one in (*given, *named.values()) for obj in one.objects),
             *values.held_callables(function),
@@ -364,7 +349,7 @@ class Reader:
         if consumes:
             kept = [one for one in given if one.shared or one.obj is not UNKNOWN]
             return functools.reduce(values.join, kept) if kept and values.is_one_of(function, _PASS_ON) else timed
-        self._method(receiver, method, node, scope)
+        self.effects.called(receiver, method, node, scope)
         if method in values.SAME_MEMORY and receiver.shared and not values.harmless(receiver.obj):
             return values.element(receiver) if method == "get" else receiver
         return values.element(receiver) if method in ("pop", "setdefault") and receiver.shared else timed
@@ -377,35 +362,6 @@ class Reader:
         """
         found = [self.function(one) for obj in value.objects for one in values.special_methods(obj, names)]
         return found[-1] if found else otherwise
-
-    def _read_variable(self, name: str, value: Value, node: ast.expr, scope: Scope) -> None:
-        if values.is_variable(value.obj):
-            self._report("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
-        elif not isinstance(value.obj, _NAMED):
-            self.variables.setdefault((scope.function.__code__, name), f"{scope.where}:{node.lineno} reads {name!r}")
-
-    def _read_attribute(self, base: Value, name: str, node: ast.expr, scope: Scope) -> None:
-        for obj in base.objects if base.shared else ():
-            if isinstance(obj, types.ModuleType | type):
-                continue
-            found = values.held_by(obj).get(name, UNKNOWN)
-            if found is UNKNOWN:
-                found = values.attribute(Value(True, obj), name).obj  # of its class, which a class method may set
-                if found is UNKNOWN or not isinstance(found, values.PLAIN | values.MUTABLE):
-                    continue
-            if values.is_variable(found):
-                self._report("read", node, scope, f"reads the variable {name!r}, which may be assigned anywhere")
-            else:
-                self.attributes.setdefault((type(obj), name), f"{scope.where}:{node.lineno} reads {name!r}")
-
-    def _method(self, receiver: Value, method: str, node: ast.Call, scope: Scope) -> None:
-        """A method by its name, where its code is not the user's."""
-        if not method or not receiver.shared or values.harmless(receiver.obj):
-            return
-        if receiver.obj is not UNKNOWN and (values.immutable(receiver.obj) or values.of_one_thread(receiver.obj)):
-            return
-        if method in MUTATORS or values.taken_from(receiver.obj, method, with_arguments=bool(node.args)):
-            self._report("state", node, scope, f"calls {method}() of {receiver.words}")
 
     def _followed(self, function: Any, receiver: Value, given: list[Value], named: dict[Any, Value]) -> Value | None:
         """Abstract result of a user's function, read with these arguments; ``None`` where it is not the user's."""

@@ -339,10 +339,10 @@ def _read(function: Any, reader: Reader | None = None) -> Reader:
 
 def changed_elsewhere(reader: Reader, file: str, *, within_epoch: bool = False) -> str | None:
     """Phrase for state that was read in a ``file`` and that other code changes; see :func:`_changed_attribute`."""
-    for (code, name), text in reader.variables.items():
+    for (code, name), text in reader.effects.variables.items():
         if change := _changed_variable(code, name, reader.own):
             return f"{text}, which {change}"
-    for (kind, name), text in reader.attributes.items():
+    for (kind, name), text in reader.effects.attributes.items():
         change = _changed_attribute(kind, name, reader.own, within_epoch=within_epoch)
         if change := change or set_up_of(file, reader.own).later_setter(name, ()):
             return f"{text}, which {change}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
+from xttsbench.pipeline.python.effects import Effects
 from xttsbench.pipeline.python.libraries import surely_outside
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.state import called
@@ -39,12 +40,18 @@ def trace_time_effects(step: Any) -> str | None:
     return next(iter((*found, *drawn)), None)
 
 
+class _StepEffects(Effects):
+    def called(self, receiver: Value, method: str, node: ast.Call, scope: Scope) -> None:
+        if not method.startswith(_OF_TENSORFLOW):
+            super().called(receiver, method, node, scope)
+
+
 class _StepReader(Reader):
+    def __init__(self) -> None:
+        super().__init__()
+        self.effects = _StepEffects()
+
     def _call(self, node: ast.Call, scope: Scope) -> Value:
         if (text := surely_outside(node, scope)) is not None:
-            self._report("state", node, scope, text)
+            self.effects.report("state", node, scope, text)
         return super()._call(node, scope)
-
-    def _method(self, receiver: Value, method: str, node: Any, scope: Scope) -> None:
-        if not method.startswith(_OF_TENSORFLOW):
-            super()._method(receiver, method, node, scope)
