@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -29,32 +29,16 @@ from xttsbench.records.readings import Readings
 from xttsbench.records.redaction import Redaction
 from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
-from xttsbench.records.trial import StackLine, StepProfile, TrialRecord, TrialSpec
+from xttsbench.records.trial import StepProfile, TrialRecord, TrialSpec
 from xttsbench.records.watch import LIVE_FILE, SUMMARY_FILE, End, LiveRun, RecentSteps, WatchedRun, WatchSummary
+from xttsbench.workflows.watch.lines import SampledLines
 from xttsbench.workflows.watch.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0
 _RECENT_S: Final = 3.0
 _READINGS: Final = 400  # samples of the host that are kept; of more every second one is forgotten
-_LINES: Final = 500
-_PENDING: Final = 4096
-_SHOWN_LINES: Final = 12
 _ROOM_BYTES: Final = 1 << 17
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_IN_STALLS: Final = 0.7
-"""Share of a line's time that is in steps that stalled, from which it is a line of those steps and not of all."""
-_DOES: Final = {
-    "io": "saving or writing",
-    "python": "Python code",
-    "sync": "fetching values from the device",
-    "tensorflow": "launching ops from Python",
-    "function": "a compiled function",
-    "python_function": "a Python function inside the step",
-}
-"""Activity of the main thread, in words, by the kind of its line."""
-
-Line = tuple[str, int, str, str]
-"""File, line, function, kind."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +89,9 @@ class Observer:
         self._began, self._started_utc = time.monotonic(), now_utc()
         self._read = self._upto = self._lost_in_graphs = 0
         self._recent: deque[tuple[float, int, float, float]] = deque()
-        self._samples: deque[tuple[float, float, Line]] = deque(maxlen=_PENDING)
-        self._placed: list[tuple[float, float, Line]] = []
         self._signal: str | None = None
         self._finished: int | None = None
-        self._weights: defaultdict[Line, float] = defaultdict(float)
-        self._stalled: defaultdict[Line, float] = defaultdict(float)
-        self._sampled = 0
+        self._lines = SampledLines()
         self._counted: dict[str, Any] = {}
         self._ended: End = "running"
         self._exit_code: int | None = None
@@ -134,7 +114,7 @@ class Observer:
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of the process."""
         if "samples" in message:
-            self._samples.extend((at / 1e9, weight / 1e9, (*line,)) for at, weight, *line in message["samples"])
+            self._lines.extend(message["samples"])
         elif "counted" in message:
             self._counted = message["counted"]
         else:
@@ -227,32 +207,8 @@ class Observer:
         )
 
     def profile(self) -> StepProfile | None:
-        """Profile from the samples and counts of the steps; ``None`` without either."""
-        total_s, stretches = sum(self._weights.values()), self.running.stretches
-        if not self._counted and not total_s:
-            return None
-        steps = max(sum(one.steps for one in stretches), 1)
-        lines = [
-            StackLine(file=file, line=line, function=function, kind=kind, share=weight / total_s, steps_share=share)
-            for (file, line, function, kind), weight in self._weights.items()
-            if (share := self._steps_share((file, line, function, kind), weight)) is not None
-        ]
-        kinds: defaultdict[str, float] = defaultdict(float)
-        for one in lines:
-            kinds[one.kind] += one.share
-        nothing = ("eager_ops_per_step", "eager_op_time_s", "op_floor_s", "function_calls_per_step")
-        return StepProfile.model_validate(
-            dict.fromkeys(nothing, 0.0)
-            | {"ops": {}}
-            | self._counted
-            | {
-                "steps": max(self._counted.get("steps", 0), 1),
-                "samples": self._sampled,
-                "step_s": sum(one.step_s for one in stretches) / steps,
-                "kinds": kinds,
-                "lines": tuple(sorted(lines, key=lambda one: -one.share)[:_SHOWN_LINES]),
-            }
-        )
+        """Profile of the steps so far; ``None`` without samples and counts."""
+        return self._lines.profile(self._counted, self.running)
 
     def summary(self, report: Report | None = None) -> WatchSummary:
         """Summary of the run; with the report of its end where there is one."""
@@ -323,45 +279,10 @@ class Observer:
         self.running.add_lost(lost)
         if not len(steps):
             return
-        self._place_samples(steps)
-        self.running.add(steps, self._why, self._resident())
-        threshold_s = self.running.histogram.stall_threshold_s or np.inf
+        self._lines.place(steps)
+        self.running.add(steps, self._lines.why, self._resident())
+        self._lines.note_stalls(steps, self.running.histogram.stall_threshold_s or np.inf)
         self._note_recent(steps)
-        slow = steps.wall_s > threshold_s
-        begins, ends = steps.start_s[slow], steps.start_s[slow] + steps.wall_s[slow]
-        for weight, at, line in self._placed:
-            if len(begins) and bool(np.any((begins <= at) & (at <= ends))) and line in self._weights:
-                self._stalled[line] += weight
-
-    def _place_samples(self, steps: Steps) -> None:
-        """Assigns samples to these steps; a sample between steps or before them belongs to none."""
-        begins, ends = steps.start_s, steps.start_s - steps.pause_s + steps.wall_s
-        last_s = float(ends[-1])
-        self._placed = []
-        while self._samples and self._samples[0][0] <= last_s:
-            at, weight, line = self._samples.popleft()
-            index = int(np.searchsorted(ends, at))
-            if index >= len(ends) or at < begins[index]:
-                continue
-            self._placed.append((weight, at, line))
-            self._sampled += 1
-            if line in self._weights or len(self._weights) < _LINES:
-                self._weights[line] += weight
-
-    def _why(self, start_s: float, end_s: float) -> str | None:
-        """Main activity of the thread in a step that stalled; ``None`` without samples."""
-        found: defaultdict[Line, float] = defaultdict(float)
-        for weight, at, line in self._placed:
-            if start_s <= at <= end_s:
-                found[line] += weight
-        return _does(max(found, key=lambda line: found[line])) if found else None
-
-    def _steps_share(self, line: Line, weight: float) -> float | None:
-        """Share of the steps that reach a line: of one that is seen in steps that stalled alone, theirs."""
-        if self._stalled.get(line, 0.0) < _IN_STALLS * weight:
-            return 1.0
-        count = next((one.count for one in self.running.stalls.causes if one.what == _does(line)), 1)
-        return min(count / max(self.running.steps, 1), 1.0)
 
     def _note_recent(self, steps: Steps) -> None:
         now = time.monotonic()
@@ -403,8 +324,3 @@ class Observer:
                 return int(file.read().split()[1]) * _PAGE_BYTES or None
         except (OSError, ValueError, IndexError):
             return None
-
-
-def _does(line: Line) -> str:
-    file, number, _, kind = line
-    return f"{_DOES[kind]} ({PurePath(file).name}:{number})" if file else _DOES[kind]
