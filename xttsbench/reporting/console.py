@@ -21,6 +21,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from xttsbench.reporting import document as doc
+from xttsbench.reporting.step_bar import Bars
 from xttsbench.reporting.words import PART_COLORS, PART_GLYPHS, SEVERITY_COLORS
 
 MINIMUM_WIDTH: Final = 40
@@ -140,7 +141,7 @@ def _block(block: doc.Block, width: int) -> Iterable[RenderableType]:
             return _code(block)
         case doc.Table():
             return table_lines(block, width)
-        case doc.Bars():
+        case Bars():
             return _bars(block, width)
         case doc.Tree():
             return (Text(line, overflow="fold") for line in tree_lines(block, width))
@@ -203,7 +204,7 @@ def _code(code: doc.Code) -> Iterator[RenderableType]:
         yield Text(f"    ... {more} more lines {code.rest}", "dim")
 
 
-def _bars(bars: doc.Bars, width: int) -> Iterator[RenderableType]:
+def _bars(bars: Bars, width: int) -> Iterator[RenderableType]:
     yield Text.assemble(*((PART_GLYPHS[name] * count, PART_COLORS[name]) for name, count in bars.cells(width)))
     if bars.compact:
         parts = ((PART_GLYPHS[part.name], part.label, part.percent, PART_COLORS[part.name]) for part in bars.largest)

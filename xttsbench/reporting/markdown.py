@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from xttsbench.reporting import document as doc
+from xttsbench.reporting.step_bar import Bars
 from xttsbench.reporting.words import PART_GLYPHS
 
 _SPECIAL: Final = re.compile(r"([\\`*\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_]))")
@@ -76,7 +77,7 @@ def _block(block: doc.Block, level: int) -> Iterable[str]:
             return _code(block)
         case doc.Table():
             return _table(block)
-        case doc.Bars():
+        case Bars():
             return _bars(block)
         case doc.Tree():
             return _table(block.table)
@@ -147,7 +148,7 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(escape, cells))} |"
 
 
-def _bars(bars: doc.Bars) -> Iterator[str]:
+def _bars(bars: Bars) -> Iterator[str]:
     bar = "".join(PART_GLYPHS[name] * count for name, count in bars.cells(_BAR_CELLS))
     legend = [f"{PART_GLYPHS[part.name]} {part.label} {part.percent}" for part in bars.largest]
     yield from _code(doc.Code((bar, "   ".join(legend)) if bars.compact else (bar,)))

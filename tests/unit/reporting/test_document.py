@@ -13,7 +13,6 @@ from tests.unit.reporting.conftest import HOSTILE, changed, make_arm, make_arm_t
 from xttsbench.records.report import Report, Variant
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import (
-    Bars,
     Callout,
     Code,
     Document,
@@ -24,12 +23,12 @@ from xttsbench.reporting.document import (
     Headline,
     Lines,
     Paragraph,
-    Part,
     Section,
     View,
     table,
 )
 from xttsbench.reporting.sections import groups, trials_of
+from xttsbench.reporting.step_bar import Bars, Part
 from xttsbench.reporting.words import PART_COLORS
 
 HEAD = Headline("diagnose", "x", "input", "It waits.")

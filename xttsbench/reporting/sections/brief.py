@@ -20,6 +20,7 @@ from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.screen import numbered
 from xttsbench.reporting.sections.naming import with_level
+from xttsbench.reporting.step_bar import bars
 from xttsbench.reporting.words import part
 
 _HALF, _BUSY, _STOLEN = 0.5, 0.9, 0.05
@@ -298,7 +299,7 @@ def _body(summary: WatchSummary) -> Iterator[doc.Block]:
         yield doc.Section("", (doc.Facts((run,)),))
         return
     if summary.attribution_s is not None:
-        parts = doc.bars(dict(summary.attribution_s), step.estimate)
+        parts = bars(dict(summary.attribution_s), step.estimate)
         yield doc.Section("", (replace(parts, compact=True),))
     facts = [run, doc.Fact("a step", _times(summary))]
     if (waits := summary.input_wait_fraction) is not None:

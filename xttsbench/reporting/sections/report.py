@@ -42,6 +42,7 @@ from xttsbench.reporting.sections import (
 from xttsbench.reporting.sections.answer import unit
 from xttsbench.reporting.sections.naming import spoken, with_level
 from xttsbench.reporting.sections.summary import headline, summary
+from xttsbench.reporting.step_bar import Bars, bars
 from xttsbench.reporting.words import PART_COLORS, label, lock, part
 
 _EXPERIMENTS: Final = {"as_is": "original", "input_only": "input alone", "step_only": "step alone"}
@@ -145,7 +146,7 @@ def where_time_goes(report: Report, *, comparing: bool) -> Iterator[doc.Section]
     yield doc.Section(f"Where the time of a {unit(report)} goes (mean)", tuple(blocks), view=doc.View.FULL)
 
 
-def attribution(report: Report) -> tuple[doc.Bars | None, str]:
+def attribution(report: Report) -> tuple[Bars | None, str]:
     """The parts of the step and how they add up; without an attribution the reason alone."""
     found = report.verdict.attribution_s
     if found is None:
@@ -157,7 +158,7 @@ def attribution(report: Report) -> tuple[doc.Bars | None, str]:
     for name in PART_COLORS:
         if "so it is 0" not in report.unmeasured.get(path := f"verdict.attribution_s.{name}", "so it is 0"):
             note += f" {part(name)}: {missing(report, path)}."
-    return doc.bars(seconds, whole), note
+    return bars(seconds, whole), note
 
 
 def experiments(report: Report) -> Iterator[doc.Section]:

@@ -21,6 +21,7 @@ from xttsbench.reporting import units
 from xttsbench.reporting.sections import Group, advice, answer, cell, compare, compares, groups, proof
 from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.naming import with_calls
+from xttsbench.reporting.step_bar import Bars
 from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
@@ -155,7 +156,7 @@ _WHEN: Final = " (from epoch 2 on)"
 _PAGE: Final = "report.html"
 
 
-def summary(report: Report, bars: doc.Bars | None, place: str = "") -> tuple[doc.Block, ...]:
+def summary(report: Report, bars: Bars | None, place: str = "") -> tuple[doc.Block, ...]:
     """The blocks of the screen.
 
     The place is the run's directory as it is shown; empty where it is not known.
@@ -242,7 +243,7 @@ def _warnings(report: Report) -> Iterator[doc.Callout]:
     yield from (doc.Callout(with_calls(one.title, report), lines=2) for one in report.findings if worse_than_slow(one))
 
 
-def _diagnosed(report: Report, bars: doc.Bars | None, place: str) -> Iterator[doc.Block]:
+def _diagnosed(report: Report, bars: Bars | None, place: str) -> Iterator[doc.Block]:
     facts = [*advice.times(report), *advice.advice(report, place), *training_facts(report)]
     compact = [replace(bars, compact=True)] if bars is not None else []
     yield doc.Section("", (*compact, doc.Facts(tuple(facts), tone="soft" if compact else "")))

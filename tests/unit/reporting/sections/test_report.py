@@ -8,10 +8,11 @@ from tests.unit.reporting.conftest import changed, estimate, one, section, secti
 from tests.unit.reporting.sections.test_advice import NO_GAIN, SAME, cache, fix, report_of
 from tests.unit.reporting.test_agreement import outputs
 from xttsbench.records.report import Report
-from xttsbench.reporting.document import Bars, Document, Facts, Finding, Table
+from xttsbench.reporting.document import Document, Facts, Finding, Table
 from xttsbench.reporting.sections import unmeasured
 from xttsbench.reporting.sections.report import passed
 from xttsbench.reporting.sections.report import report_document as describe
+from xttsbench.reporting.step_bar import Bars
 from xttsbench.reporting.words import in_words
 
 

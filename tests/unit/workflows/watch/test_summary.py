@@ -5,8 +5,9 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Attribution, Finding
 from xttsbench.records.watch import Stalls, WatchSummary
 from xttsbench.reporting.console import render
-from xttsbench.reporting.document import Bars, Section, View
+from xttsbench.reporting.document import Section, View
 from xttsbench.reporting.sections.brief import watch_document
+from xttsbench.reporting.step_bar import Bars
 from xttsbench.workflows.watch.summary import judge, parse
 
 
