@@ -86,7 +86,7 @@ def test_a_budget_that_cannot_decide_is_refused_before_anything_runs(tmp_path: P
     [
         (TEXT.replace("ms: [40, 20]", "ms: [40, 40]"), 5, "a value is there twice"),
         (TEXT.replace("grid: {ms: [40, 20]}", "grid: {}"), 5, "it is empty"),
-        (TEXT.replace("[40, 20]", "{from: 1, to: 1000000}"), 5, "1024"),
+        (TEXT.replace("[40, 20]", f"{[*range(1025)]}"), 5, "1024"),
         (TEXT + "accelerator: [real, 'emulated:5']\n", 5, "one winner on one device"),
         (TEXT + "sweeep: {}\n", 5, "did you mean 'sweep'"),
     ],

@@ -204,7 +204,7 @@ def test_a_grid_is_a_product_whose_first_arm_is_the_first_of_each() -> None:
 
 
 def test_a_named_baseline_is_first_and_is_the_one_that_is_run_again() -> None:
-    found = plan(grid={"prefetch": [0, 2, 3]}, baseline={"prefetch": 2}).arms
+    found = plan(grid={"prefetch": [0, 2, 3]}, baseline="prefetch=2").arms
     assert [(arm.id, arm.role) for arm in found] == [
         ("prefetch=2", "baseline"),
         ("prefetch=0", "candidate"),

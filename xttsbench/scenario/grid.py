@@ -1,4 +1,4 @@
-"""From what a scenario writes to the configurations that it means: ranges and their product.
+"""From what a scenario writes to the configurations that it means: the product of a grid.
 
 Pure. Nothing is expanded before it is counted, so that a grid of a million million combinations is refused at once.
 """
@@ -9,12 +9,11 @@ import itertools
 import math
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
-from decimal import Decimal
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Range, Space
+from xttsbench.scenario.settings import MOST_SWEEP_ARMS, Space
 
 _LONGEST_ID: Final = 60
 _WORDS: Final = {True: "true", False: "false", None: "null"}
@@ -34,7 +33,7 @@ def configurations(space: Space) -> dict[str, dict[str, Any]]:
             raise InvalidInputError(
                 f"The grid makes {size(space)} configurations, and {MOST_SWEEP_ARMS} are the most of a sweep."
             )
-        for chosen in itertools.product(*map(values, space.grid.values())):
+        for chosen in itertools.product(*space.grid.values()):
             config = dict(zip(space.grid, chosen, strict=True))
             found[_free(_id(config), found)] = config
     else:
@@ -42,8 +41,8 @@ def configurations(space: Space) -> dict[str, dict[str, Any]]:
         for arm in space.arms or ():
             found[arm.id or _free(_id(arm.config), {*given, *found})] = dict(arm.config)
     found = found or {"baseline": {}}
-    first = baseline(space, found)
-    if first is None:
+    first = next(iter(found)) if space.baseline is None else space.baseline
+    if first not in found:
         raise InvalidInputError(
             f"No configuration is the baseline {space.baseline!r}; the first configurations are {list(found)[:5]}."
         )
@@ -51,46 +50,13 @@ def configurations(space: Space) -> dict[str, dict[str, Any]]:
 
 
 def size(space: Space) -> int:
-    """Number of combinations of the grid, without making them.
-
-    A range counts as no more than one value too many for a sweep.
-    """
-    return math.prod(len(values(written)) for written in (space.grid or {}).values())
-
-
-def values(written: list[Any] | Range) -> list[Any]:
-    """The values of a key: a list as it is, or the numbers of a range, one more than a sweep may have at most."""
-    return list(itertools.islice(_numbers(written), MOST_SWEEP_ARMS + 1)) if isinstance(written, Range) else written
-
-
-def _numbers(span: Range) -> Iterator[int | float]:
-    """Decimal, since three times 0.1 is 0.3 to whoever writes it; whole where the first and the change are."""
-    by = span.factor if span.factor is not None else 1 if span.step is None else span.step
-    whole = isinstance(span.first, int) and isinstance(by, int)
-    number, last, change = (Decimal(str(written)) for written in (span.first, span.last, by))
-    while number <= last:
-        yield int(number) if whole else float(number)
-        number = number + change if span.factor is None else number * change
-
-
-def meets(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a configuration has all of these values."""
-    return all(key in config and among(config[key], [value]) for key, value in wanted.items())
+    """Number of combinations of the grid, without making them."""
+    return math.prod(map(len, (space.grid or {}).values()))
 
 
 def among(value: Any, known: Collection[Any]) -> bool:
     """Whether a value is one of those; ``true`` is not 1."""
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in known)
-
-
-def baseline(space: Space, found: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The id of the baseline among these configurations, or ``None`` where the scenario names none of them."""
-    wanted = space.baseline
-    if wanted is None:
-        return next(iter(found))
-    if isinstance(wanted, str):
-        return wanted if wanted in found else None
-    return next((name for name, config in found.items() if meets(space.base | dict(config), wanted)), None)
 
 
 def _id(config: Mapping[str, Any]) -> str:

@@ -11,13 +11,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from xttsbench.errors import XttsbenchError
-from xttsbench.scenario.grid import among, baseline, configurations, meets, size, values
+from xttsbench.scenario.grid import among, configurations, size
 from xttsbench.scenario.settings import (
     BUNDLED,
     MOST_ARMS,
     MOST_SWEEP_ARMS,
     LimitSettings,
-    Range,
     Scenario,
     Settings,
     Space,
@@ -45,20 +44,19 @@ _BELOW: Final[dict[str, type[Settings]]] = {
     "arms": VariantSettings,
     "limits": LimitSettings,
     "sweep": SweepSettings,
-    "(range)": Range,
 }
-"""Models of nested keys, by the first part of their path or by the form that was read."""
+"""Models of nested keys, by the first part of their path."""
 
 
 def of_types(error: ValidationError, content: Mapping[str, Any]) -> Iterator[Problem]:
     """The problems of single values."""
     for found in error.errors():
         read = tuple(found["loc"])
-        # Pydantic's own marks: which form was tried, and that a key is meant and not its value.
-        place: KeyPath = tuple(part for part in read if not (isinstance(part, str) and part[:1] in ("(", "[")))
+        # Pydantic's own mark: that a key is meant and not its value.
+        place: KeyPath = tuple(part for part in read if not (isinstance(part, str) and part[:1] == "["))
         if place[:1] == ("accelerator",) and isinstance(content.get("accelerator"), str):
             place = place[:1]
-        yield place, sentence(found, _model_at(read))
+        yield place, sentence(found, _BELOW.get(str(read[0]), Scenario) if len(read) > 1 else Scenario)
 
 
 def sentence(found: ErrorDetails, model: type[Settings]) -> str:
@@ -67,8 +65,7 @@ def sentence(found: ErrorDetails, model: type[Settings]) -> str:
     if kind == "missing":
         return "it is missing"
     if kind == "extra_forbidden":
-        known = [field.alias or name for name, field in model.model_fields.items()]
-        return f"unknown key{meant(found['loc'][-1], known)}"
+        return f"unknown key{meant(found['loc'][-1], model.model_fields)}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", found["ctx"]["expected"])
         return f"{shown(found['input'])} is not known here{meant(found['input'], known)}"
@@ -89,11 +86,6 @@ def shown(value: object) -> str:
         return repr(str(value)[:60])
     except ValueError:  # Python writes no whole number of thousands of digits
         return "a number of thousands of digits"
-
-
-def _model_at(read: KeyPath) -> type[Settings]:
-    form = next((part for part in read if isinstance(part, str) and part.startswith("(")), None)
-    return _BELOW.get(form or str(read[0]), Scenario) if len(read) > 1 else Scenario
 
 
 def of_the_whole(content: Mapping[str, Any], *, target: Check, accelerator: Check) -> Iterator[Problem]:
@@ -160,11 +152,11 @@ def of_the_arms(
     space: Space, *, cost: Sequence[str] = (), arguments: ArgumentCheck = unchecked, most: int = MOST_ARMS
 ) -> Iterator[Problem]:
     """The problems of values, numbers, the baseline, and the arguments of each configuration."""
-    found = list(_of_the_axes(space))
-    yield from found
-    if found:  # what these make cannot be told
-        return
     grid = space.grid or {}
+    for key, column in grid.items():
+        if any(among(value, column[:index]) for index, value in enumerate(column)):
+            yield ("grid", key), "a value is there twice"
+            return
     if size(space) > MOST_SWEEP_ARMS:
         made = f"it makes {_about(size(space))} configurations"
         yield ("grid",), f"{made}, and {MOST_SWEEP_ARMS} are the most that a sweep takes"
@@ -176,45 +168,16 @@ def of_the_arms(
         elif key in cost[:index]:
             yield ("sweep", "cost", index), f"{key!r} is there already"
     named = configurations(space.model_copy(update={"baseline": None}))
+    if space.baseline is not None and space.baseline not in named:
+        hint = meant(space.baseline, list(named)[:12])
+        yield ("baseline",), f"no configuration has the id {space.baseline!r}{hint}"
     if len(named) > most:
         remedy = f"; leave some out, or search them with sweep, which takes {MOST_SWEEP_ARMS}"
         yield (
             ("grid" if grid else "arms",),
             f"it makes {len(named)} configurations, and {most} are the most that one run measures{remedy}",
         )
-    yield from _of_the_baseline(space, named, sorted(keys))
     yield from _of_the_arguments(space, named, arguments)
-
-
-def _of_the_axes(space: Space) -> Iterator[Problem]:
-    for key, written in (space.grid or {}).items():
-        column = values(written)
-        if len(column) > MOST_SWEEP_ARMS:
-            yield ("grid", key), f"it has more than {MOST_SWEEP_ARMS} values"
-        elif not isinstance(written, Range) and _twice(column):
-            yield ("grid", key), "a value is there twice"
-
-
-def _twice(column: Sequence[Any]) -> bool:
-    return any(among(value, column[:index]) for index, value in enumerate(column))
-
-
-def _of_the_baseline(space: Space, named: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> Iterator[Problem]:
-    wanted = space.baseline
-    if wanted is None or baseline(space, named) is not None:
-        return
-    if isinstance(wanted, str):
-        yield ("baseline",), f"no configuration has the id {wanted!r}{meant(wanted, list(named)[:12])}"
-        return
-    every = [space.base | dict(config) for config in named.values()]
-    for key, value in wanted.items():
-        taken = [arm[key] for arm in every if key in arm]
-        if key not in keys:
-            yield ("baseline", key), f"no configuration sets it{meant(key, keys)}"
-        elif not among(value, taken):
-            yield ("baseline", key), f"no configuration has {shown(value)}{meant(value, _texts(taken))}"
-    if all(any(meets(arm, {key: value}) for arm in every) for key, value in wanted.items()):
-        yield ("baseline",), "no configuration has all of these values together"
 
 
 def _of_the_arguments(space: Space, named: Mapping[str, Mapping[str, Any]], check: ArgumentCheck) -> Iterator[Problem]:
@@ -241,15 +204,9 @@ def _place(space: Space, index: int, config: Mapping[str, Any], key: str, *, alo
         return ("base", key)
     if space.arms:
         return ("arms", index, "config", key)
-    written = (space.grid or {})[key]
-    if alone and isinstance(written, list):
-        return ("grid", key, next(at for at, value in enumerate(written) if among(config[key], [value])))
-    return ("grid", key)
-
-
-def _texts(column: Iterable[Any]) -> list[str]:
-    """The first of the values, in words and each once."""
-    return list(dict.fromkeys(str(value) for value in column))[:12]
+    if not alone:
+        return ("grid", key)
+    return ("grid", key, next(at for at, value in enumerate((space.grid or {})[key]) if among(config[key], [value])))
 
 
 def _about(number: int) -> str:

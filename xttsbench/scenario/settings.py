@@ -6,19 +6,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from xttsbench.records.base import MARGIN
 
@@ -58,13 +48,6 @@ def _finite(value: int | float) -> int | float:
     return value
 
 
-def _number(value: Any) -> int | float:
-    """A number that keeps its type: a union of the two would say everything twice."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"a number is expected, got {str(value)[:60]!r}")
-    return _finite(value)
-
-
 def _keyword(name: str) -> str:
     if not name.isidentifier():
         raise ValueError(f"a keyword argument's name is expected, got {name!r}")
@@ -72,7 +55,6 @@ def _keyword(name: str) -> str:
 
 
 Value = Annotated[Any, AfterValidator(_plain)]
-Number = Annotated[Any, AfterValidator(_number), WithJsonSchema({"type": "number"})]
 Keyword = Annotated[str, AfterValidator(_keyword)]
 Config = dict[Keyword, Value]
 
@@ -80,7 +62,7 @@ Config = dict[Keyword, Value]
 MOST_ARMS: Final = 64
 """Configurations that ``run`` measures at most."""
 MOST_SWEEP_ARMS: Final = 1024
-"""Configurations of a sweep at most; also the longest list and range."""
+"""Configurations of a sweep at most; also the longest list."""
 _ID: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.,=+-]*$"
 
 
@@ -93,47 +75,7 @@ class VariantSettings(Settings):
     """Keyword arguments on top of the base."""
 
 
-class Range(Settings):
-    """Numbers from one to another, both ends included: by steps of 1, by another step, or by a factor."""
-
-    first: Number = Field(alias="from")
-    """The first number."""
-    last: Number = Field(alias="to")
-    """The last number, unless a step ends short of it."""
-    step: Number | None = None
-    """Difference of neighbouring numbers; above 0."""
-    factor: Number | None = None
-    """Ratio of neighbouring numbers; above 1."""
-
-    @model_validator(mode="after")
-    def _rising(self) -> Self:
-        if self.step is not None and self.factor is not None:
-            raise ValueError("give a step or a factor, not both")
-        if self.step is not None and self.step <= 0:
-            raise ValueError(f"the step must be above 0, got {self.step}")
-        if self.factor is not None and (self.factor <= 1 or self.first <= 0):
-            raise ValueError(f"a factor above 1 from above 0 is expected, got {self.factor} from {self.first}")
-        if self.first > self.last:
-            raise ValueError(f"from ({self.first}) is above to ({self.last})")
-        return self
-
-
-def _form_of_values(value: Any) -> str:
-    return "(range)" if isinstance(value, dict | Range) else "(list)"
-
-
-def _form_of_baseline(value: Any) -> str:
-    return "(config)" if isinstance(value, dict) else "(id)"
-
-
-# A tag in parentheses says which form was read; no key of a file can look like it, and no message shows it.
-_List = Annotated[list[Value], Field(min_length=1), Tag("(list)")]
-Values = Annotated[_List | Annotated[Range, Tag("(range)")], Discriminator(_form_of_values)]
-Axes = Annotated[dict[Keyword, Values], Field(min_length=1)]
-Named = Annotated[
-    Annotated[str, Tag("(id)")] | Annotated[Config, Field(min_length=1), Tag("(config)")],
-    Discriminator(_form_of_baseline),
-]
+Values = Annotated[list[Value], Field(min_length=1, max_length=MOST_SWEEP_ARMS)]
 
 
 class Space(Settings):
@@ -143,10 +85,10 @@ class Space(Settings):
     """Keyword arguments that all configurations share."""
     arms: Annotated[list[VariantSettings], Field(min_length=1, max_length=MOST_SWEEP_ARMS)] | None = None
     """Configurations on top of the base."""
-    grid: Axes | None = None
-    """Key to values, in place of configurations: their product. Values are a list or a range."""
-    baseline: Named | None = None
-    """The configuration that the others are compared with, by its id or by keys and values; without it the first."""
+    grid: Annotated[dict[Keyword, Values], Field(min_length=1)] | None = None
+    """Key to values, in place of configurations: their product."""
+    baseline: str | None = None
+    """The configuration that the others are compared with, by its id; without it the first."""
 
     @model_validator(mode="before")
     @classmethod

@@ -22,7 +22,6 @@ BUNDLED = "name: mine\nworkload: xtts\n"
         ("base: {loader: pakced}\n", ["3, base.loader: *packed*'pakced'"]),
         ("base: {prefetch: '2'}\n", ["3, base.prefetch: *got '2'"]),
         ("grid:\n  mode: [graph, jit]\n  prefetch: [-2, 0]\n", ["4, grid.mode.1: *'jit'", "5, grid.prefetch.0: *-2"]),
-        ("grid:\n  prefetch: {from: -3, to: 1}\n", ["4, grid.prefetch: *-3"]),
         ("arms:\n- {id: a}\n- config:\n    workers: -2\n", ["6, arms.1.config.workers: *-2"]),
         ("base: {batch_size: 8, tokens_per_batch: 900}\n", ["3, base.tokens_per_batch: *give one*"]),
         (
@@ -59,29 +58,15 @@ def test_a_target_of_somebody_else_takes_anything(scenario) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        # ranges
-        ("grid: {a: {from: 1, to: 8, stpe: 2}}\n", "grid.a.stpe: unknown key; did you mean 'step'?"),
-        ("grid: {a: {from: 1}}\n", "grid.a.to: it is missing"),
-        ("grid: {a: {from: 1, to: x}}\n", "grid.a.to: a number is expected, got 'x'"),
-        ("grid: {a: {from: true, to: 2}}\n", "grid.a.from: a number is expected"),
-        ("grid: {a: {from: 9, to: 8}}\n", "grid.a: from (9) is above to (8)"),
-        ("grid: {a: {from: 1, to: 8, step: 0}}\n", "grid.a: the step must be above 0, got 0"),
-        ("grid: {a: {from: 1, to: 8, factor: 1}}\n", "grid.a: a factor above 1"),
-        ("grid: {a: {from: 0, to: 8, factor: 2}}\n", "grid.a: a factor above 1 from above 0"),
-        ("grid: {a: {from: 1, to: 8, step: 1, factor: 2}}\n", "grid.a: give a step or a factor, not both"),
+        # grid
+        ("grid: {a: {from: 1, to: 8}}\n", "grid.a: a list is expected"),
         # baseline
         (
             "arms: [{id: new}, {id: old}]\nbaseline: odl\n",
             "baseline: no configuration has the id 'odl'; did you mean 'old'?",
         ),
         ("arms: [{id: new}]\nbaseline: 3\n", "baseline: text is expected"),
-        ("grid: {abc: [0, 1]}\nbaseline: {abd: 1}\n", "baseline.abd: no configuration sets it; did you mean 'abc'?"),
-        ("grid: {a: [0, 1]}\nbaseline: {a: 2}\n", "baseline.a: no configuration has '2'; known are 0, 1"),
-        ("grid: {a: [0, 1]}\nbaseline: {}\n", "baseline: it is empty"),
-        (
-            "arms: [{config: {a: 0, b: 1}}, {config: {a: 1, b: 0}}]\nbaseline: {a: 1, b: 1}\n",
-            "baseline: no configuration has all of these values together",
-        ),
+        ("grid: {a: [0, 1]}\nbaseline: {a: 1}\n", "baseline: text is expected"),
         # sweep
         ("sweep: {block: 8}\n", "sweep.block: unknown key; did you mean 'blocks'?"),
         ("sweep: {blocks: 1}\n", "sweep.blocks: input should be greater than or equal to 2"),
@@ -95,7 +80,6 @@ def test_a_target_of_somebody_else_takes_anything(scenario) -> None:
         # numbers that no file should hold
         (f"steps: 0x{'f' * 5000}\n", "steps: "),
         (f"grid: {{a: [0x{'f' * 5000}]}}\n", "grid.a.0: a whole number of at most 64 bits is expected"),
-        (f"grid: {{a: {{from: 1, to: 0x{'f' * 5000}}}}}\n", "grid.a.to: "),
     ],
 )
 def test_one_error_of_the_arms(problems, text: str, words: str) -> None:
@@ -105,13 +89,13 @@ def test_one_error_of_the_arms(problems, text: str, words: str) -> None:
 
 def test_errors_of_the_arms_stand_beside_all_others(problems) -> None:
     found = problems(
-        "grid: {prefetch: [0, 2]}\nsteps: many\nbaseline:\n  prefech: 0\nsweep: {cost: [workers], finalist: 2}\n"
+        "grid: {prefetch: [0, 2]}\nsteps: many\nbaseline: prefech=0\nsweep: {cost: [workers], finalist: 2}\n"
     )
     assert [line.partition(": ")[0].removeprefix("line ") for line in found] == [
         "4, steps",
-        "6, baseline.prefech",
-        "7, sweep.finalist",
-        "7, sweep.cost.0",
+        "5, baseline",
+        "6, sweep.finalist",
+        "6, sweep.cost.0",
     ]
 
 
@@ -120,16 +104,14 @@ def test_errors_of_the_arms_stand_beside_all_others(problems) -> None:
     [
         # Were one of these expanded, the test would not come to its end.
         (
-            f"grid: {{{', '.join(f'{key}: {{from: 1, to: 1000}}' for key in 'abcd')}}}\n",
+            f"grid: {{{', '.join(f'{key}: {[*range(1000)]}' for key in 'abcd')}}}\n",
             "grid: it makes at least 10^12",
         ),
         (
             f"grid: {{a: {[*range(1000)]}, b: {[*range(500)]}}}\n",
             "grid: it makes 500000 configurations, and",
         ),
-        ("grid: {a: {from: 1, to: 1000000000000}}\n", "grid.a: it has more than 1024 values"),
-        ("grid: {a: {from: 1e-300, to: 1e300, factor: 1.0000001}}\n", "grid.a: it has more than 1024 values"),
-        ("grid: {a: {from: 1, to: 2, step: 1e-40}}\n", "grid.a: it has more than 1024 values"),
+        (f"grid: {{a: {[*range(1025)]}}}\n", "grid.a: list should have at most 1024 items"),
     ],
 )
 def test_a_huge_grid_is_refused_without_being_expanded(problems, text: str, words: str) -> None:
@@ -139,7 +121,7 @@ def test_a_huge_grid_is_refused_without_being_expanded(problems, text: str, word
 
 
 def test_run_and_sweep_have_limits_of_their_own(scenario, problems) -> None:
-    grid = "grid: {a: {from: 1, to: 13}, b: {from: 1, to: 5}}\n"
+    grid = f"grid: {{a: {[*range(13)]}, b: {[*range(5)]}}}\n"
     assert MOST_ARMS == 64
     assert (
         "grid: it makes 65 configurations, and 64 are the most that one run measures; leave some out"
@@ -151,25 +133,23 @@ def test_run_and_sweep_have_limits_of_their_own(scenario, problems) -> None:
     assert changed(many, {}, {"c": 1}, most_arms=MOST_SWEEP_ARMS).base == {"c": 1}
     with pytest.raises(UsageError, match=r"^--set c=1: grid: it makes 65 configurations"):
         changed(many, {}, {"c": 1})
-    assert len(configurations(scenario("grid: {a: {from: 1, to: 16}, b: {from: 1, to: 4}}\n"))) == 64
+    assert len(configurations(scenario(f"grid: {{a: {[*range(16)]}, b: {[*range(4)]}}}\n"))) == 64
     arms = "arms:\n" + "- {}\n" * 65
     assert "arms: it makes 65 configurations" in problems(arms)[0]
     assert len(configurations(scenario(arms, most_arms=MOST_SWEEP_ARMS))) == 65
-    too_many = "grid: {a: {from: 1, to: 1024}, b: [1, 2]}\n"
+    too_many = f"grid: {{a: {[*range(1024)]}, b: [1, 2]}}\n"
     assert (
         "makes 2048 configurations, and 1024 are the most that a sweep takes" in problems(too_many, most_arms=9999)[0]
     )
 
 
 def test_what_the_command_line_sets_is_checked_with_the_arms(scenario) -> None:
-    found = scenario("base: {workers: 2}\ngrid: {loader: [tf_wav, packed]}\nbaseline: {workers: 2}\n", head=BUNDLED)
+    found = scenario("base: {workers: 2}\ngrid: {loader: [tf_wav, packed]}\nbaseline: loader=packed\n", head=BUNDLED)
     assert changed(found, {}, {"prefetch": 1}, arguments=configuration_problems).base == {"workers": 2, "prefetch": 1}
     with pytest.raises(UsageError, match=r"^--set wokers=4: base\.wokers: .*did you mean 'workers'"):
         changed(found, {}, {"wokers": 4}, arguments=configuration_problems)
     own = scenario("")
     assert changed(own, {}, {"wokers": 4}, arguments=configuration_problems).base == {"wokers": 4}
-    with pytest.raises(UsageError, match=r"^--set workers=4: baseline\.workers: no configuration has '2'"):
-        changed(found, {}, {"workers": 4})
     with pytest.raises(UsageError, match=r"^--set loader=packed: the configurations of 'mine' set 'loader' themselves"):
         changed(found, {}, {"loader": "packed"})
     with pytest.raises(UsageError, match=r"^--set rate: a finite number is expected"):
@@ -177,10 +157,6 @@ def test_what_the_command_line_sets_is_checked_with_the_arms(scenario) -> None:
 
 
 def test_a_changed_scenario_keeps_every_form(scenario) -> None:
-    text = (
-        "grid: {c: {from: 1, to: 8, factor: 2}, d: {from: 1, to: 2}, e: [x, null]}\n"
-        "baseline: {c: 2}\nsweep: {cost: [c]}\n"
-    )
-    found = scenario(text)
+    found = scenario("grid: {c: [1, 2], e: [x, null]}\nbaseline: c=2,e=x\nsweep: {cost: [c]}\n")
     assert changed(found, {}, {}) == found
     assert configurations(changed(found, {"seed": 3}, {"f": 1})) == configurations(found)
