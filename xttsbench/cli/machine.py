@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def doctor(
     context: typer.Context,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A data set, to read a sample of its files cold and warm.")
+        Path | None, typer.Option(metavar="DIR", help="A data set, to read a sample of its files cold.")
     ] = None,
     run: Annotated[
         Path | None, typer.Option(metavar="RUN", help="A run with these data, which says how fast they are needed.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.records.machine import TENSORFLOW, Figure, Machine, Pass, Said, Sight, Status, Storage
+from xttsbench.records.machine import TENSORFLOW, Figure, Machine, Said, Sight, Status, Storage
 from xttsbench.records.pipeline import size
 
 _PYTHON: Final = (3, 11)
@@ -284,9 +284,13 @@ def storage_speed(machine: Machine) -> Said | None:
         "needed_bytes_per_s": found.needed_bytes_per_s,
     }
     told = []
-    for name, one, files, read in _passes(found):
-        figures |= {f"{name}_bytes_per_s": read / one.seconds, f"{name}_stored_share": one.stored_share}
-        told.append(f"{name} {size(read / one.seconds)}/s and {files / one.seconds:,.0f} files/s")
+    for name, one, files, read in (
+        ("cold", found.cold, found.files, found.bytes),
+        ("by 8 at once", found.parallel, found.parallel_files, found.parallel_bytes),
+    ):
+        if one is not None and one.seconds > 0:
+            figures |= {f"{name}_bytes_per_s": read / one.seconds, f"{name}_stored_share": one.stored_share}
+            told.append(f"{name} {size(read / one.seconds)}/s and {files / one.seconds:,.0f} files/s")
     seen = f"{found.files} of {found.listed} files on {found.filesystem or 'an unknown file system'}: {', '.join(told)}"
     cold = found.cold.stored_share is None or found.cold.stored_share >= _FAR
     speed = found.bytes / found.cold.seconds
@@ -315,15 +319,6 @@ def _said(found: Storage, seen: str, figures: dict[str, Figure], *, cold: bool) 
         figures,
         "Files in memory (tmpfs), or that another process maps, cannot be made cold; measure after a restart.",
     )
-
-
-def _passes(found: Storage) -> list[tuple[str, Pass, int, int]]:
-    passes = (
-        ("cold", found.cold, found.files, found.bytes),
-        ("warm", found.warm, found.files, found.bytes),
-        ("by 8 at once", found.parallel, found.parallel_files, found.parallel_bytes),
-    )
-    return [(name, one, files, read) for name, one, files, read in passes if one is not None and one.seconds > 0]
 
 
 def _remedy(found: Storage, speed: float, best: float) -> str:

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from xttsbench.errors import InvalidInputError
 from xttsbench.probes.environment import installed_version, package_versions, storage_under, variables
 from xttsbench.probes.nvml import look_at_gpus
@@ -110,13 +112,14 @@ def processors_and_swap(
     allowance = cpu_allowance(root)
     cpus = frozenset(os.sched_getaffinity(0))
 
-    def look() -> tuple[float, str, str | None, float]:
-        return clock(), _read(root / "proc/stat") or "", _read(root / "proc/vmstat"), own_cpu_s()
+    def look() -> tuple[float, str, int, float]:
+        swap = psutil.swap_memory()
+        return clock(), _read(root / "proc/stat") or "", swap.sin + swap.sout, own_cpu_s()
 
-    began, stat, pages, own = look()
+    began, stat, swapped_bytes, own = look()
     sleep(window_s)
-    ended, stat_after, pages_after, own_after = look()
-    steal = foreign = swapped = None
+    ended, stat_after, swapped_after, own_after = look()
+    steal = foreign = None
     seconds = ended - began
     with contextlib.suppress(ValueError):
         before, after = parse_machine(stat, cpus), parse_machine(stat_after, cpus)
@@ -125,8 +128,6 @@ def processors_and_swap(
         whole = steal_s + busy_s + after.idle_s - before.idle_s
         if whole > 0:
             steal, foreign = steal_s / whole, max(busy_s - (own_after - own), 0.0) / whole
-    if pages is not None and pages_after is not None and seconds > 0:
-        swapped = (_swapped_pages(pages_after) - _swapped_pages(pages)) * os.sysconf("SC_PAGE_SIZE") / seconds
     processors = Processors(
         machine_cpus=allowance.machine_cpus,
         affinity_cpus=allowance.affinity_cpus,
@@ -135,25 +136,12 @@ def processors_and_swap(
         steal_share=steal,
         foreign_share=foreign,
     )
-    return processors, swapped
-
-
-def _swapped_pages(vmstat: str) -> int:
-    fields = dict(line.split(maxsplit=1) for line in vmstat.splitlines() if " " in line)
-    return int(fields.get("pswpin", 0)) + int(fields.get("pswpout", 0))
+    return processors, (swapped_after - swapped_bytes) / seconds if seconds > 0 else None
 
 
 def memory(swapped_bytes_per_s: float | None = None, *, root: Path = ROOT) -> Memory:
-    """Memory of the machine, of the control group, and what is shared between processes through /dev/shm.
-
-    Raises:
-        OSError: /proc/meminfo cannot be read.
-        KeyError: it is none.
-    """
-    text = (root / "proc/meminfo").read_text(encoding="ascii")
-    fields = (line.partition(":") for line in text.splitlines())
-    kilobytes = {name: int(value.split()[0]) for name, colon, value in fields if colon}
-    unmeasured = {}
+    """Memory of the machine, of the control group, and what is shared between processes through /dev/shm."""
+    found, unmeasured = psutil.virtual_memory(), {}
     shared = shared_free = None
     try:
         with tempfile.TemporaryFile(dir=root / "dev/shm"):
@@ -162,8 +150,8 @@ def memory(swapped_bytes_per_s: float | None = None, *, root: Path = ROOT) -> Me
     except OSError as error:
         unmeasured = dict.fromkeys(("shared_total_bytes", "shared_free_bytes"), error.strerror or str(error))
     return Memory(
-        total_bytes=kilobytes["MemTotal"] << 10,
-        available_bytes=kilobytes["MemAvailable"] << 10,
+        total_bytes=found.total,
+        available_bytes=found.available,
         limit_bytes=memory_limit_bytes(root),
         limit_left_bytes=memory_limit_left_bytes(root),
         swapped_bytes_per_s=swapped_bytes_per_s,
@@ -207,9 +195,6 @@ _LISTED: Final = 20_000
 _CHUNK: Final = 256 << 10
 _SEED: Final = 0
 
-Reader = Callable[[Path], Iterator[int]]
-"""Reads a file to its end, piece by piece; yields the bytes of each."""
-
 
 def read_whole(path: Path) -> Iterator[int]:
     """Read a file as most pipelines do, from its beginning to its end."""
@@ -227,37 +212,21 @@ def drop(path: Path) -> None:
         os.close(descriptor)
 
 
-def storage(
-    directory: Path,
-    *,
-    read: Reader = read_whole,
-    clock: Callable[[], float] = time.monotonic,
-    stored: Callable[[], int | None] | None = None,
-) -> Storage:
+def storage(directory: Path) -> Storage:
     """Read a random sample of the files below a directory, at most 64 MiB and two seconds a pass.
-
-    Args:
-        directory: of the data set.
-        read: how a file is read.
-        clock: in seconds.
-        stored: bytes that storage was asked for so far; by default what the kernel counts for this process.
 
     Raises:
         InvalidInputError: there is no such directory, or no file in it that can be read.
     """
-    stored = stored or _stored_bytes
-    files = _files(directory, clock)
+    files = _files(directory)
     random.Random(_SEED).shuffle(files)
     half = max(len(files) // 2, 1)
     sample, others = files[:half][:_SAMPLE_FILES], files[half:][:_SAMPLE_FILES]
     try:
         for file in (*sample, *others):
             drop(file)
-        cold, done = _pass([(file, _SAMPLE_BYTES) for file in sample], 1, read, clock, stored)
-        warm, _ = _pass(done, 1, read, clock, stored)
-        parallel, by_several = None, list[tuple[Path, int]]()
-        if len(others) >= 2 * READERS:
-            parallel, by_several = _pass([(file, _SAMPLE_BYTES) for file in others], READERS, read, clock, stored)
+        cold, sizes = _pass(sample, 1)
+        parallel, by_several = _pass(others, READERS) if len(others) >= 2 * READERS else (None, list[int]())
     except OSError as error:
         raise InvalidInputError(
             f"--data {str(directory)!r}: {error.filename or directory} cannot be read ({error.strerror or error})."
@@ -266,25 +235,24 @@ def storage(
         path=str(directory),
         filesystem=storage_under(directory, {})["filesystem"],
         listed=len(files),
-        files=len(done),
-        bytes=sum(size for _, size in done),
+        files=len(sizes),
+        bytes=sum(sizes),
         cold=cold,
-        warm=warm,
         parallel=parallel,
         parallel_files=len(by_several),
-        parallel_bytes=sum(size for _, size in by_several),
+        parallel_bytes=sum(by_several),
     )
 
 
-def _files(directory: Path, clock: Callable[[], float]) -> list[Path]:
+def _files(directory: Path) -> list[Path]:
     """Files with something in them, in an order that does not depend on the file system's."""
     if not directory.is_dir():
         raise InvalidInputError(f"--data {str(directory)!r} is no directory; name the one that holds the data set.")
-    until_s, found = clock() + _PASS_S, list[Path]()
+    until_s, found = time.monotonic() + _PASS_S, list[Path]()
     for folder, folders, names in os.walk(directory):
         folders.sort()
         for path in (Path(folder, name) for name in sorted(names)):
-            if len(found) == _LISTED or (found and clock() > until_s):
+            if len(found) == _LISTED or (found and time.monotonic() > until_s):
                 return sorted(found)
             if path.is_file() and path.stat().st_size:
                 found.append(path)
@@ -293,45 +261,30 @@ def _files(directory: Path, clock: Callable[[], float]) -> list[Path]:
     return sorted(found)
 
 
-def _pass(
-    wanted: Sequence[tuple[Path, int]],
-    readers: int,
-    read: Reader,
-    clock: Callable[[], float],
-    stored: Callable[[], int | None],
-) -> tuple[Pass, list[tuple[Path, int]]]:
-    """Read so many bytes of each file while there is room and time; returns what was read of which.
+def _pass(files: Sequence[Path], readers: int) -> tuple[Pass, list[int]]:
+    """Read files while there is room and time; returns the bytes of each that was begun.
 
     Each reader has its share of the room, and takes the next file that nobody has.
     """
-    waiting, before, began = iter(wanted), stored(), clock()
+    waiting, before, began_s = iter(files), own_reads(), time.monotonic()
 
-    def reader(_: int) -> list[tuple[Path, int]]:
-        left, done = _SAMPLE_BYTES // readers, []
-
-        def is_over() -> bool:
-            return left <= 0 or clock() > began + _PASS_S
-
+    def reader(_: int) -> list[int]:
+        left, sizes = _SAMPLE_BYTES // readers, list[int]()
         # next() of a list's iterator is one step of the interpreter, so no two readers get the same file.
-        while not is_over() and (item := next(waiting, None)) is not None:
-            file, most = item
-            size = 0
-            for piece in read(file):
-                size += piece
+        while left > 0 and time.monotonic() <= began_s + _PASS_S and (file := next(waiting, None)) is not None:
+            sizes.append(0)
+            for piece in read_whole(file):
+                sizes[-1] += piece
                 left -= piece
-                if size >= most or is_over():
+                if left <= 0 or time.monotonic() > began_s + _PASS_S:
                     break
-            done.append((file, size))
-        return done
+        return sizes
 
     with ThreadPoolExecutor(readers) as pool:
-        done = [item for found in pool.map(reader, range(readers)) for item in found]
-    seconds, after, size = clock() - began, stored(), sum(size for _, size in done)
-    if before is None or after is None or not size:
-        return Pass(seconds=seconds), done
-    return Pass(seconds=seconds, stored_share=min((after - before) / size, 1.0)), done
-
-
-def _stored_bytes() -> int | None:
-    reads = own_reads()
-    return None if reads is None else reads.storage_bytes
+        sizes = [size for found in pool.map(reader, range(readers)) for size in found]
+    seconds, after = time.monotonic() - began_s, own_reads()
+    if before is None or after is None or not sum(sizes):
+        return Pass(seconds=seconds), sizes
+    return Pass(
+        seconds=seconds, stored_share=min((after.storage_bytes - before.storage_bytes) / sum(sizes), 1.0)
+    ), sizes

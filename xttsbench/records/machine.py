@@ -174,7 +174,6 @@ class Storage(Record):
     files: int = 0  # Files of the sample
     bytes: int = 0
     cold: Pass | None = None
-    warm: Pass | None = None
     parallel: Pass | None = None
     """Cold, by :data:`~xttsbench.probes.machine.READERS` readers at once, other files of the data set."""
     parallel_files: int = 0

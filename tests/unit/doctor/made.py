@@ -66,7 +66,7 @@ def healthy(*, gpus: int = 0) -> Machine:
 
 
 def storage(cold_s: float, *, files: int = 100, size: int = 20_000_000, **fields: Any) -> Storage:
-    """So many files read in so many seconds, all of them from storage, and again from memory."""
+    """So many files read in so many seconds, all of them from storage."""
     return Storage(
         path="/data",
         filesystem="ext4",
@@ -75,7 +75,6 @@ def storage(cold_s: float, *, files: int = 100, size: int = 20_000_000, **fields
         bytes=size,
         **{
             "cold": Pass(seconds=cold_s, stored_share=1.0),
-            "warm": Pass(seconds=0.01, stored_share=0.0),
             "parallel": Pass(seconds=cold_s, stored_share=1.0),
             "parallel_files": files,
             "parallel_bytes": size,
