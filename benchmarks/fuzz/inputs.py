@@ -28,7 +28,7 @@ from xttsbench.workflows.compare.sides import REPORT, read_side
 from xttsbench.workflows.monitor.log import read_log
 from xttsbench.workflows.watch import read_summary
 from xttsbench.xtts.clips import made_of
-from xttsbench.xtts.data.cache_files import open_packed, packed_in_order, read_index, read_npy
+from xttsbench.xtts.data.cache_files import open_packed, read_index, read_npy
 from xttsbench.xtts.data.metadata import METADATA, SPEAKERS, Problems, read_metadata, read_speakers
 from xttsbench.xtts.data.speech_data import MADE
 from xttsbench.xtts.recipe import load_recipe
@@ -71,7 +71,7 @@ def index(content: bytes, folder: Path) -> None:
     zipfile.ZipExtFile._update_crc = lambda *_: None  # type: ignore[attr-defined]
     found = refused_or(read_index, path, FEATURES)
     if found is not None:
-        packed_in_order(found)
+        found.offsets.tolist()
 
 
 def metadata(content: bytes, folder: Path) -> None:

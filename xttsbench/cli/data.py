@@ -182,7 +182,7 @@ def verify(
         bool,
         typer.Option(
             "--fix",
-            help="Make again what is wrong in the cache, and keep what is replaced in a folder beside it; never "
+            help="Make a cache anew in which something is wrong, and keep the old one in a folder beside it; never "
             "touches WAV files or metadata.",
         ),
     ] = False,

@@ -69,7 +69,7 @@ def test_verify_lists_mends_and_ends_with_its_code(call, tmp_path: Path, speech:
     assert (problem["rule"], problem["clip"]) == ("corrupt-cache", "c1")
     fixed = call("verify", "--fix")
     assert fixed.exit_code == 0
-    assert "mended, 1: 1 clip made again, 2 kept" in fixed.stdout
+    assert "mended, 1: 3 clips made again, 0 kept" in fixed.stdout
     assert "  corrupt-cache: c1: " in fixed.stdout
     assert fixed.stdout.splitlines()[-1] == "nothing is wrong"
 
@@ -127,7 +127,6 @@ def test_the_remedy_names_the_recipe(call, tmp_path: Path) -> None:
     result = call("verify", "--recipe", str(recipe))
     assert result.exit_code == 1
     assert f"--recipe {recipe}" in result.stdout
-    assert "the one beside it was made with n_mels 80 in place of 40" in result.stdout
     assert call("verify", "--recipe", str(recipe), "--fix").exit_code == 0
 
 

@@ -1,11 +1,11 @@
-"""The files of a feature cache: features as ``.npy``, the index of its clips, and the manifest that declares all good.
+"""The files of a feature cache: features as ``.npy``, and the index of its clips, which declares all good.
 
 Features are float32 with NumPy's header, one file a clip or one of all, written whole and read strictly: a constant
 offset in place of the header, a file cut short by a full disk and an array in Fortran order all load without an error
 somewhere, and training on noise follows. The *packed* file holds all clips one below the other.
 
-The manifest is written last and removed first, and it names the index by its hash: an index, a packed file and ``.npy``
-files without it, or of another time, are material for the next ``precompute`` and never a cache.
+The index is called complete when all files are on the disk, and never before: until then, and from the first file that
+is replaced on, what is there is material for the next ``precompute`` and no cache.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ import io
 import json
 import os
 import tokenize
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.lib.format as npy_format
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_file, atomic_write
 from xttsbench.inputs import JOURNAL_BYTES, open_regular, read_arrays, read_bytes
-from xttsbench.records.base import Record
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 
@@ -155,13 +152,10 @@ def unreadable(path: Path, error: OSError) -> CacheFileError:
     return CacheFileError(path, f"cannot be read ({error.strerror or error})")
 
 
-def write_packed(
-    path: Path, arrays: Iterable[Floats], rows: int, n_mels: int, *, before_renaming: Callable[[], None] = lambda: None
-) -> None:
+def write_packed(path: Path, arrays: Iterable[Floats], rows: int, n_mels: int) -> None:
     """Write arrays ``[frames, n_mels]`` one below the other as one ``.npy`` file, whole or not at all.
 
-    The header says the sum of their frames, ``rows``, before they are written. ``before_renaming`` is called when all
-    is on the disk under another name.
+    The header says the sum of their frames, ``rows``, before they are written.
 
     Raises:
         ValueError: the arrays have another number of rows.
@@ -175,9 +169,6 @@ def write_packed(
             written += len(array)
         if written != rows:
             raise ValueError(f"{written} rows came, and {rows} were announced")
-        file.flush()
-        os.fsync(file.fileno())
-        before_renaming()
 
 
 def check_packed(path: Path, rows: int, n_mels: int) -> int:
@@ -205,38 +196,26 @@ def open_packed(path: Path, rows: int, n_mels: int) -> Floats:
     return mapped.view(np.ndarray)  # a plain view: slices of np.memmap cost several times as much
 
 
-CACHE_VERSION: Final = 1
-"""Version of the features' definition and of the files. History: 1, the first, with a float64 transform."""
+CACHE_VERSION: Final = 2
+"""Version of the features' definition and of the files. History: 1, the first, with a float64 transform; 2, one file
+less, for the index says itself whether it is complete."""
 
-MANIFEST: Final = "manifest.json"
+NPY: Final = "npy"
+"""Directory of the features of single clips."""
 INDEX: Final = "index.npz"
+UNFINISHED: Final = "is of a cache that was not finished"
+"""Reason of an error where an index is good, and not complete."""
 
 HASH_BYTES: Final = 16
 ENTRY: Final = np.dtype(
     [
-        ("wav_bytes", "<i8"),  # or UNFINISHED
+        ("wav_bytes", "<i8"),
         ("wav_mtime_ns", "<i8"),
         ("wav_hash", "u1", (HASH_BYTES,)),  # BLAKE2b of the whole WAV file
         ("frames", "<i8"),
-        ("offset", "<i8"),  # first row in the packed file
     ]
 )
 """Layout of a clip's entry in the index."""
-
-UNFINISHED: Final = -1
-"""In place of the size of the WAV file: the features may be of any; the entry merely keeps the clip's place."""
-
-
-class Manifest(Record):
-    """Declares that index, packed file and ``.npy`` files belong together and are whole."""
-
-    cache_version: int
-    features: FeatureSettings
-    clips: int
-    frames: int
-    """Rows of the packed file."""
-    index_blake2b: str
-    """Hash of the index file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +229,17 @@ class Index:
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def packed_rows(self) -> int:
+        """Rows of the packed file."""
+        return int(self.entries["frames"].sum())
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """``[n]`` first row of each clip in the packed file."""
+        offsets: npt.NDArray[np.int64] = np.cumsum(self.entries["frames"]) - self.entries["frames"]
+        return offsets
+
     def rows_of(self, data: SpeechData) -> npt.NDArray[np.int64]:
         """Return the row of each clip of a data set, ``[n]``; -1 where it is not in the cache."""
         rows = {clip_id: row for row, clip_id in enumerate(self.ids)}
@@ -260,22 +250,7 @@ class Index:
         return Index([self.ids[row] for row in rows.tolist()], self.entries[rows])
 
 
-def merged(indices: Sequence[Index]) -> Index:
-    """Return one index of several; of an id that comes twice the later entry holds, in the earlier place."""
-    ids = [clip_id for index in indices for clip_id in index.ids]
-    latest = {clip_id: number for number, clip_id in enumerate(ids)}  # in the first's order, with the last's number
-    entries = np.concatenate([EMPTY.entries, *(index.entries for index in indices)])
-    return Index(list(latest), entries[np.fromiter(latest.values(), np.int64, len(latest))])
-
-
 EMPTY: Final = Index([], np.zeros(0, ENTRY))
-
-
-def packed_in_order(index: Index) -> Index:
-    """Return the index with the offsets that its clips have one below the other."""
-    entries = index.entries.copy()
-    entries["offset"] = np.cumsum(entries["frames"]) - entries["frames"]
-    return Index(index.ids, entries)
 
 
 def settings_key(features: FeatureSettings) -> str:
@@ -284,117 +259,47 @@ def settings_key(features: FeatureSettings) -> str:
     return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
-def write_index(path: Path, index: Index, features: FeatureSettings) -> str:
-    """Write an index, whole or not at all, and return the hash of the file.
+def write_index(path: Path, index: Index, features: FeatureSettings, *, complete: bool) -> None:
+    """Write an index, whole or not at all; a ``complete`` one declares that the files are on the disk.
 
     Raises:
         OSError: the file cannot be written.
     """
-    content, ids = io.BytesIO(), [clip_id.encode() for clip_id in index.ids]
+    content = io.BytesIO()
     np.savez(
         content,
         key=np.array(settings_key(features)),
-        ids=np.frombuffer(b"".join(ids), np.uint8),
-        starts=np.cumsum([0, *map(len, ids)]),
+        complete=np.array(complete),
+        ids=np.array(index.ids, np.str_),
         entries=index.entries,
     )
     atomic_write(path, content.getbuffer())
-    return _hash(content.getbuffer())
 
 
-def read_index(path: Path, features: FeatureSettings, expected_hash: str | None = None) -> Index:
-    """Read an index, and check that it is whole and of these settings.
-
-    Without ``expected_hash`` the file may have any.
+def read_index(path: Path, features: FeatureSettings, *, complete: bool = False) -> Index:
+    """Read an index, and check that it is whole and of these settings, and ``complete`` where it has to be.
 
     Raises:
-        CacheFileError: it is missing, damaged, or of other settings.
+        CacheFileError: it is missing, damaged, of other settings, or not complete.
     """
     try:
-        content = read_bytes(path, JOURNAL_BYTES)
+        columns = read_arrays(io.BytesIO(read_bytes(path, JOURNAL_BYTES)))
+        key, whole, entries = (columns[name] for name in ("key", "complete", "entries"))
+        index = Index(columns["ids"].tolist(), entries)
     except OSError as error:
         raise unreadable(path, error) from error
-    if expected_hash is not None and _hash(content) != expected_hash:
-        raise CacheFileError(path, "is not the index that the manifest beside it names")
-    try:
-        columns = read_arrays(io.BytesIO(content))
-        key, ids, starts, entries = (columns[name] for name in ("key", "ids", "starts", "entries"))
     except (ValueError, KeyError) as error:
         raise CacheFileError(path, "is damaged") from error
     if str(key) != settings_key(features):
         raise CacheFileError(path, "was made with other feature settings or another version")
     if (
-        entries.dtype != ENTRY
-        or ids.dtype != np.uint8
-        or starts.dtype != np.int64
-        or (entries.ndim, ids.ndim, starts.shape) != (1, 1, (len(entries) + 1,))
-        or (starts[0], starts[-1]) != (0, len(ids))
-        or (np.diff(starts) <= 0).any()
+        (entries.dtype, entries.ndim, columns["ids"].dtype.kind) != (ENTRY, 1, "U")
+        or columns["ids"].shape != entries.shape
         or (entries["frames"] <= 0).any()
     ):
         raise CacheFileError(path, "contradicts itself")
-    try:
-        index = Index([ids[first:end].tobytes().decode() for first, end in pairwise(starts.tolist())], entries)
-    except UnicodeDecodeError as error:
-        raise CacheFileError(path, "contradicts itself") from error
     if len(set(index.ids)) != len(index):
         raise CacheFileError(path, "names a clip twice")
+    if complete and whole.tolist() is not True:
+        raise CacheFileError(path, UNFINISHED)
     return index
-
-
-def write_manifest(directory: Path, index: Index, features: FeatureSettings, index_hash: str) -> None:
-    """Declare the files of a directory a cache; they have to be on the disk.
-
-    Raises:
-        OSError: the manifest cannot be written.
-    """
-    manifest = Manifest(
-        cache_version=CACHE_VERSION,
-        features=features,
-        clips=len(index),
-        frames=int(index.entries["frames"].sum()),
-        index_blake2b=index_hash,
-    )
-    atomic_write(directory / MANIFEST, manifest.model_dump_json(indent=2).encode() + b"\n")
-
-
-def read_manifest(directory: Path, features: FeatureSettings) -> Manifest:
-    """Read the manifest of a cache, and check its version and settings.
-
-    Raises:
-        CacheFileError: it is missing, malformed, or of another version or other settings.
-    """
-    path = directory / MANIFEST
-    try:
-        content = json.loads(read_bytes(path))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
-        raise CacheFileError(path, "is not JSON") from error
-    if difference := how_it_differs(content, features):
-        raise CacheFileError(path, f"is of a cache that was made {difference}")
-    try:
-        return Manifest.model_validate(content)
-    except ValidationError as error:
-        raise CacheFileError(path, "is not the manifest of a feature cache") from error
-
-
-def how_it_differs(manifest: object, features: FeatureSettings) -> str | None:
-    """Return how the version or settings of a manifest's content differ from what is asked for, in words, or None."""
-    if not isinstance(manifest, dict):
-        return None
-    if (version := manifest.get("cache_version")) != CACHE_VERSION:
-        return f"as version {version!r}, and this is version {CACHE_VERSION}"
-    found = manifest.get("features")
-    if not isinstance(found, dict):
-        return None
-    other = [
-        f"{name} {found.get(name)!r} in place of {value!r}"
-        for name, value in features.model_dump().items()
-        if found.get(name) != value
-    ]
-    return f"with {', '.join(other)}" if other else None
-
-
-def _hash(content: bytes | memoryview) -> str:
-    return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()

@@ -1,15 +1,14 @@
 """The feature cache of a data set: where it is, whether it is good, and what loaders read from it.
 
-A directory holds ``npy/<id>.npy`` for each clip, ``packed.npy`` with all of them one below the other, ``index.npz``
-(what is known of each clip) and ``manifest.json``. Checked on opening, without reading features: manifest, index (by
-its hash), header and size of the packed file, size of every ``.npy`` file, headers of some of them, and that no WAV
-file changed. Checked on reading (:func:`~xttsbench.xtts.data.cache_files.read_npy`): every header.
+A directory holds ``npy/<id>.npy`` for each clip, ``packed.npy`` with all of them one below the other, and ``index.npz``
+(what is known of each clip, and whether all are there). Checked on opening, without reading features: index, header and
+size of the packed file, size of every ``.npy`` file, headers of some of them, and that no WAV file changed. Checked on
+reading (:func:`~xttsbench.xtts.data.cache_files.read_npy`): every header.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator
@@ -21,27 +20,23 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.inputs import open_regular, read_bytes
+from xttsbench.inputs import open_regular
 from xttsbench.xtts.data.cache_files import (
+    ENTRY,
     HASH_BYTES,
     INDEX,
-    MANIFEST,
+    NPY,
     PACKED,
-    UNFINISHED,
     CacheFileError,
     Index,
     check_packed,
-    how_it_differs,
     npy_bytes,
     npy_rows,
-    packed_in_order,
     read_index,
-    read_manifest,
     settings_key,
 )
 from xttsbench.xtts.data.make import cache_directory
 from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.data.strays import NPY
 from xttsbench.xtts.features import FeatureSettings
 
 _HEADERS_READ: Final = 256
@@ -109,117 +104,89 @@ def open_cache(data: SpeechData, features: FeatureSettings, root: Path | None = 
     try:
         index = read_cache(directory, features)
     except CacheFileError as error:
-        there = (directory / MANIFEST).exists()
-        why = f"{error.path.name} {error.reason}" if there else why_no_cache(directory, features)
+        why = f"{error.path.name} {error.reason}" if directory.is_dir() else "it does not exist"
         raise _refusal(data, root, f"the feature cache {directory} cannot be used: {why}") from error
-    survey = Survey(data, features, directory, index)
-    if fault := next(survey.faults(headers=_HEADERS_READ), None):
+    if fault := next(faults(data, features, directory, index, headers=_HEADERS_READ), None):
         raise _refusal(data, root, f"the clip {data.id(fault.clip)!r} {fault.what} (feature cache {directory})")
-    return opened(data, features, directory, index, survey.rows)
+    return opened(data, features, directory, index)
 
 
-def opened(
-    data: SpeechData, features: FeatureSettings, directory: Path, index: Index, rows: npt.NDArray[np.int64]
-) -> FeatureCache:
-    """Return a cache whose clips have been found in these rows of its index."""
-    entries = index.entries[rows]
-    total = int(index.entries["frames"].sum())
-    return FeatureCache(directory, features, data, entries["frames"].copy(), entries["offset"].copy(), total)
+def opened(data: SpeechData, features: FeatureSettings, directory: Path, index: Index) -> FeatureCache:
+    """Return a cache, all of whose clips are in its index."""
+    rows = index.rows_of(data)
+    return FeatureCache(
+        directory, features, data, index.entries["frames"][rows], index.offsets[rows], index.packed_rows
+    )
 
 
 def read_cache(directory: Path, features: FeatureSettings) -> Index:
     """Read the index of a complete cache; its packed file fits it, and its clips are not looked at.
 
     Raises:
-        CacheFileError: manifest, index or packed file are missing, damaged, or do not belong together.
-    """
-    for _ in range(5):
-        manifest = read_manifest(directory, features)
-        try:
-            index = read_index(directory / INDEX, features, manifest.index_blake2b)
-            if (packed_in_order(index).entries["offset"] != index.entries["offset"]).any():
-                raise CacheFileError(directory / INDEX, f"does not match {PACKED}")
-            check_packed(directory / PACKED, int(index.entries["frames"].sum()), features.n_mels)
-        except CacheFileError:
-            # Another process may have renewed the cache between our reads; then the manifest is another one.
-            if read_manifest(directory, features) == manifest:
-                raise
-        else:
-            return index
-    raise CacheFileError(directory / MANIFEST, "keeps changing while it is read")
-
-
-class Survey:
-    """Compares an index with the files that it is about: WAV files and ``.npy`` files.
-
-    Attributes:
-        rows: ``[n]`` row of each clip in the index, -1 where it is not there.
-        touched: clips whose WAV file has another time of change and the same content; complete after ``faults``.
-        wav_mtimes_ns: ``[n]`` time of change of each WAV file.
+        CacheFileError: index or packed file are missing, damaged, or do not belong together.
     """
 
-    def __init__(self, data: SpeechData, features: FeatureSettings, directory: Path, index: Index) -> None:
-        self._data, self._features, self._npy = data, features, directory / NPY
-        self._entries = index.entries
-        self.rows = index.rows_of(data)
-        self.touched: list[int] = []
-        n, wavs = len(data), os.path.join(data.directory, "wavs", "")  # strings: a million paths take seconds
-        self._wav_bytes, self.wav_mtimes_ns = _stats((f"{wavs}{data.id(clip)}.wav" for clip in range(n)), n)
+    def read() -> Index:
+        index = read_index(directory / INDEX, features, complete=True)
+        check_packed(directory / PACKED, index.packed_rows, features.n_mels)
+        return index
 
-    def faults(self, headers: int | None) -> Iterator[Fault]:
-        """Yield what is wrong, by clip.
+    try:
+        return read()
+    except CacheFileError:
+        return read()  # another process may have renewed the cache between our reads
 
-        Headers are read of so many ``.npy`` files, evenly spaced; None reads all.
-        """
-        n, n_mels = len(self._data), self._features.n_mels
-        known = self._entries[np.maximum(self.rows, 0)] if len(self._entries) else np.zeros(n, self._entries.dtype)
-        npy = os.path.join(self._npy, "")
-        npy_sizes, _ = _stats((f"{npy}{self._data.id(clip)}.npy" for clip in range(n)), n)
-        suspects = (
-            (self.rows < 0)
-            | (self._wav_bytes != known["wav_bytes"])
-            | (self.wav_mtimes_ns != known["wav_mtime_ns"])
-            | (self._data.samples // self._features.hop_samples != known["frames"])
-            | (npy_sizes != npy_bytes(known["frames"], n_mels))
-        )
-        if headers is None or headers >= n:
-            suspects[:] = True
-        else:
-            suspects[np.linspace(0, n - 1, headers).astype(np.int64)] = True
-        for clip in np.flatnonzero(suspects).tolist():
-            if fault := self._fault(clip, known[clip]):
-                yield fault
 
-    def _fault(self, clip: int, known: np.void) -> Fault | None:
-        if self.rows[clip] < 0:
-            return Fault(clip, "stale-cache", "is not in the cache")
-        wav_bytes, mtime_ns = int(self._wav_bytes[clip]), int(self.wav_mtimes_ns[clip])
-        if wav_bytes < 0:
-            return Fault(clip, "stale-cache", "has lost its WAV file")
-        if known["wav_bytes"] == UNFINISHED:
-            return Fault(clip, "stale-cache", "has unfinished features in the cache")
-        if wav_bytes != known["wav_bytes"]:
-            what = (
-                f"has another WAV file than when its features were made ({wav_bytes} bytes, {known['wav_bytes']} then)"
-            )
-            return Fault(clip, "stale-cache", what)
-        if mtime_ns != known["wav_mtime_ns"]:
-            if wav_hash(self._data.wav(clip)) != known["wav_hash"].tobytes():
-                return Fault(clip, "stale-cache", "has another WAV file than when its features were made (same size)")
-            self.touched.append(clip)
-        expected = self._features.frames(int(self._data.samples[clip]))
-        if expected != known["frames"]:
-            return Fault(clip, "stale-cache", f"has {expected} frames, and {known['frames']} in the cache")
-        path = self._npy / f"{self._data.id(clip)}.npy"
+def faults(
+    data: SpeechData, features: FeatureSettings, directory: Path, index: Index, *, headers: int | None
+) -> Iterator[Fault]:
+    """Compare an index with the WAV files and ``.npy`` files that it is about, and yield what is wrong, by clip.
+
+    Headers are read of so many ``.npy`` files, evenly spaced; None reads all.
+    """
+    n, rows = len(data), index.rows_of(data)
+    wavs, npy = (os.path.join(*place, "") for place in ((data.directory, "wavs"), (directory, NPY)))  # paths are slow
+    wav_bytes, mtimes_ns = _stats((f"{wavs}{data.id(clip)}.wav" for clip in range(n)), n)
+    npy_sizes, _ = _stats((f"{npy}{data.id(clip)}.npy" for clip in range(n)), n)
+    known = index.entries[np.maximum(rows, 0)] if len(index) else np.zeros(n, ENTRY)
+    suspects = (
+        (rows < 0)
+        | (wav_bytes != known["wav_bytes"])
+        | (mtimes_ns != known["wav_mtime_ns"])
+        | (data.samples // features.hop_samples != known["frames"])
+        | (npy_sizes != npy_bytes(known["frames"], features.n_mels))
+    )
+    suspects[np.linspace(0, n - 1, n if headers is None else min(headers, n)).astype(np.int64)] = True
+    for clip in np.flatnonzero(suspects).tolist():
+        stale = _stale(data, features, clip, known[clip], int(wav_bytes[clip]), int(mtimes_ns[clip]))
+        if rows[clip] < 0 or stale is not None:
+            yield Fault(clip, "stale-cache", "is not in the cache" if rows[clip] < 0 else str(stale))
+            continue
+        path, expected = directory / NPY / f"{data.id(clip)}.npy", int(known["frames"][clip])
         try:
-            frames = npy_rows(path, self._features.n_mels)[0]
+            frames = npy_rows(path, features.n_mels)[0]
         except CacheFileError as error:
-            return Fault(clip, "corrupt-cache", f"cannot be read from the cache: npy/{path.name} {error.reason}")
-        if frames != expected:
-            return Fault(
-                clip, "corrupt-cache", f"has {frames} frames in npy/{path.name}, and {expected} in its WAV file"
-            )
-        return None
+            what = f"cannot be read from the cache: npy/{path.name} {error.reason}"
+        else:
+            what = f"has {frames} frames in npy/{path.name}, and {expected} in its WAV file"
+            if frames == expected:
+                continue
+        yield Fault(clip, "corrupt-cache", what)
+
+
+def _stale(
+    data: SpeechData, features: FeatureSettings, clip: int, known: np.void, wav_bytes: int, mtime_ns: int
+) -> str | None:
+    """Say why a clip's features are not of its WAV file, if they are not."""
+    if wav_bytes < 0:
+        return "has lost its WAV file"
+    other = "has another WAV file than when its features were made"
+    if wav_bytes != known["wav_bytes"]:
+        return f"{other} ({wav_bytes} bytes, {known['wav_bytes']} then)"
+    if mtime_ns != known["wav_mtime_ns"] and wav_hash(data.wav(clip)) != known["wav_hash"].tobytes():
+        return f"{other} (same size)"
+    expected = features.frames(int(data.samples[clip]))
+    return None if expected == known["frames"] else f"has {expected} frames, and {known['frames']} in the cache"
 
 
 def wav_hash(path: Path) -> bytes:
@@ -251,17 +218,3 @@ def _refusal(data: SpeechData, root: Path | None, what: str) -> InvalidInputErro
     where = "" if root is None else f" --out {shlex.quote(str(root))}"
     command = f"xttsbench data precompute --data {shlex.quote(str(data.directory))}{where}"
     return InvalidInputError(f"{data.directory}: {what}; run '{command}'")
-
-
-def why_no_cache(directory: Path, features: FeatureSettings) -> str:
-    """Say that a directory holds no cache, and how the caches beside it differ, if there are any."""
-    if directory.is_dir():
-        return "it was not finished"
-    for path in sorted(directory.parent.glob(f"*/{MANIFEST}")):
-        try:
-            difference = how_it_differs(json.loads(read_bytes(path)), features)
-        except (OSError, ValueError, RecursionError):
-            continue
-        if difference:
-            return f"it does not exist; the one beside it was made {difference}"
-    return "it does not exist"

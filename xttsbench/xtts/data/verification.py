@@ -6,7 +6,9 @@ file, makes the features again and compares them. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,20 +17,21 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from xttsbench.files import DRAFT_PREFIX, LOCK
 from xttsbench.xtts.data.cache_files import (
     INDEX,
-    MANIFEST,
+    NPY,
     PACKED,
+    UNFINISHED,
     CacheFileError,
     Floats,
     open_packed,
     read_index,
     read_npy,
 )
-from xttsbench.xtts.data.feature_cache import Survey, cache_path, read_cache, wav_hash, why_no_cache
+from xttsbench.xtts.data.feature_cache import cache_path, faults, read_cache, wav_hash
 from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
 from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
-from xttsbench.xtts.data.strays import NPY, metadata_ids, strays, unlisted_wavs
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
 
@@ -54,8 +57,8 @@ class Verification:
     compared: int
     """Clips whose features were made again and compared."""
     problems: tuple[Problem, ...]
-    suspects: tuple[int, ...]
-    """Clips of ``data`` whose features in the cache are not to be trusted."""
+    unfinished: bool = False
+    """Whether there is no cache, or one that was not finished."""
 
 
 def verify(
@@ -80,29 +83,25 @@ def verify(
     data, clips, problems = usable(directory, features)
     cache = cache_path(directory, features, root)
     if data is None:
-        return Verification(directory, cache, None, clips, 0, tuple(problems), ())
+        return Verification(directory, cache, None, clips, 0, tuple(problems))
     found: list[Problem] = []
-    if not (cache / MANIFEST).exists() and not (cache / INDEX).exists():
-        what = f"there is no feature cache: {cache}: {why_no_cache(cache, features)}"
-        found.append(Problem(rule="stale-cache", clip=None, what=what, remedy=remedy))
-    else:
-        try:
-            read_cache(cache, features)
-        except CacheFileError as error:
-            what = f"{error.path} {error.reason}"
-            found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
-    index = None
-    try:  # of the clips something may be known even where manifest or packed file are damaged
-        index = read_index(cache / INDEX, features)
+    index, unfinished = None, False
+    try:
+        index = read_cache(cache, features)
     except CacheFileError as error:
-        if not found:
-            what = f"{error.path} {error.reason}"
-            found.append(Problem(rule="corrupt-cache", clip=None, what=what, remedy=remedy))
-    ids = metadata_ids(data)
-    for name in unlisted_wavs(data, ids):
-        what, add = f"wavs/{name} is in no line of the metadata", "add its line, or move the file out of wavs/"
-        problems.append(Problem(rule="bad-metadata", clip=None, what=what, remedy=add))
-    for path in strays(cache, ids):
+        # Without a packed file something may be known of the clips; without an index there is no cache.
+        with suppress(CacheFileError):
+            index = read_index(cache / INDEX, features, complete=True)
+        unfinished = not (cache / INDEX).exists() or error.reason == UNFINISHED
+        rule: ProblemRule = "stale-cache" if unfinished else "corrupt-cache"
+        what = f"{error.path} {error.reason}" if cache.exists() else f"there is no feature cache: {cache}"
+        found.append(Problem(rule=rule, clip=None, what=what, remedy=remedy))
+    ids = set(data.metadata.ids)  # of unusable clips, too
+    for name in _names(directory / "wavs"):
+        if name.endswith(".wav") and not name.startswith(".") and name[:-4] not in ids:
+            what, add = f"wavs/{name} is in no line of the metadata", "add its line, or move the file out of wavs/"
+            problems.append(Problem(rule="bad-metadata", clip=None, what=what, remedy=add))
+    for path in () if unfinished else _strays(cache, ids):
         what = f"{path} is of no clip of the metadata, and no file of a feature cache"
         found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
     for clip_id in () if index is None else sorted(set(index.ids) - ids):
@@ -111,11 +110,9 @@ def verify(
     suspects: set[int] = set()
     compared = 0
     if index is not None:
-        packed_rows = (
-            None if any(problem.rule != "orphaned-file" for problem in found) else int(index.entries["frames"].sum())
-        )
-        survey = Survey(data, features, cache, index)
-        for fault in survey.faults(headers=None):
+        packed_rows = None if any(problem.rule != "orphaned-file" for problem in found) else index.packed_rows
+        rows, offsets, entries = index.rows_of(data), index.offsets, index.entries
+        for fault in faults(data, features, cache, index, headers=None):
             suspects.add(fault.clip)
             found.append(_problem(data, fault.clip, fault.rule, fault.what, remedy))
         chosen = _chosen(len(data), suspects, everything, seed)
@@ -130,12 +127,31 @@ def verify(
             workers,
             "clips compared",
             progress,
-            as_job=lambda clip: (clip, data.id(clip), data.wav(clip), index.entries[survey.rows[clip]]),
+            as_job=lambda clip: (clip, data.id(clip), data.wav(clip), entries[rows[clip]], int(offsets[rows[clip]])),
         ):
             for clip, rule, what in differences:
                 suspects.add(clip)
                 found.append(_problem(data, clip, rule, what, remedy))
-    return Verification(directory, cache, data, clips, compared, (*problems, *found), tuple(sorted(suspects)))
+    return Verification(directory, cache, data, clips, compared, (*problems, *found), unfinished)
+
+
+def _strays(directory: Path, ids: Container[str]) -> Iterator[Path]:
+    """Yield the files of a cache's directory that are of none of these clips, and those that are none of a cache's.
+
+    Drafts of a process that makes the cache are passed over: the next one removes them.
+    """
+    for name in _names(directory):
+        if name not in (NPY, INDEX, PACKED, LOCK) and not name.startswith(DRAFT_PREFIX):
+            yield directory / name
+    for name in _names(directory / NPY):
+        if not (name.endswith(".npy") and name[:-4] in ids) and not name.startswith(DRAFT_PREFIX):
+            yield directory / NPY / name
+
+
+def _names(directory: Path) -> list[str]:
+    with suppress(OSError):  # missing or unreadable, which is named elsewhere
+        return sorted(os.listdir(directory))
+    return []
 
 
 def _problem(data: SpeechData, clip: int, rule: ProblemRule, what: str, remedy: str) -> Problem:
@@ -157,15 +173,16 @@ def _compare(
     directory: Path,
     features: FeatureSettings,
     packed_rows: int | None,
-    clips: Sequence[tuple[int, str, Path, np.void]],
+    clips: Sequence[tuple[int, str, Path, np.void, int]],
 ) -> list[tuple[int, ProblemRule, str]]:
     """Compare the cached features of some clips with freshly made ones; runs in a process of its own.
 
-    The packed file is left out where ``packed_rows`` is None. A clip has its number, id, WAV file and index entry.
+    The packed file is left out where ``packed_rows`` is None. A clip has its number, id, WAV file, entry of the index,
+    and first row in the packed file.
     """
     packed = None if packed_rows is None else open_packed(directory / PACKED, packed_rows, features.n_mels)
     found: list[tuple[int, ProblemRule, str]] = []
-    for clip, clip_id, wav, entry in clips:
+    for clip, clip_id, wav, entry, first in clips:
         if wav_hash(wav) != entry["wav_hash"].tobytes():
             what = "has another WAV file than when its features were made (same size and time of change)"
             found.append((clip, "stale-cache", what))
@@ -174,8 +191,8 @@ def _compare(
         fresh = log_mel(read_canonical_wav(wav, features.sample_rate_hz), features)
         if difference := _difference(cached, fresh):
             found.append((clip, "feature-mismatch", difference))
-        first, frames = int(entry["offset"]), int(entry["frames"])
-        if packed is not None and not np.array_equal(packed[first : first + frames], cached, equal_nan=True):
+        rows = slice(first, first + int(entry["frames"]))
+        if packed is not None and not np.array_equal(packed[rows], cached, equal_nan=True):
             found.append((clip, "corrupt-cache", f"has other rows in {PACKED} than in npy/{clip_id}.npy"))
     return found
 

@@ -219,10 +219,3 @@ def test_nothing_is_left_where_fewer_rows_come_than_were_announced(tmp_path: Pat
     with pytest.raises(ValueError, match="11 rows came, and 12 were announced"):
         write_packed(tmp_path / "packed.npy", ARRAYS, 12, 80)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_old_file_stands_until_the_new_one_is_on_the_disk(packed: Path) -> None:
-    seen = []
-    write_packed(packed, ARRAYS[:1], 3, 80, before_renaming=lambda: seen.append(check_packed(packed, 11, 80)))
-    assert seen == [128]
-    assert check_packed(packed, 3, 80) == 128

@@ -13,7 +13,7 @@ from tests.forked import start
 from tests.unit.xtts.data.caching import hangs, one_of_two
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.xtts.data import precompute as module
-from xttsbench.xtts.data.cache_files import CacheFileError, read_index, read_npy
+from xttsbench.xtts.data.cache_files import CacheFileError, read_npy
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
 from xttsbench.xtts.data.precompute import Made, make_cache, precompute
 from xttsbench.xtts.data.speech_data import SpeechData
@@ -39,9 +39,9 @@ def make(speech: Path, tmp_path: Path, read: Read, features: FeatureSettings) ->
 
 
 def contents(cache: FeatureCache) -> dict[str, bytes]:
-    """The files of features by name; no other file may be there but index, manifest and lock."""
+    """The files of features by name; no other file may be there but index and lock."""
     files = {str(path.relative_to(cache.directory)): path for path in cache.directory.rglob("*") if path.is_file()}
-    for other in ("index.npz", "manifest.json", "lock"):
+    for other in ("index.npz", "lock"):
         files.pop(other, None)
     return {name: path.read_bytes() for name, path in files.items()}
 
@@ -97,7 +97,7 @@ def test_only_what_is_missing_damaged_or_stale_is_made(make, speech: Path) -> No
     open_cache(made.cache.data, made.cache.features, made.cache.directory.parents[2])
 
 
-@pytest.mark.parametrize("damage", ["packed.npy", "index.npz", "manifest.json"])
+@pytest.mark.parametrize("damage", ["packed.npy", "index.npz"])
 def test_what_the_clips_share_is_mended(make, damage: str) -> None:
     first = make()
     whole = contents(first.cache)
@@ -109,39 +109,21 @@ def test_what_the_clips_share_is_mended(make, damage: str) -> None:
     assert make().made == 0
 
 
-def test_clips_can_be_asked_for_again(make) -> None:
-    first = make()
-    whole = contents(first.cache)
-    mel = read_npy(first.cache.npy(4), 80) + 1
-    np.save(first.cache.npy(4), mel)
-    assert make().made == 0  # sizes and headers are right
-    assert make(again=(4,)).made == 1
-    assert contents(first.cache) == whole
-
-
-def test_a_touched_wav_file_is_noted_and_its_features_kept(make, speech: Path, features, tmp_path) -> None:
-    cache = make().cache
-    before = times(cache)
+def test_a_touched_wav_file_is_no_other(make, speech: Path) -> None:
+    before = times(make().cache)
     os.utime(speech / "wavs/c2.wav", ns=(10**18, 10**18))
-    assert make().made == 0
-    after = times(cache)
-    assert {name for name in before if before[name] != after[name]} == {"index.npz", "manifest.json"}
-    assert read_index(cache.directory / "index.npz", features).entries["wav_mtime_ns"][2] == 10**18
+    again = make()
+    assert again.made == 0
+    assert times(again.cache) == before
 
 
-def test_clips_of_another_split_are_kept_and_clips_that_left_go(make, speech, read, features, tmp_path) -> None:
-    whole = make().cache
-    some = whole.data.subset(np.array([3, 5]))
-    assert make_cache(some, features, tmp_path / "root").made == 0
-    write_wav(speech / "wavs/c3.wav", np.zeros(6000), 22050)
-    some = read(speech).subset(np.array([3, 5]))
-    assert make_cache(some, features, tmp_path / "root").made == 1
-    assert open_cache(read(speech), features, tmp_path / "root").packed_rows == whole.packed_rows - 29 + 23
-
+def test_clips_that_left_go(make, speech) -> None:
+    make()
     (speech / "wavs/c0.wav").unlink()
-    (speech / "wavs/c3.wav").write_bytes((speech / "wavs/c4.wav").read_bytes())
     lines = (speech / "metadata.csv").read_text().splitlines(keepends=True)
     (speech / "metadata.csv").write_text("".join(lines[1:]))
+    assert make().made == 0  # what is too much in a cache does no harm
+    (speech / "wavs/c3.wav").write_bytes((speech / "wavs/c4.wav").read_bytes())
     made = make()
     assert made.made == 1
     assert not (made.cache.directory / "npy/c0.npy").exists()
@@ -154,7 +136,7 @@ def test_a_clip_that_cannot_be_used_is_named_and_the_others_are_kept(make, speec
     (speech / "wavs/c5.wav").write_bytes(content[:-100])
     with pytest.raises(InvalidInputError, match=r"c5\.wav: is truncated"):
         make_cache(data, features, tmp_path / "root")
-    with pytest.raises(InvalidInputError, match="it was not finished"):
+    with pytest.raises(InvalidInputError, match=r"not finished|index\.npz is missing"):
         open_cache(data, features, tmp_path / "root")
     (speech / "wavs/c5.wav").write_bytes(content)
     assert make().made == 2  # it, and the one that shared its job
@@ -199,10 +181,10 @@ def test_a_wav_file_that_changes_meanwhile_is_refused(make, speech: Path, monkey
     monkeypatch.undo()
     assert make().made == 2  # the fifth and the sixth
 
-    data = make().cache.data
+    cache = make().cache
     write_wav(speech / "wavs/c0.wav", np.zeros(9000), 22050)
     with pytest.raises(InvalidInputError, match=r"c0\.wav changed while the features were made"):
-        make_cache(data, make().cache.features, make().cache.directory.parents[2], again=(0,))
+        make_cache(cache.data, cache.features, cache.directory.parents[2])
 
 
 def test_too_little_room_is_said_before_the_work(make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +199,8 @@ def test_a_place_that_cannot_be_written_is_refused(speech, read, features, tmp_p
         make_cache(read(speech), features, tmp_path / "file")
 
 
-def test_a_cache_that_cannot_be_written_will_do_where_files_were_merely_touched(make, speech, monkeypatch) -> None:
+def test_a_cache_that_cannot_be_written_will_do_where_it_is_whole(make, monkeypatch) -> None:
     make()
-    os.utime(speech / "wavs/c2.wav")
 
     def locked(*_):
         raise OSError(30, "Read-only file system")
@@ -241,9 +222,9 @@ def test_two_processes_at_once_make_one_good_cache(speech, read, features, tmp_p
     assert contents(open_cache(read(speech), features, root)) == contents(make().cache)
 
 
-# The calls of fsync for six clips, two a job: their features and a note on them, three times; then the packed file (by
-# its writer, and by what renames it), the directory of clips, the index, the directory, and the manifest.
-KILLED = {3: "first note", 5: "fourth clip", 10: "packed file", 15: "manifest"}
+# The calls of fsync for six clips, two a job: their features and a note on them, three times; then the index, the packed
+# file, the directory of clips, the directory, the index that says that all is there, and the directory.
+KILLED = {3: "first note", 5: "fourth clip", 11: "packed file", 14: "complete index"}
 
 
 def test_a_process_killed_at_any_point_leaves_what_the_next_one_finishes(
@@ -259,7 +240,7 @@ def test_a_process_killed_at_any_point_leaves_what_the_next_one_finishes(
         root = tmp_path / f"killed{call}"
         directory = cache_path(data, features, root)
         assert any(path.name.startswith(".draft-") for path in directory.rglob("*")), KILLED[call]
-        with pytest.raises(InvalidInputError, match="it was not finished"):
+        with pytest.raises(InvalidInputError, match=r"not finished|index\.npz is missing"):
             open_cache(data, features, root)
         made = make_cache(data, features, root)
         assert made.made == {3: 6, 5: 4}.get(call, 0), KILLED[call]  # what was noted is not made again
@@ -279,7 +260,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_half_made_counts(
     assert "the disk or a limit is full (File too large" in line
     assert "what was made is kept; make room, or name another place (--out ROOT, or XTTSBENCH_CACHE)" in line
     assert not [path for path in root.rglob("*") if path.name.startswith(".draft-")]
-    with pytest.raises(InvalidInputError, match="it was not finished"):
+    with pytest.raises(InvalidInputError, match=r"not finished|index\.npz is missing"):
         open_cache(data, features, root)
     made = make_cache(data, features, root)
     assert made.made == left
@@ -294,10 +275,15 @@ def test_an_old_entry_never_vouches_for_a_new_file(make, speech: Path, monkeypat
     old, status = wav.read_bytes(), wav.stat()
     write_wav(wav, np.zeros(cache.data.samples[2]), 22050)
 
-    def broken_off(*_):
-        raise RuntimeError
+    real, calls = module.write_index, []
 
-    monkeypatch.setattr(module, "merged", broken_off)
+    def broken_off(*arguments, **options):
+        calls.append(options)
+        if len(calls) > 1:
+            raise RuntimeError
+        real(*arguments, **options)
+
+    monkeypatch.setattr(module, "write_index", broken_off)
     with pytest.raises(RuntimeError):
         make()
     monkeypatch.undo()
@@ -313,7 +299,7 @@ def test_an_old_entry_never_vouches_for_a_new_file(make, speech: Path, monkeypat
 def test_a_clips_file_that_vanishes_while_packing_is_named(make, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = make().cache
     cache.packed.unlink()
-    monkeypatch.setattr(module.Survey, "faults", lambda *_, **__: iter(()))
+    monkeypatch.setattr(module, "faults", lambda *_, **__: iter(()))
     cache.npy(3).unlink()
     with pytest.raises(CacheFileError, match=r"c3\.npy is missing; run 'xttsbench data precompute'"):
         make()
