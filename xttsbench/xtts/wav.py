@@ -50,23 +50,7 @@ _LOGGED: Final = re.compile(r"^ *(Block Align|Bit Width|data|SSND) *: (\d+)(?: \
 _READ: Final = ("WAV", "WAVEX", "AIFF", "FLAC", "OGG", "MP3")
 """Formats, in libsndfile's words, of which it shows where a file ends early."""
 _LOSSY_SLACK: Final = 0.02  # share of its samples that an MP3 may lack: its header, if it has any, estimates them
-_UNRECOGNISED: Final = 1  # libsndfile's code for a file of no kind that it knows
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
-_MAGIC: Final = (
-    (0, b"fLaC", "FLAC"),
-    (0, b"OggS", "Ogg"),
-    (0, b"ID3", "MP3"),
-    (0, b"FORM", "AIFF"),
-    (0, b"#!AMR", "AMR"),
-    (0, b"\x1aE\xdf\xa3", "Matroska or WebM"),
-    (0, b"PK\x03\x04", "a ZIP archive"),
-    (0, b"\x1f\x8b", "a gzip archive"),
-    (0, b"version https://git-lfs", "a Git LFS pointer, whose file was not fetched"),
-    (0, b"<", "an HTML or XML page"),
-    (4, b"ftyp", "MP4 or M4A"),
-    (8, b"AVI ", "an AVI file"),
-    (8, b"WAVE", "a WAV file"),
-)
 MIN_RATE_HZ: Final = 1_000
 MAX_RATE_HZ: Final = 768_000
 """Rates outside of these are not those of speech, but of a damaged header."""
@@ -211,14 +195,9 @@ def _sound(path: StrPath) -> Iterator[tuple[SoundFile, SoundHeader]]:
         with _opened(path) as opened, soundfile.SoundFile(opened.fileno(), closefd=False) as file:
             yield file, _checked(file, path)
     except (soundfile.LibsndfileError, MemoryError, OverflowError) as error:
-        with _opened(path) as opened:
-            head = opened.read(_FIRST_READ_BYTES)
         why = getattr(error, "error_string", "").rstrip(". ") or "its header asks for too much memory"
-        detail = "" if getattr(error, "code", None) == _UNRECOGNISED else f" (libsndfile: {why})"
-        remedy = "convert it, e.g. with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav', then run 'xttsbench data import'"
-        if not head or head[:4] == b"vers":
-            remedy = "fetch the file again"
-        raise WavError(path, f"is no sound file that can be read: {_kind_of(head)}{detail}", remedy) from error
+        remedy = "fetch it again, or convert it, e.g. with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav'"
+        raise WavError(path, f"is no sound file that can be read (libsndfile: {why})", remedy) from error
 
 
 def _checked(file: SoundFile, path: StrPath) -> SoundHeader:
@@ -267,24 +246,6 @@ def _canonical_data(file: BinaryIO, path: StrPath, sample_rate_hz: int) -> tuple
         form = SoundHeader(sample_rate_hz, 1, "int16", 1).form
         reason = "has unusual chunks, which not every reader takes"
         raise WavError(path, reason if header.form == form else f"is {header.form}, and {form} is expected", CONVERT)
-
-
-def _kind_of(head: bytes) -> str:
-    """Return in words what the first bytes of a file look like."""
-    if not head:
-        return "it is empty"
-    for offset, magic, name in _MAGIC:
-        if head[offset : offset + len(magic)] == magic:
-            return f"it looks like {name}"
-    # Eleven bits of synchronisation, then the version, the layer (not 00) and the rate (not 11) of MPEG audio; AAC in
-    # ADTS has the layer 00.
-    if len(head) >= 3 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0 and head[1] & 0x18 != 0x08:
-        return "it looks like MP3" if head[1] & 0x06 else "it looks like AAC"
-    if not any(head[:64]):
-        return "it begins with zeros"
-    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head[:64]):
-        return f"it looks like text, {head[:24].decode('ascii')!r}"
-    return f"it begins with {head[:4]!r}"
 
 
 def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:

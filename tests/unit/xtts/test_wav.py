@@ -124,40 +124,20 @@ def test_truncated_files_are_refused_and_not_padded(path: Path, wav: Build) -> N
             read(path, 22050)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "it is empty; fetch the file again"),
-        (b"ID3\x04\x00" + bytes(60), "it looks like MP3; convert it.*ffmpeg.*data import"),
-        (b"\xff\xfb\x90\x64" + bytes(60), "it looks like MP3"),
-        (b"\xff\xf1\x50\x80" + bytes(60), "it looks like AAC"),
-        (b"fLaC" + bytes(60), "it looks like FLAC"),
-        (b"OggS" + bytes(60), "it looks like Ogg"),
-        (b"RIFX" + bytes(60), "begins with b'RIFX'"),
-        (b"FORM\0\0\0\0AIFF" + bytes(60), "AIFF"),
-        (b"\0\0\0\x20ftypM4A " + bytes(60), "MP4 or M4A"),
-        (b"RIFF\0\0\0\0AVI " + bytes(60), "an AVI file"),
-        (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer.*fetch the file again"),
-        (b"<!DOCTYPE html>", "HTML"),
-        (b"just words\n", "text, 'just words"),
-        (bytes(100), "begins with zeros"),
-        (b"\x93abc" + bytes(60), r"begins with b'\\x93abc'"),
-        (b"RIFF", "it looks like text, 'RIFF'"),
-    ],
-)
-def test_what_is_no_wav_file_is_called_what_it_looks_like(path: Path, content: bytes, words: str) -> None:
-    refused(path, content, words)
+@pytest.mark.parametrize("content", [b"", b"fLaC", b"<!DOCTYPE html>", bytes(100), b"RIFF"])
+def test_what_is_no_sound_is_refused_in_libsndfiles_words(path: Path, content: bytes) -> None:
+    refused(path, content, r"\(libsndfile: Format not recognised\); fetch it again, or convert it.*ffmpeg")
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"code": 0x55}, "a WAV file.*Malformed 'fmt ' chunk"),
+        ({"code": 0x55}, "Malformed 'fmt ' chunk"),
         ({"code": 2, "bits": 4}, "Malformed 'fmt ' chunk"),
         ({"code": 0x1234}, "Malformed 'fmt ' chunk"),
         ({"bits": 20}, "contradicts itself: 1 channels of 20 bits, 2 bytes a frame"),
         ({"channels": 0}, "Channel count is zero"),
-        ({"rate": 0}, "a WAV file"),
+        ({"rate": 0}, "is no sound file that can be read"),
         ({"block": 4}, "contradicts itself.*4 bytes a frame"),
         ({"data_bytes": 0}, "holds no sample"),
     ],
@@ -169,7 +149,7 @@ def test_headers_that_cannot_be_used(path: Path, wav: Build, fields: dict[str, i
 def test_chunks_that_are_missing_or_misplaced(path, wav, riff_chunk) -> None:
     header = b"RIFF\x24\0\0\0WAVE"
     for content in (header, wav(VALUES)[:36], header + riff_chunk(b"data", bytes(8)), header + bytes(100_000)):
-        refused(path, content, "a WAV file.*No 'data' chunk")
+        refused(path, content, "No 'data' chunk")
     refused(path, header + riff_chunk(b"fmt ", bytes(8)), "Short 'fmt ' chunk")
     unknown = wav(VALUES, extensible=True).replace(bytes.fromhex("00aa00389b71"), bytes(6))
     refused(path, unknown, "unimplemented format")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 from sys import intern
 from typing import Final
@@ -132,22 +132,16 @@ def import_data(
         with draft(out) as made:
             wavs = made.directory / "wavs"
             wavs.mkdir()
-            for chunk, converted in in_chunks(
-                partial(_convert, str(wavs), sample_rate_hz),
-                clips,
-                _CLIPS_A_JOB,
-                workers,
-                "clips imported",
-                progress,
-                as_job=attrgetter("path", "id"),
-            ):
-                for clip, result in zip(chunk, converted, strict=True):
-                    if isinstance(result, str):
-                        unusable.add("unreadable", os.path.relpath(clip.path, source), result)
-                    else:
-                        good.append(clip)
-                        lengths.append(result[0])
-                        peaks.append(result[1])
+            jobs = [(clip.path, clip.id) for clip in clips]
+            convert = partial(_convert, str(wavs), sample_rate_hz)
+            results = in_chunks(convert, jobs, _CLIPS_A_JOB, workers, "clips imported", progress)
+            for clip, result in zip(clips, chain.from_iterable(results), strict=True):
+                if isinstance(result, str):
+                    unusable.add("unreadable", os.path.relpath(clip.path, source), result)
+                else:
+                    good.append(clip)
+                    lengths.append(result[0])
+                    peaks.append(result[1])
             _check(unusable, source, skip_unreadable, len(good))
             record = ImportedData(
                 source=str(source),

@@ -163,7 +163,7 @@ class SoundFolder:
         """Return a clip's id and file, or why there is none.
 
         The id or path, as listed, is relative to the directory, its ``wavs/`` or ``clips/``, or the listing's directory
-        (``beside``). Where several formats are there, a WAV file comes first.
+        (``beside``).
         """
         if not audio.isprintable():
             return f"the name {audio!r} holds control characters"
@@ -175,10 +175,8 @@ class SoundFolder:
             bases.append(beside_root)
         stem, ending = os.path.splitext(audio)
         if ending.lower() not in SOUND_SUFFIXES:  # a dot in an id, or none
-            stem, ending = audio, ""
-        # What is listed as one format may have been converted since.
-        names = [audio] if ending.lower() == ".wav" else [f"{stem}.wav", f"{stem}.WAV", audio]
-        names += [stem + suffix for suffix in SOUND_SUFFIXES]
+            stem = audio
+        names = [audio, *(stem + suffix for suffix in SOUND_SUFFIXES)]  # another format: it was converted since
         outside = False
         for name, base in product(names, bases):
             path = os.path.normpath(os.path.join(base, name))
@@ -190,7 +188,7 @@ class SoundFolder:
                 return self._id(path), path
         if outside:
             return f"{audio!r} leads out of the directory"
-        return f"there is no file {audio!r}" + ("" if names[0] == audio else f" nor {names[0]!r}")
+        return f"there is no file {audio!r}"
 
     def _id(self, path: str) -> str:
         """Return the path inside the directory as an id: ``wavs/anna/01.wav`` becomes ``anna-01``."""

@@ -144,7 +144,7 @@ def _fill(made: Draft, wanted: Wanted, workers: int | None, progress: Progress |
     wavs.mkdir()
     make = partial(_make_clips, wavs, (seed, min_s, max_s, voices))
     clips = []
-    for _, some in in_chunks(make, range(count), _CLIPS_A_JOB, workers, "clips made", progress, as_job=int):
+    for some in in_chunks(make, range(count), _CLIPS_A_JOB, workers, "clips made", progress):
         clips += some
     write_lines(made.directory / METADATA, (f"{clip_id}|{text}|{text}\n" for clip_id, text, _ in clips))
     write_lines(made.directory / SPEAKERS, (f"{clip_id}|{clip_id.partition('-')[0]}\n" for clip_id, _, _ in clips))

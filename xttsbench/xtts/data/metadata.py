@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.inputs import JOURNAL_BYTES, open_regular
+from xttsbench.inputs import JOURNAL_BYTES, read_text
 
 SHOWN: Final = 5
 """Problems that an error names; the others are counted."""
@@ -32,8 +32,6 @@ EVAL_METADATA: Final = "metadata_eval.csv"
 SPEAKERS: Final = "speakers.csv"
 ONE_SPEAKER: Final = "speaker"
 """Name of the speaker where a data set names none."""
-_BOM: Final = b"\xef\xbb\xbf"
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 SYMBOLS: Final = "abcdefghijklmnopqrstuvwxyz '.,;:?!-"
 """Known characters; the id of the first is 1, for 0 is padding."""
@@ -197,33 +195,21 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number, from 1, and the text of each line that is not blank; a byte order mark is left out.
 
     Raises:
-        InvalidInputError: the file cannot be read, or is not UTF-8 with ordinary line ends.
+        InvalidInputError: the file cannot be read, or is not UTF-8.
     """
-    convert = "convert it from the encoding that it has, e.g. with: iconv -f {} -t UTF-8 {} > converted.csv"
     try:
-        with open_regular(path, JOURNAL_BYTES) as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.rstrip(b"\r\n")
-                if number == 1:
-                    if line.startswith(_UTF_16):
-                        raise InvalidInputError(f"{path}: is UTF-16; {convert.format('UTF-16', path.name)}")
-                    line = line.removeprefix(_BOM)
-                if b"\r" in line:
-                    raise InvalidInputError(
-                        f"{path}:{number}: a carriage return without a line feed ends lines or is part of one; "
-                        f"replace it, e.g. with: tr '\\r' '\\n' < {path.name} > converted.csv"
-                    )
-                try:
-                    text = line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    byte = f"byte {error.start + 1} of the line, 0x{line[error.start]:02x}, is not UTF-8"
-                    raise InvalidInputError(
-                        f"{path}:{number}: {byte}; {convert.format('ISO-8859-1', path.name)}"
-                    ) from error
-                if text and not text.isspace():
-                    yield number, text
+        text = read_text(path, JOURNAL_BYTES)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InvalidInputError(
+            f"{path}:{line}: is not UTF-8; convert it from the encoding that it has, e.g. with: "
+            f"iconv -f ISO-8859-1 -t UTF-8 {path.name} > converted.csv"
+        ) from error
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be read ({error.strerror or error}); make it readable") from error
+    for number, line_text in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        if line_text and not line_text.isspace():
+            yield number, line_text
 
 
 def read_metadata(directory: Path, seed: int, problems: Problems) -> Metadata:

@@ -10,9 +10,8 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -21,11 +20,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from xttsbench.errors import XttsbenchError
 
-Item = TypeVar("Item")
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 _MOST_WORKERS: Final = 16
-_AHEAD: Final = 4  # jobs submitted ahead for each worker
 
 
 class Progress(Protocol):
@@ -61,15 +58,10 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
         return
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent)
-    running: deque[Future[Result]] = deque()
     try:
-        for job in jobs:
-            with spawning():
-                running.append(executor.submit(function, job))
-            if len(running) >= _AHEAD * workers:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+        with spawning():
+            results = executor.map(function, jobs)
+        yield from results
     except BrokenProcessPool as error:
         raise XttsbenchError(
             f"one of {workers} processes that work on the clips died, for want of memory perhaps; "
@@ -80,32 +72,28 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
 
 
 def in_chunks(
-    function: Callable[[list[Job]], Result],
-    items: Sequence[Item],
+    function: Callable[[Sequence[Job]], Result],
+    jobs: Sequence[Job],
     size: int,
     workers: int | None,
     what: str,
     progress: Progress | None,
-    *,
-    as_job: Callable[[Item], Job],
-) -> Iterator[tuple[Sequence[Item], Result]]:
-    """Yield chunks of ``size`` items with what the function returns of their jobs, in order, as :func:`in_processes`.
+) -> Iterator[Result]:
+    """Yield what the function returns of each ``size`` jobs, in order, as :func:`in_processes`.
 
-    A job is made of an item when its chunk's turn comes: of a million clips, a few are described at a time. Without a
-    number of ``workers`` the allowed cores work, and one for no more than two chunks. The progress is told how many
-    items of ``what`` (e.g. ``"clips made"``) are done, after each chunk was used.
+    Without a number of ``workers`` the allowed cores work, and one for no more than two chunks. The progress is told
+    how many jobs of ``what`` (e.g. ``"clips made"``) are done, after each chunk was used.
     """
     progress, done = progress or Silent(), 0
-    chunks = [items[start : start + size] for start in range(0, len(items), size)]
+    chunks = [jobs[start : start + size] for start in range(0, len(jobs), size)]
     if chunks:
-        progress.update(what, 0, len(items))
-    jobs = ([as_job(item) for item in chunk] for chunk in chunks)
+        progress.update(what, 0, len(jobs))
     workers = workers or (allowed_workers() if len(chunks) > 2 else 1)
-    with closing(in_processes(function, jobs, min(workers, len(chunks)))) as results:
+    with closing(in_processes(function, chunks, min(workers, len(chunks)))) as results:
         for chunk, result in zip(chunks, results, strict=True):
-            yield chunk, result
+            yield result
             done += len(chunk)
-            progress.update(what, done, len(items))
+            progress.update(what, done, len(jobs))
 
 
 class Server:

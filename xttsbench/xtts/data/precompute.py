@@ -195,15 +195,9 @@ def _make_features(
         return Index(ids, np.concatenate([part.entries for part in parts]))
 
     try:
-        for _, part in in_chunks(
-            partial(_make_clips, directory / NPY, features),
-            clips.tolist(),
-            size,
-            workers,
-            "features made",
-            progress,
-            as_job=lambda clip: (data.id(clip), data.wav(clip)),
-        ):
+        jobs = [(data.id(clip), data.wav(clip)) for clip in clips.tolist()]
+        make = partial(_make_clips, directory / NPY, features)
+        for part in in_chunks(make, jobs, size, workers, "features made", progress):
             parts.append(part)
             if time.monotonic() - noted_s >= _NOTE_EVERY_S:
                 write_index(directory / INDEX, joined(), features, complete=False)

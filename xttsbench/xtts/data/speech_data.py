@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
@@ -181,33 +180,18 @@ def _samples(
 
 
 def _check_layout(directory: Path) -> None:
-    """Raise unless the directory has metadata and a folder of WAV files; say what is there instead."""
+    """Raise unless the directory has metadata and a folder of WAV files."""
     if not directory.exists():
         raise InvalidInputError(f"{directory}: there is no such directory; name a data set in LJSpeech's layout")
     if not directory.is_dir():
         raise InvalidInputError(f"{directory}: is a file; name the directory that holds {METADATA} and wavs/")
     missing = [name for name in (METADATA, "wavs") if not (directory / name).exists()]
-    if not missing:
-        return
-    try:
-        names = sorted(entry.name + "/" * entry.is_dir() for entry in islice(os.scandir(directory), 1000))
-    except OSError as error:
-        raise InvalidInputError(f"{directory}: cannot be read ({error.strerror}); make it readable") from error
-    holds = f"it holds {', '.join(names[:8])}{', ...' * (len(names) > 8)}" if names else "it is empty"
-    suffixes = (".wav", ".csv", ".txt", ".tsv", ".flac", ".mp3")
-    inner = islice(directory.glob("*/*"), 1000)
-    sound = any(name.lower().endswith(suffixes) for name in names) or any(
-        path.suffix.lower() == ".wav" for path in inner
-    )
-    remedy = (
-        f"run 'xttsbench data import {quote(str(directory))} --out NEW --metadata FILE'"
-        if sound
-        else "name another directory, or make one with 'xttsbench data make --out NEW'"
-    )
-    raise InvalidInputError(
-        f"{directory}: not a data set in LJSpeech's layout: looked for {METADATA} and wavs/<id>.wav, and "
-        f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; {holds}; {remedy}"
-    )
+    if missing:
+        raise InvalidInputError(
+            f"{directory}: not a data set in LJSpeech's layout: looked for {METADATA} and wavs/<id>.wav, and "
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; where it holds speech, run "
+            f"'xttsbench data import {quote(str(directory))} --out NEW --metadata FILE', else 'xttsbench data make'"
+        )
 
 
 def _remedy(directory: Path, problems: Problems) -> str:

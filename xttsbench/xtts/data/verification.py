@@ -120,15 +120,11 @@ def verify(
         if workers is None:
             workers = allowed_workers() if compared > _WORTH_PROCESSES else 1
         compare = partial(_compare, cache, features, packed_rows)
-        for _, differences in in_chunks(
-            compare,
-            chosen.tolist(),
-            _CLIPS_A_JOB,
-            workers,
-            "clips compared",
-            progress,
-            as_job=lambda clip: (clip, data.id(clip), data.wav(clip), entries[rows[clip]], int(offsets[rows[clip]])),
-        ):
+        jobs = [
+            (clip, data.id(clip), data.wav(clip), entries[rows[clip]], int(offsets[rows[clip]]))
+            for clip in chosen.tolist()
+        ]
+        for differences in in_chunks(compare, jobs, _CLIPS_A_JOB, workers, "clips compared", progress):
             for clip, rule, what in differences:
                 suspects.add(clip)
                 found.append(_problem(data, clip, rule, what, remedy))

@@ -222,8 +222,8 @@ def test_two_processes_at_once_make_one_good_cache(speech, read, features, tmp_p
     assert contents(open_cache(read(speech), features, root)) == contents(make().cache)
 
 
-# The calls of fsync for six clips, two a job: their features and a note on them, three times; then the index, the packed
-# file, the directory of clips, the directory, the index that says that all is there, and the directory.
+# The calls of fsync for six clips, two a job: their features and a note on them, three times; then the index, the
+# packed file, the directory of clips, the directory, the index that says that all is there, and the directory.
 KILLED = {3: "first note", 5: "fourth clip", 11: "packed file", 14: "complete index"}
 
 

@@ -156,7 +156,7 @@ def test_all_bad_clips_are_counted_and_the_first_named_at_once(make: Callable[..
         ({"sample_format": "float32"}, "is 22050 Hz, 1 channel, float32"),
         ({"data_bytes": 99_999}, "is truncated: its header says 99999 bytes of samples, the file has 1200"),
         ({"data_bytes": 0}, "holds no sample"),
-        ({"code": 0x55}, "a WAV file.*Malformed 'fmt ' chunk"),
+        ({"code": 0x55}, "Malformed 'fmt ' chunk"),
     ],
 )
 def test_files_that_cannot_be_used(make, wav, content, words) -> None:
@@ -183,12 +183,8 @@ def test_a_damaged_set_of_ours_is_made_again(make: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "metadata.csv and wavs are missing; it is empty; name another directory, or make one"),
-        ({"notes.md": ""}, "looked for metadata.csv and wavs/<id>.wav.*it holds notes.md; name another"),
-        ({"train.csv": "", "a.wav": ""}, "it holds a.wav, train.csv; run 'xttsbench data import"),
-        ({"clips/a.wav": ""}, "it holds clips/; run 'xttsbench data import"),
-        ({"metadata.csv": "a|x"}, "and wavs is missing; it holds metadata.csv; run 'xttsbench data import"),
-        ({f"{number}.md": "" for number in range(20)}, r"15.md, \.\.\.; name another"),
+        ({}, "metadata.csv and wavs are missing; .*, else 'xttsbench data make"),
+        ({"metadata.csv": "a|x"}, "and wavs is missing; where it holds speech, run 'xttsbench data import"),
         ({"metadata.csv": "", "wavs/a.wav": ""}, "metadata.csv: names no clip; write one line"),
         ({"metadata.csv": " \n\n", "wavs/a.wav": ""}, "names no clip"),
     ],

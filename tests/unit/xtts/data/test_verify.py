@@ -200,7 +200,7 @@ def test_what_cannot_be_used_is_listed_clip_by_clip_and_the_rest_is_verified(cac
     assert "44100 Hz" in by_clip["c0"].what
     assert by_clip["c0"].remedy == f"run 'xttsbench data import {speech} --out NEW' and use NEW"
     assert "is truncated" in by_clip["c1"].what
-    assert "it looks like MP3" in by_clip["c2"].what
+    assert "is no sound file that can be read" in by_clip["c2"].what
     assert "there is no wavs/c3.wav" in by_clip["c3"].what
     assert "lasts 400 samples" in by_clip["c4"].what
     lines = [problem.what for problem in verification.problems if problem.rule == "bad-metadata"]
@@ -231,7 +231,7 @@ def test_a_set_without_a_usable_clip_is_listed_too(speech: Path, features: Featu
 
 
 @pytest.mark.parametrize(
-    ("metadata", "why"), [(None, "metadata.csv"), (b"\xff\xfea", "is UTF-16"), (b"\n", "names no clip")]
+    ("metadata", "why"), [(None, "metadata.csv"), (b"\xff\xfea", "is not UTF-8"), (b"\n", "names no clip")]
 )
 def test_what_is_no_data_set_is_refused(speech: Path, features, metadata: bytes | None, why: str) -> None:
     if metadata is None:
