@@ -60,16 +60,9 @@ class Waiter:
         """Wait that long; returns the nanoseconds that it took. Raises ``ValueError`` for a negative duration."""
         if duration_ns < 0:
             raise ValueError(f"a wait must not be negative, received {duration_ns} ns")
-        start_ns = self._clock()
-        return self._wait(start_ns, start_ns + duration_ns)
-
-    def wait_until(self, deadline_ns: int) -> int:
-        """Wait until the clock shows ``deadline_ns``, never less; returns the nanoseconds waited in this call."""
-        return self._wait(self._clock(), deadline_ns)
-
-    def _wait(self, start_ns: int, deadline_ns: int) -> int:
-        now_ns = start_ns
-        spin_ns = min(MAX_SPIN_NS, int((deadline_ns - start_ns) * MAX_SPIN_SHARE))
+        now_ns = start_ns = self._clock()
+        deadline_ns = start_ns + duration_ns
+        spin_ns = min(MAX_SPIN_NS, int(duration_ns * MAX_SPIN_SHARE))
         while (left_ns := deadline_ns - now_ns) > spin_ns:
             # Half of the spin is for sleeps that end earlier than calibrated, so that few need a second one.
             asked_ns = left_ns - self.lateness_ns - spin_ns // 2
@@ -97,9 +90,7 @@ class EmulatedAccelerator:
 
     def compute(self) -> int:
         """Wait for the next recorded step time; returns the nanoseconds that really went by."""
-        began = time.perf_counter_ns()
-        self._waiter.wait_until(began + next(self._times_ns))
-        return time.perf_counter_ns() - began
+        return self._waiter.wait(next(self._times_ns))
 
 
 _PASSES: Final = 5

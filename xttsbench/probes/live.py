@@ -17,6 +17,8 @@ from queue import Empty, SimpleQueue
 from statistics import fmean
 from typing import Any, Final
 
+import psutil
+
 from xttsbench.probes.nvml import GpuProbe, open_gpus
 from xttsbench.probes.procfs import memory_limit_bytes, memory_limit_left_bytes, throttled_s
 from xttsbench.records.machine import Reading
@@ -97,9 +99,7 @@ class MachineProbe:
 
     def __init__(self, root: Path = Path("/"), *, clock: Callable[[], float]) -> None:
         self._root, self._clock = root, clock
-        self._stat, self._diskstats, self._meminfo = (
-            str(root / "proc" / name) for name in ("stat", "diskstats", "meminfo")
-        )
+        self._stat, self._diskstats = (str(root / "proc" / name) for name in ("stat", "diskstats"))
         self.unmeasured: dict[str, str] = {}
         self._slow = Pace(_SLOW_SHARE, _SLOW_S)
         self._limited = memory_limit_bytes(root) is not None
@@ -195,12 +195,8 @@ class MachineProbe:
         """Adds memory, from the control group where its limit is below the machine's."""
         limit = memory_limit_bytes(self._root) if self._limited else None
         left = None if limit is None else memory_limit_left_bytes(self._root)
-        try:
-            fields = dict(line.split(b":", 1) for line in _read(self._meminfo).splitlines()[:3])
-            total, available = (int(fields[name].split()[0]) * 1024 for name in (b"MemTotal", b"MemAvailable"))
-        except (OSError, ValueError, KeyError):
-            self.unmeasured["memory_used_bytes"] = "/proc/meminfo cannot be read"
-            return
+        memory = psutil.virtual_memory()
+        total, available = memory.total, memory.available
         if limit is not None and left is not None and limit < total:
             total, available = limit, min(left, available)
         found |= {"memory_used_bytes": total - available, "memory_total_bytes": total}

@@ -1,5 +1,7 @@
 import itertools
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from xttsbench.probes.live import MachineProbe, Pace
@@ -16,9 +18,6 @@ class Machine:
         for name in ("vda", "loop0"):
             (root / "sys/block" / name).mkdir(parents=True)
         (root / "sys/block/vda/device").mkdir()
-        (root / "proc/meminfo").write_text(
-            "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 6291456 kB\nBuffers: 0 kB\n"
-        )
         self.processors((0, 0), (0, 0))
         self.disk(0, 0, 0)
 
@@ -45,7 +44,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path):
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=8 << 30, available=6 << 30))
     return Machine(tmp_path)
 
 
@@ -107,8 +107,11 @@ def test_counters_that_fall_give_no_negative_share(machine):
 def test_where_nothing_can_be_read_every_reason_is_given(tmp_path):
     times = itertools.count()
     probe = MachineProbe(tmp_path, clock=lambda: next(times))
-    assert all(value is None for value in probe.read().values())
-    assert {"cpu_share", "storage_read_bytes_per_s", "memory_used_bytes"} <= set(probe.unmeasured)
+    assert {name for name, value in probe.read().items() if value is not None} == {
+        "memory_used_bytes",
+        "memory_total_bytes",
+    }
+    assert {"cpu_share", "storage_read_bytes_per_s"} <= set(probe.unmeasured)
 
 
 class Ticking:

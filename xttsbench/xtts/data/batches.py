@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import BatchSettings, ModelSettings
@@ -387,8 +386,6 @@ def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSetting
 def _texts(data: SpeechData) -> Texts:
     """Return the encoded texts of a data set, encoded once for all of its datasets in this process."""
     if data not in _ENCODED:
-        if VOCABULARY > 256:
-            raise ValueError(f"ids of {VOCABULARY} symbols do not fit a byte")
         ids = bytearray()
         starts = np.empty(len(data), np.int64)
         for clip in range(len(data)):
