@@ -174,7 +174,7 @@ def require_space(target: Path, needed_bytes: int) -> None:
     if needed_bytes > (free := free_bytes(target)):
         raise InvalidInputError(
             f"{target}: the disk is too full: about {megabytes(needed_bytes)} are needed, {megabytes(free)} are free "
-            "there; make room, or name another directory (XTTSBENCH_CACHE for the default data)"
+            "there; make room, or name another directory with --out (XTTSBENCH_CACHE where none is named)"
         )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.files import DRAFT_PREFIX, free_bytes, locked, megabytes, sync
+from xttsbench.files import DRAFT_PREFIX, free_bytes, locked, megabytes, require_space, sync
 from xttsbench.xtts.data.cache_files import (
     EMPTY,
     ENTRY,
@@ -225,12 +225,7 @@ def _pack(directory: Path, index: Index, features: FeatureSettings, progress: Pr
 def _require_room(data: SpeechData, features: FeatureSettings, directory: Path, clips: npt.NDArray[np.int64]) -> None:
     """Raise where the disk has no room for the files of some clips, and for a packed file beside the old one."""
     frames = data.samples // features.hop_samples
-    needed_bytes = 4 * features.n_mels * int(frames.sum() + frames[clips].sum())
-    if needed_bytes > (free := free_bytes(directory)):
-        raise InvalidInputError(
-            f"{directory}: the disk is too full for the feature cache: about {megabytes(needed_bytes)} are "
-            f"needed, {megabytes(free)} are free; {_ELSEWHERE}"
-        )
+    require_space(directory, 4 * features.n_mels * int(frames.sum() + frames[clips].sum()))
 
 
 def _make_clips(npy: Path, features: FeatureSettings, clips: Sequence[tuple[str, Path]]) -> Index:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.forked import start
 from tests.unit.xtts.data.caching import hangs, one_of_two
+from xttsbench import files
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.cache_files import CacheFileError, read_npy
@@ -188,8 +189,8 @@ def test_a_wav_file_that_changes_meanwhile_is_refused(make, speech: Path, monkey
 
 
 def test_too_little_room_is_said_before_the_work(make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_bytes", lambda _: 50_000)
-    with pytest.raises(InvalidInputError, match=r"about 0\.1 MB are needed, 0\.1 MB are free; make room"):
+    monkeypatch.setattr(files, "free_bytes", lambda _: 50_000)
+    with pytest.raises(InvalidInputError, match=r"about 0\.1 MB are needed, 0\.1 MB are free there; make room"):
         make()
 
 
