@@ -270,7 +270,7 @@ def write_index(path: Path, index: Index, features: FeatureSettings, *, complete
         content,
         key=np.array(settings_key(features)),
         complete=np.array(complete),
-        ids=np.array(index.ids, np.str_),
+        ids=np.array([clip_id.encode() for clip_id in index.ids], np.bytes_),  # text of NumPy's may be none of Python's
         entries=index.entries,
     )
     atomic_write(path, content.getbuffer())
@@ -284,19 +284,17 @@ def read_index(path: Path, features: FeatureSettings, *, complete: bool = False)
     """
     try:
         columns = read_arrays(io.BytesIO(read_bytes(path, JOURNAL_BYTES)))
-        key, whole, entries = (columns[name] for name in ("key", "complete", "entries"))
-        index = Index(columns["ids"].tolist(), entries)
+        key, whole, ids, entries = (columns[name] for name in ("key", "complete", "ids", "entries"))
+        if (entries.dtype, entries.ndim, ids.dtype.kind, ids.shape) != (ENTRY, 1, "S", entries.shape):
+            raise ValueError("these are no ids with an entry each")
+        index = Index([clip_id.decode() for clip_id in ids.tolist()], entries)
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, KeyError) as error:
         raise CacheFileError(path, "is damaged") from error
     if str(key) != settings_key(features):
         raise CacheFileError(path, "was made with other feature settings or another version")
-    if (
-        (entries.dtype, entries.ndim, columns["ids"].dtype.kind) != (ENTRY, 1, "U")
-        or columns["ids"].shape != entries.shape
-        or (entries["frames"] <= 0).any()
-    ):
+    if (entries["frames"] <= 0).any():
         raise CacheFileError(path, "contradicts itself")
     if len(set(index.ids)) != len(index):
         raise CacheFileError(path, "names a clip twice")

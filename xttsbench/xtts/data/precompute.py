@@ -1,8 +1,8 @@
 """Makes the feature cache of a data set: what is missing or stale, in several processes, and keeps the rest.
 
-One process at a time makes a cache. Every file appears whole or not at all, and the manifest, without which nothing
-counts, is written last. What is known of finished clips is noted in the index every few seconds, so that a run that
-was interrupted resumes where it was.
+One process at a time makes a cache. Every file appears whole or not at all, and the index says last that all are there.
+What is known of finished clips is noted in it every few seconds, so that a run that was interrupted resumes where it
+was.
 """
 
 from __future__ import annotations

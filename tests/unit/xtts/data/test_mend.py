@@ -145,7 +145,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "packed with NaN": (saved("packed.npy", with_nan), "packed.npy", "has other rows"),
     "packed is a pipe": (replaced_by_pipe("packed.npy"), "packed.npy", "not a regular file"),
     "index missing": (lambda cache: (cache / INDEX).unlink(), INDEX, "is missing"),
-    "index damaged": (written(INDEX, lambda old: old.replace(b"c\0\0\0", b"x\0\0\0", 1)), INDEX, "is damaged"),
+    "index damaged": (written(INDEX, lambda old: old.replace(b"c0c1", b"x0c1", 1)), INDEX, "is damaged"),
     "index is one array": (
         lambda cache: (cache / INDEX).write_bytes((cache / "npy/c0.npy").read_bytes()),
         INDEX,
@@ -242,6 +242,14 @@ def test_no_change_of_one_byte_of_the_index_is_anything_but_one_error(cache: Pat
         (cache / INDEX).write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         with suppress(CacheFileError):  # some bytes mean nothing
             read_index(cache / INDEX, FEATURES)
+
+
+def test_an_index_whose_ids_are_no_text_is_damaged(cache: Path) -> None:
+    columns = dict(np.load(cache / INDEX))
+    columns["ids"][0] = b"\xff"
+    np.savez(cache / INDEX, **columns)
+    with pytest.raises(CacheFileError, match="is damaged"):
+        read_index(cache / INDEX, FEATURES)
 
 
 def mends(pipe: Connection, speech: Path, root: Path) -> None:
