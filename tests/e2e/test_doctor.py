@@ -74,7 +74,7 @@ def test_a_library_that_is_missing_is_named(driver) -> None:
     check = seen(found, "gpu-libraries")
     assert check.seen.startswith("cannot be loaded: libcudnn.so.9 (")
     assert "libcublas" not in check.seen
-    assert "pip install nvidia-cudnn-cu12" in check.remedy
+    assert "pip install 'tensorflow[and-cuda]==" in check.remedy
     assert seen(found, "gpu-driver").seen.startswith("2 GPU(s): Stub GPU A, Stub GPU B; driver 550.54.15")
 
 

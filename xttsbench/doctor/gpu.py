@@ -11,20 +11,6 @@ from xttsbench.records.pipeline import size
 LEAST_DRIVER: Final = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
 """Major version of CUDA -> oldest driver that runs all of its minor versions (NVIDIA, CUDA Toolkit Release Notes,
 table of minor version compatibility)."""
-_OF_LIBRARY: Final = {
-    "cudart": "nvidia-cuda-runtime-cu12",
-    "cublas": "nvidia-cublas-cu12",
-    "cublasLt": "nvidia-cublas-cu12",
-    "cufft": "nvidia-cufft-cu12",
-    "curand": "nvidia-curand-cu12",
-    "cusolver": "nvidia-cusolver-cu12",
-    "cusparse": "nvidia-cusparse-cu12",
-    "cudnn": "nvidia-cudnn-cu12",
-    "cupti": "nvidia-cuda-cupti-cu12",
-    "nccl": "nvidia-nccl-cu12",
-    "nvJitLink": "nvidia-nvjitlink-cu12",
-}
-"""Library -> the package on PyPI that brings it; ``tensorflow[and-cuda]`` names them all."""
 _HELD_SHARE, _HELD_BYTES, _FULL_SHARE = 0.05, 2 << 30, 0.9
 """Drivers keep some hundred megabytes for themselves, so less than that names nobody."""
 _MASK: Final = "CUDA_VISIBLE_DEVICES"
@@ -158,16 +144,12 @@ def gpu_libraries(machine: Machine) -> Said | None:
     for name, why in sight.missing.items():
         reasons.setdefault(why.removeprefix(f"{name}: "), []).append(name)
     named = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
-    stems = {name.removeprefix("lib").partition(".so")[0] for name in sight.missing}
-    packages = sorted({_OF_LIBRARY[stem] for stem in stems if stem in _OF_LIBRARY})
     version = sight.versions.get("tensorflow", "")
-    brings = f" (or pip install {packages[0]} alone)" if len(packages) == 1 else ""
     return Said(
         "broken",
         f"cannot be loaded: {named}",
         {"missing": len(sight.missing)},
-        f"pip install 'tensorflow[and-cuda]=={version}'{brings}; libraries of the system's are found through "
-        "LD_LIBRARY_PATH.",
+        f"pip install 'tensorflow[and-cuda]=={version}'; libraries of the system's are found through LD_LIBRARY_PATH.",
     )
 
 

@@ -180,7 +180,6 @@ class Storage(Record):
     parallel_bytes: int = 0
     needed_bytes_per_s: float | None = None
     """Bytes that a measured run reads a second when it does not wait; ``None`` where no run was named."""
-    unmeasured: dict[str, str] = {}
 
 
 class Machine(Record):
