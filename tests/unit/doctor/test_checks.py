@@ -76,7 +76,14 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         *("gpu-memory", "broken", "GPU 0: 15.0 GiB of 16.0 GiB", "nvidia-smi"),
     ),
     ("sight", {"built_with_cuda": False, "gpus": ()}, "gpu-build", "broken", "CPU build beside 2 GPU(s)", "and-cuda"),
-    ("sight", {"missing": NO_LIBRARY, "gpus": ()}, "gpu-libraries", "broken", "libcudnn.so.9 (cannot", "tensorflow[and-cuda]"),
+    (
+        "sight",
+        {"missing": NO_LIBRARY, "gpus": ()},
+        "gpu-libraries",
+        "broken",
+        "libcudnn.so.9 (cannot",
+        "and-cuda",
+    ),
     ("sight", {"missing": NO_LIBRARY}, "gpu-libraries", "ok", "all that a GPU needs", ""),
     (
         "sight",

@@ -38,15 +38,13 @@ from xttsbench.xtts.data.cache_files import (
     write_packed,
 )
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, faults, opened, read_cache, wav_hash
-from xttsbench.xtts.data.pool import Progress, Silent, allowed_workers, in_chunks
+from xttsbench.xtts.data.pool import Progress, Silent, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.data.verification import Verification
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
 
 _NOTE_EVERY_S: Final = 5.0
-_WORTH_PROCESSES_S: Final = 1200.0
-"""Sound, in seconds, whose features are made by the time that a new process has started."""
 _CLIPS_A_JOB: Final = 64
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ELSEWHERE: Final = "make room, or name another place (--out ROOT, or XTTSBENCH_CACHE), and run again"
@@ -184,10 +182,6 @@ def _make_features(
     progress: Progress,
 ) -> Index:
     """Make the features of clips, and return the index with them, in the order of the data."""
-    seconds = data.samples[clips].sum() / data.sample_rate_hz
-    if workers is None:
-        workers = allowed_workers() if seconds > _WORTH_PROCESSES_S else 1
-    size = max(1, min(_CLIPS_A_JOB, -(-len(clips) // (4 * workers))))
     parts, noted_s = [good], time.monotonic()
 
     def joined() -> Index:
@@ -197,7 +191,7 @@ def _make_features(
     try:
         jobs = [(data.id(clip), data.wav(clip)) for clip in clips.tolist()]
         make = partial(_make_clips, directory / NPY, features)
-        for part in in_chunks(make, jobs, size, workers, "features made", progress):
+        for part in in_chunks(make, jobs, _CLIPS_A_JOB, workers, "features made", progress):
             parts.append(part)
             if time.monotonic() - noted_s >= _NOTE_EVERY_S:
                 write_index(directory / INDEX, joined(), features, complete=False)

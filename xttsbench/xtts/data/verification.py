@@ -30,7 +30,7 @@ from xttsbench.xtts.data.cache_files import (
     read_npy,
 )
 from xttsbench.xtts.data.feature_cache import cache_path, faults, read_cache, wav_hash
-from xttsbench.xtts.data.pool import Progress, allowed_workers, in_chunks
+from xttsbench.xtts.data.pool import Progress, in_chunks
 from xttsbench.xtts.data.speech_data import Problem, ProblemRule, SpeechData, usable
 from xttsbench.xtts.features import FeatureSettings, log_mel
 from xttsbench.xtts.wav import read_canonical_wav
@@ -40,8 +40,7 @@ TOLERANCE: Final = 1e-4
 SAMPLE_CLIPS: Final = 64
 """Clips whose features are made again where not all are."""
 
-_CLIPS_A_JOB: Final = 16
-_WORTH_PROCESSES: Final = 256
+_CLIPS_A_JOB: Final = 96
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +116,6 @@ def verify(
             found.append(_problem(data, fault.clip, fault.rule, fault.what, remedy))
         chosen = _chosen(len(data), suspects, everything, seed)
         compared = len(chosen)
-        if workers is None:
-            workers = allowed_workers() if compared > _WORTH_PROCESSES else 1
         compare = partial(_compare, cache, features, packed_rows)
         jobs = [
             (clip, data.id(clip), data.wav(clip), entries[rows[clip]], int(offsets[rows[clip]]))
