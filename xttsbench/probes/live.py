@@ -7,7 +7,6 @@ that answers errors, is a value of the reading.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,13 +19,19 @@ from typing import Any, Final
 import psutil
 
 from xttsbench.probes.nvml import GpuProbe, open_gpus
-from xttsbench.probes.procfs import memory_limit_bytes, memory_limit_left_bytes, throttled_s
+from xttsbench.probes.procfs import (
+    MachineTimes,
+    memory_limit_bytes,
+    memory_limit_left_bytes,
+    processor_times,
+    read_text,
+    throttled_s,
+)
 from xttsbench.records.machine import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
 _SAVED_S: Final = 60.0
 _SECTOR_BYTES: Final = 512  # of `/proc/diskstats`, whatever the device's own sectors are
-_PIECE_BYTES: Final = 1 << 16
 _SLOW_SHARE, _SLOW_S = 0.001, 1.0  # memory and quota take longer to read than to change
 _NVML: Final = "NVML: "
 _SHARE: Final = 0.001
@@ -84,10 +89,6 @@ class Pace:
         self._left_s -= self._cost() - self._before_s
 
 
-Times = tuple[int, int, int, int]
-"""Ticks: used, waiting for storage, stolen, all."""
-
-
 class MachineProbe:
     """Reads the machine.
 
@@ -103,11 +104,11 @@ class MachineProbe:
         self.unmeasured: dict[str, str] = {}
         self._slow = Pace(_SLOW_SHARE, _SLOW_S)
         self._limited = memory_limit_bytes(root) is not None
-        self._times: dict[bytes, Times] = self._read_times()[0]
+        self._times = self._read_times()[0]
         self._read_s = self._stopped_at_s = clock()
         self._sectors = self._read_disks({path.name for path in _devices(root)})
         self.cores = tuple(sorted(int(name[3:]) for name in self._times if len(name) > 3))
-        self._columns = {name: f"{name.decode()}_share" for name in self._times}
+        self._columns = {name: f"{name}_share" for name in self._times}
         self.disks = tuple(sorted(self._sectors))
         self._stopped_s = throttled_s(root)
         if not self.cores:
@@ -133,37 +134,31 @@ class MachineProbe:
 
     def busy_s(self) -> float | None:
         """Processor seconds used by anyone, as of the last reading."""
-        times = self._times.get(b"cpu")
-        return None if times is None else times[0] / os.sysconf("SC_CLK_TCK")
+        times = self._times.get("cpu")
+        return None if times is None else times.busy_s
 
     def _add_processors(self, found: Reading) -> None:
         before, (self._times, found["runnable_threads"]) = self._times, self._read_times()
         for name, now in self._times.items():
             was = before.get(name, now)
-            if (whole := now[3] - was[3]) <= 0 or name not in self._columns:  # it sleeps, or has just come
+            used_s, stolen_s, idle_s, waited_s = (one - other for one, other in zip(now, was, strict=True))
+            if (whole_s := used_s + stolen_s + idle_s) <= 0 or name not in self._columns:  # it sleeps, or has just come
                 continue
             # The counters of idle time and of waiting may fall by a tick.
-            used, waited, stolen = max(now[0] - was[0], 0), max(now[1] - was[1], 0), max(now[2] - was[2], 0)
-            found[self._columns[name]] = min(used / whole, 1.0)
-            if name == b"cpu":
-                found["cpu_steal_share"], found["cpu_iowait_share"] = stolen / whole, waited / whole
+            found[self._columns[name]] = min(max(used_s, 0.0) / whole_s, 1.0)
+            if name == "cpu":
+                found["cpu_steal_share"] = max(stolen_s, 0.0) / whole_s
+                found["cpu_iowait_share"] = max(waited_s, 0.0) / whole_s
 
-    def _read_times(self) -> tuple[dict[bytes, Times], int | None]:
-        """Ticks of ``cpu`` (all of them) and of each processor, and how many threads run or wait for one."""
-        times: dict[bytes, Times] = {}
+    def _read_times(self) -> tuple[dict[str, MachineTimes], int | None]:
+        """Times of ``cpu`` (all of them) and of each processor, and how many threads run or wait for one."""
         try:
-            text = _read(self._stat)
-            for line in text.splitlines():
-                if not line.startswith(b"cpu"):
-                    break
-                # user, nice, system, idle, iowait, irq, softirq, steal; guest times are in user and nice.
-                name, user, nice, system, idle, waiting, irq, soft, steal = line.split(None, 9)[:9]
-                used = int(user) + int(nice) + int(system) + int(irq) + int(soft)
-                times[name] = used, int(waiting), int(steal), used + int(waiting) + int(steal) + int(idle)
+            text = read_text(self._stat)
+            times = processor_times(text)
         except (OSError, ValueError):
             return {}, None
-        at = text.find(b"\nprocs_running ")
-        return times, None if at < 0 else int(text[at + 15 : at + 30].split(None, 1)[0])
+        _, found, rest = text.partition("\nprocs_running ")
+        return times, int(rest.split(None, 1)[0]) if found else None
 
     def _add_storage(self, found: Reading, seconds: float) -> None:
         before, self._sectors = self._sectors, self._read_disks(set(self.disks))
@@ -181,7 +176,7 @@ class MachineProbe:
     def _read_disks(self, names: set[str]) -> dict[str, tuple[int, int, int]]:
         """Sectors read and written, and milliseconds at work, of each device."""
         try:
-            lines = _read(self._diskstats).decode("ascii", "replace").splitlines()
+            lines = read_text(self._diskstats).splitlines()
         except OSError:
             return {}
         found = {}
@@ -212,17 +207,6 @@ class MachineProbe:
 def _devices(root: Path) -> list[Path]:
     """Whole devices of storage: not partitions, loops, memory, or what is made of other devices."""
     return [path.parent for path in root.glob("sys/block/*/device")]
-
-
-def _read(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = piece = os.read(descriptor, _PIECE_BYTES)
-        while len(piece) == _PIECE_BYTES:
-            text += (piece := os.read(descriptor, _PIECE_BYTES))
-        return text
-    finally:
-        os.close(descriptor)
 
 
 class _Driver:

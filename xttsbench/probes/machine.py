@@ -31,6 +31,7 @@ from xttsbench.probes.procfs import (
     memory_limit_left_bytes,
     own_reads,
     parse_machine,
+    text_of,
 )
 from xttsbench.records.machine import Driver, Gpu, Memory, Pass, Place, Processors, Software, Storage
 
@@ -77,7 +78,7 @@ def driver(root: Path = ROOT) -> Driver:
 def _pci(root: Path) -> dict[str, str]:
     found = {}
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
-        if _read(device / "vendor") == _NVIDIA and (_read(device / "class") or "").startswith(_DISPLAY):
+        if text_of(device / "vendor") == _NVIDIA and (text_of(device / "class") or "").startswith(_DISPLAY):
             bound = device / "driver"
             found[device.name] = bound.resolve().name if bound.exists() else ""
     return found
@@ -114,7 +115,7 @@ def processors_and_swap(
 
     def look() -> tuple[float, str, int, float]:
         swap = psutil.swap_memory()
-        return clock(), _read(root / "proc/stat") or "", swap.sin + swap.sout, own_cpu_s()
+        return clock(), text_of(root / "proc/stat") or "", swap.sin + swap.sout, own_cpu_s()
 
     began, stat, swapped_bytes, own = look()
     sleep(window_s)
@@ -177,13 +178,6 @@ def place(what: str, path: Path) -> Place:
         free = counts.f_bavail * counts.f_frsize
         files = counts.f_favail if counts.f_files else None
     return Place(what=what, path=str(path), free_bytes=free, free_files=files, refused=refused)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
 
 
 READERS: Final = 8

@@ -17,6 +17,7 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import psutil
 
@@ -93,9 +94,8 @@ def parse_stat(text: str) -> Stat:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MachineTimes:
-    """Use of the machine's processors since it started, in processor seconds."""
+class MachineTimes(NamedTuple):
+    """Use of processors since the machine started, in processor seconds."""
 
     busy_s: float
     """Someone used them: user, nice, system and interrupts."""
@@ -103,29 +103,38 @@ class MachineTimes:
     """Time in which processors had work, and the hypervisor ran something else."""
     idle_s: float
     """Time without work, waiting for storage included."""
+    waiting_s: float = 0.0
+    """The part of it in which something waited for storage."""
+
+
+def processor_times(text: str) -> dict[str, MachineTimes]:
+    """Read the lines of ``/proc/stat`` on processors (proc(5)): ``cpu`` is all of them, ``cpu0`` the first.
+
+    Raises ``ValueError`` for a line of anything but numbers.
+    """
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("cpu"):
+            break
+        name, *fields = line.split()
+        # The guest times after these are in user and nice; old kernels have no steal.
+        user, nice, system, idle, waiting, irq, soft, steal = [*map(int, fields[:8]), *[0] * (8 - len(fields))]
+        ticks = (user + nice + system + irq + soft, steal, idle + waiting, waiting)
+        found[name] = MachineTimes(*(count * _TICK_S for count in ticks))
+    return found
 
 
 def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
-    """Sum the lines of ``/proc/stat`` of some processors (proc(5)); of all, where some of them are not in it.
+    """Sum the times of some processors in ``/proc/stat``; of all, where some of them are not in it.
 
     Some container layers show only the container's processors and number them anew. Raises ``ValueError`` where there
     are no such lines.
     """
-    lines = {}
-    for line in text.splitlines():
-        name, *fields = line.split()
-        if name.startswith("cpu") and name[3:].isdigit():
-            lines[int(name[3:])] = [int(field) for field in fields]
-    if not lines:
+    each = {int(name[3:]): times for name, times in processor_times(text).items() if name != "cpu"}
+    if not each:
         raise ValueError("no processors in /proc/stat")
-    busy = steal = idle = 0
-    for cpu in cpus if cpus and cpus <= lines.keys() else lines:
-        # user, nice, system, idle, iowait, irq, softirq, steal; the guest times after these are in user and nice.
-        times = [*lines[cpu][:8], *[0] * (8 - len(lines[cpu]))]
-        busy += sum(times[:3]) + times[5] + times[6]
-        steal += times[7]
-        idle += times[3] + times[4]
-    return MachineTimes(busy * _TICK_S, steal * _TICK_S, idle * _TICK_S)
+    chosen = [each[cpu] for cpu in (cpus if cpus and cpus <= each.keys() else each)]
+    return MachineTimes(*(sum(column) for column in zip(*chosen, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +249,7 @@ def memory_limit_left_bytes(root: Path = Path("/")) -> int | None:
     """
     left = []
     for limit, group, used in _memory_limits(root):
-        now = _read(group / used) or ""
+        now = text_of(group / used) or ""
         if now.isdigit():
             left.append(max(limit - int(now) + _counts(group / "memory.stat").get("inactive_file", 0), 0))
     return min(left, default=None)
@@ -250,7 +259,7 @@ def _memory_limits(root: Path) -> Iterator[tuple[int, Path, str]]:
     """Each limit that is set, in bytes, with its group and the file there that says how much of it is used."""
     for group in _groups(root, "memory"):
         for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            text = _read(group / most) or ""
+            text = text_of(group / most) or ""
             # Version 1 writes "no limit" as the largest multiple of a page below 2**63.
             if text.isdigit() and int(text) < 1 << 62:
                 yield int(text), group, used
@@ -274,18 +283,18 @@ def throttled_s(root: Path = Path("/")) -> float | None:
 
 def _counts(path: Path) -> dict[str, int]:
     """The numbers of a file with a name and a number on each line; none where there is no such file."""
-    pairs = (line.partition(" ") for line in (_read(path) or "").splitlines())
+    pairs = (line.partition(" ") for line in (text_of(path) or "").splitlines())
     return {name: int(value) for name, _, value in pairs if value.isdigit()}
 
 
 def _quota_cpus(group: Path) -> float | None:
     # v2: "max 100000" or "150000 100000"; v1: the same two numbers in a file each, -1 for none. Microseconds.
-    version_2 = _read(group / "cpu.max")
+    version_2 = text_of(group / "cpu.max")
     if version_2 is not None:
         quota, _, period = version_2.partition(" ")
     else:
-        quota = _read(group / "cpu.cfs_quota_us") or ""
-        period = _read(group / "cpu.cfs_period_us") or ""
+        quota = text_of(group / "cpu.cfs_quota_us") or ""
+        period = text_of(group / "cpu.cfs_period_us") or ""
     if not (quota.isdigit() and period.isdigit() and int(quota) and int(period)):
         return None
     return int(quota) / int(period)
@@ -294,7 +303,7 @@ def _quota_cpus(group: Path) -> float | None:
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Directories of the process's control groups that may hold the controller's files, own group first."""
     mount = root / "sys/fs/cgroup"
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+    for line in (text_of(root / "proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
@@ -314,8 +323,9 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
             yield from (top / parent for parent in inner.parents if inner.parts)
 
 
-def _read(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """A small file of the kernel's without white space at its ends; ``None`` where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
