@@ -219,7 +219,7 @@ def test_a_set_is_imported_and_what_was_left_out_is_listed(tmp_path: Path) -> No
         0,
         1,
         1.0,
-        {"16000 Hz, 2 channels, int16": 1},
+        {"16000 Hz, 2 channels, PCM_16": 1},
     )
     assert record["skipped"] == [{"where": "b.wav", "reason": reason}]
     assert (tmp_path / "set" / "metadata.csv").read_text() == "a|Well, then.|Well, then.\n"
@@ -228,7 +228,7 @@ def test_a_set_is_imported_and_what_was_left_out_is_listed(tmp_path: Path) -> No
     assert out.splitlines() == [
         "set",
         "1 clip, 1.0 s, 1 speaker, 22050 Hz, 0.0 MB",
-        "  1 clip from 16000 Hz, 2 channels, int16",
+        "  1 clip from 16000 Hz, 2 channels, PCM_16",
         "  1 clip left out:",
         f"    b.wav: {reason}",
     ]

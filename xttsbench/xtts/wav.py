@@ -35,21 +35,13 @@ CONVERT: Final = "run 'xttsbench data import'"
 
 _FIRST_READ_BYTES: Final = 512
 _MOST_CHUNKS: Final = 1000
-_NAMES: Final = {
-    "PCM_U8": "uint8",
-    "PCM_S8": "int8",
-    "PCM_16": "int16",
-    "PCM_24": "int24",
-    "PCM_32": "int32",
-    "FLOAT": "float32",
-    "DOUBLE": "float64",
-}
 _HEADER_BYTES: Final = 44  # of a canonical file without further chunks: RIFF, `fmt ` of 16 bytes, `data`
 # What libsndfile logs of a header and does not refuse: numbers, and what they should be to fit the file.
 _LOGGED: Final = re.compile(r"^ *(Block Align|Bit Width|data|SSND) *: (\d+)(?: \(should be (\d+)\))?$", re.MULTILINE)
 _READ: Final = ("WAV", "WAVEX", "AIFF", "FLAC", "OGG", "MP3")
 """Formats, in libsndfile's words, of which it shows where a file ends early."""
 _LOSSY_SLACK: Final = 0.02  # share of its samples that an MP3 may lack: its header, if it has any, estimates them
+_WHOLE: Final = ("PCM", "FLOAT", "DOUBLE")  # formats whose samples have a size each
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
 MIN_RATE_HZ: Final = 1_000
 MAX_RATE_HZ: Final = 768_000
@@ -83,13 +75,13 @@ class SoundHeader:
     sample_rate_hz: int
     channels: int
     sample_format: str
-    """``int16``, ``float32`` and so on; of a compressed file its kind, such as ``FLAC int16`` or ``MP3``."""
+    """libsndfile's words: ``PCM_16``, ``FLOAT``, after the kind of file where it is no WAV (``FLAC PCM_16``)."""
     frames: int
     """Samples of each channel."""
 
     @property
     def form(self) -> str:
-        """The form in words, e.g. ``44100 Hz, 2 channels, int24``."""
+        """The form in words, e.g. ``44100 Hz, 2 channels, PCM_24``."""
         return f"{self.sample_rate_hz} Hz, {self.channels} channel{'s' * (self.channels != 1)}, {self.sample_format}"
 
 
@@ -205,7 +197,7 @@ def _checked(file: SoundFile, path: StrPath) -> SoundHeader:
         what = f"is {file.format_info}, and WAV, AIFF, FLAC, Ogg and MP3 are read"
         raise WavError(path, what, "convert it, e.g. with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav'")
     log = {name: (int(said), int(found or said)) for name, said, found in _LOGGED.findall(file.extra_info)}
-    if file.subtype in _NAMES and {"Block Align", "Bit Width"} <= log.keys():
+    if file.subtype.startswith(_WHOLE) and {"Block Align", "Bit Width"} <= log.keys():
         block, bits = log["Block Align"][0], log["Bit Width"][0]
         if 8 * block != file.channels * bits:
             what = f"contradicts itself: {file.channels} channels of {bits} bits, {block} bytes a frame"
@@ -216,9 +208,7 @@ def _checked(file: SoundFile, path: StrPath) -> SoundHeader:
             raise WavError(path, what, "copy the file again")
     if file.frames <= 0:
         raise WavError(path, "holds no sample", "leave it out or write it again")
-    sample_format = _NAMES.get(file.subtype, file.subtype)
-    if file.format not in ("WAV", "WAVEX"):
-        sample_format = file.format if file.format == file.subtype else f"{file.format} {sample_format}"
+    sample_format = file.subtype if file.format in ("WAV", "WAVEX") else f"{file.format} {file.subtype}"
     return SoundHeader(file.samplerate, file.channels, sample_format, file.frames)
 
 
@@ -243,7 +233,7 @@ def _canonical_data(file: BinaryIO, path: StrPath, sample_rate_hz: int) -> tuple
         if data[1] and offset == file_bytes:
             return data
     with _sound(path) as (_, header):
-        form = SoundHeader(sample_rate_hz, 1, "int16", 1).form
+        form = SoundHeader(sample_rate_hz, 1, "PCM_16", 1).form
         reason = "has unusual chunks, which not every reader takes"
         raise WavError(path, reason if header.form == form else f"is {header.form}, and {form} is expected", CONVERT)
 

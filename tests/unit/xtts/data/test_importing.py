@@ -48,10 +48,16 @@ def imported(tmp_path: Path, laid_out: LayOut) -> Callable[..., ImportedData]:
     return lambda files, **options: import_data(laid_out(tmp_path / "in", files), tmp_path / "out", **options)
 
 
+NAMES = {
+    **{"uint8": "PCM_U8", "int16": "PCM_16", "int24": "PCM_24", "int32": "PCM_32"},
+    **{"float32": "FLOAT", "float64": "DOUBLE"},
+}
+
+
 @pytest.mark.parametrize("extensible", [False, True])
-@pytest.mark.parametrize("sample_format", ["uint8", "int16", "int24", "int32", "float32", "float64"])
+@pytest.mark.parametrize(("sample_format", "named"), NAMES.items())
 def test_every_format_rate_and_number_of_channels_becomes_the_same_sound(
-    tmp_path, wav, imported, sample_format, extensible
+    tmp_path, wav, imported, sample_format, named, extensible
 ) -> None:
     rates = (8000, 22050, 48000)
     files = {"metadata.csv": "".join(f"r{rate}|text\n" for rate in rates)}
@@ -66,7 +72,7 @@ def test_every_format_rate_and_number_of_channels_becomes_the_same_sound(
         made = samples_of(tmp_path / "out", f"r{rate}")
         assert len(made) == len(expected)
         np.testing.assert_allclose(made[inner], expected[inner], atol=0.01 if sample_format == "uint8" else 3e-4)
-    assert record.forms == {f"{rate} Hz, 2 channels, {sample_format}": 1 for rate in rates}
+    assert record.forms == {f"{rate} Hz, 2 channels, {named}": 1 for rate in rates}
     assert (record.clips, record.eval_clips, record.clipped, record.skipped) == (3, None, 0, ())
 
 

@@ -142,7 +142,7 @@ def test_all_bad_clips_are_counted_and_the_first_named_at_once(make: Callable[..
         "the first 5: metadata.csv:10: expected",
         "metadata.csv:11: the id 'c0' is that of metadata.csv:1 too",
         "metadata.csv:2: there is no wavs/c1.wav",
-        "wavs/c3.wav: is 44100 Hz, 2 channels, int16",
+        "wavs/c3.wav: is 44100 Hz, 2 channels, PCM_16",
         f"xttsbench data import {directory} --out NEW --skip-unreadable",
     ):
         assert part in message
@@ -153,7 +153,7 @@ def test_all_bad_clips_are_counted_and_the_first_named_at_once(make: Callable[..
     ("content", "words"),
     [
         ({"rate": 16000}, r"1 in another form\): wavs/b.wav: is 16000 Hz.*Run 'xttsbench data import"),
-        ({"sample_format": "float32"}, "is 22050 Hz, 1 channel, float32"),
+        ({"sample_format": "float32"}, "is 22050 Hz, 1 channel, FLOAT"),
         ({"data_bytes": 99_999}, "is truncated: its header says 99999 bytes of samples, the file has 1200"),
         ({"data_bytes": 0}, "holds no sample"),
         ({"code": 0x55}, "Malformed 'fmt ' chunk"),
