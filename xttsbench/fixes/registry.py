@@ -76,6 +76,19 @@ def combined(sets: Sequence[FixSet]) -> FixSet:
     return FixSet(tuple(sorted(parts.values(), key=lambda fix: order.get(fix.kind, len(order)))))
 
 
+def spec_of(fix: Fix) -> Spec:
+    """The kind of a fix.
+
+    Raises:
+        InvalidInputError: there is none of that name.
+    """
+    if (spec := SPECS.get(fix.kind)) is None:
+        own = [known for known in SPECS.values() if known is not DATASET and not known.name.startswith("step:")]
+        forms = ", ".join(known.usage for known in own)
+        raise InvalidInputError(f"There is no fix named {str(fix)!r}. Use one of {forms}.")
+    return spec
+
+
 def checked(text: str) -> FixSet:
     """The fixes of the dataset that a text names, in the order in which it does.
 
@@ -89,14 +102,10 @@ def checked(text: str) -> FixSet:
 
 
 def _check(fix: Fix) -> None:
-    spec = SPECS.get(fix.kind)
     if fix.is_of_step or fix.kind in ("step", DATASET.name):
-        of = "a script's own loop" if spec is DATASET else "the training step"
+        of = "a script's own loop" if fix.kind == DATASET.name else "the training step"
         raise InvalidInputError(f"The fix {str(fix)!r} is one of {of}, not of the dataset. Leave it out here.")
-    if spec is None:
-        own = [known for known in SPECS.values() if known is not DATASET and not known.name.startswith("step:")]
-        forms = ", ".join(known.usage for known in own)
-        raise InvalidInputError(f"There is no fix named {str(fix)!r}. Use one of {forms}.")
+    spec = spec_of(fix)
     if fix.mark == "@" or spec.form == "name@op":
         if spec.form != "name@op" or not fix.op:
             raise InvalidInputError(f"A fix is written {spec.usage}; received {str(fix)!r}.")

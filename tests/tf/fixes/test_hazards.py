@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.hazards import hazards, random_ops
 from xttsbench.pipeline.nodes import dataset_nodes
 from xttsbench.pipeline.read import read_graph
@@ -51,6 +53,11 @@ def test_state_in_python_speaks_against_what_calls_in_another_way():
         assert len(ask(dataset, fix)) == 1, fix
     for fix in ("prefetch", "thread-pool:8", "buffer:2", "step:xla"):
         assert ask(dataset, fix) == (), fix
+
+
+def test_a_fix_that_there_is_not_is_refused_and_not_passed_over():
+    with pytest.raises(InvalidInputError, match="There is no fix named 'gone'"):
+        ask(python(counting), "prefetch", "gone")
 
 
 def calling(i):

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pkgutil import resolve_name
 from typing import Any, Final
 
-from xttsbench.fixes.registry import SPECS
+from xttsbench.fixes.registry import spec_of
 from xttsbench.pipeline.nodes import FunctionLibrary, called, constant_input, dataset_inputs, dataset_nodes
 from xttsbench.pipeline.python.opened import compiled
 from xttsbench.pipeline.python.split import CannotOpenError
@@ -188,11 +188,14 @@ def hazards(
         fixes: that are put on it together.
         assumed: functions (``module.function``) that the user says are pure.
         state_of: what a Python function does; exchanged in tests.
+
+    Raises:
+        InvalidInputError: there is no fix of one of the names.
     """
     reader = Reader(dataset, graph, partial(state_of, assumed=assumed) if assumed else state_of)
     found: list[str] = []
-    for fix in (fix for fix in fixes if fix.kind in SPECS):
-        spec = SPECS[fix.kind]
+    for fix in fixes:
+        spec = spec_of(fix)
         reasons = [*(resolve_name(spec.hazards)(reader, fix, fixes) if spec.hazards else ())]
         reasons += reader.changed_meanwhile() if spec.runs_ahead else ()
         found += reasons
