@@ -157,7 +157,7 @@ def build_diagnosis(
         input_cpu_s=_estimate(figures, "input_cpu_s"),
         cores_wanted=float(wanted[0]) if wanted is not None else None,
         traces=records[0].traces,
-        modes=modes(trials, records, facts, rng),
+        modes=modes(trials, figures.get("alone_s"), facts, rng),
         oscillation=vector,
         explanation=explanation,
         length_has_the_period=vector.period_steps is not None and _period_is_of_length(stretch),

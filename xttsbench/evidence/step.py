@@ -13,11 +13,8 @@ import numpy.typing as npt
 from xttsbench.analysis.attribution import ShapeCost, StepFacts, shape_costs
 from xttsbench.analysis.pooling import (
     STRETCH_SPREAD,
-    Columns,
     Pooled,
     Sample,
-    mean_of,
-    pool,
     pool_together,
 )
 from xttsbench.analysis.steps import Steps, measured, steps_of
@@ -45,6 +42,15 @@ def place_in_step(evidence: Evidence) -> Location:
     if line is not None:
         return place_of(line)
     return next((trial.step_place for trial in evidence.ladder if trial.step_place is not None), Location())
+
+
+def why_not_several(evidence: Evidence) -> str | None:
+    """Reason why the ``fit`` of Keras 2 refuses several steps in one call; ``None`` where it does not."""
+    keras = evidence.devices.versions.get("keras", "") if evidence.devices is not None else ""
+    fits = evidence.script is not None and "fit" in evidence.script.iterations
+    if not fits or not keras.startswith("2.") or [op.cardinality for op in evidence.graph.ops[-1:]] != [-2]:
+        return None
+    return "Keras 2 refuses steps_per_execution for data of unknown size unless fit is given steps_per_epoch"
 
 
 def whole_step(evidence: Evidence, speedup: Estimate | None) -> Estimate | None:
@@ -135,28 +141,27 @@ def _turns_differ(samples: Iterable[Sample]) -> float:
 
 
 def tried(trials: Sequence[TrialRecord], kind: str, segment_name: str) -> list[TrialRecord]:
-    """The trials of a kind; those that measured it beside their own, and scripts that did so once they were over."""
+    """The trials of a kind; those that tried it beside their own, and scripts that did so once they were over."""
     return [
         trial
         for trial in trials
         if trial.spec.kind == kind
-        or ((trial.spec.kind == "script" or trial.spec.also == kind) and trial.segment(segment_name) is not None)
+        or (trial.spec.also == kind and trial.segment(segment_name) is not None)
+        or (trial.spec.kind == "script" and (trial.segment(segment_name) or reason_of(segment_name, trial.notes)))
     ]
 
 
 def modes(
-    trials: Sequence[TrialRecord], ladder: Sequence[TrialRecord], facts: StepFacts, rng: np.random.Generator
+    trials: Sequence[TrialRecord], alone: Pooled | None, facts: StepFacts, rng: np.random.Generator
 ) -> dict[str, Compared]:
     """Each mode, precision and size of the batch that was tried, with its speed-up over the step as given.
 
     Tracing a step leaves out what its Python does on the side (saving, logging), so the host's own work is left out of
     the step as given too: a checkpoint that is not written is not a gain of XLA. The ratio is of the turns of one
-    process, which had the same batches; the time of a mode is that of the step as given in the main trials over it, so
-    that the two agree.
+    process, which had the same batches; the time of a mode is that of the step ``alone``, as all else in a report has
+    it, over that ratio.
     """
     found = {}
-    alone = [{"wall_s": steps.working_s} for one in ladder if (steps := measured(one, "step_only")) is not None]
-    main = _mean(alone, rng)
     for mode, kind in KIND_OF.items():
         own = tried(trials, kind, mode)
         if mode not in MODES:  # one kind measures several of them, as far as they apply
@@ -169,7 +174,7 @@ def modes(
         last, warm_up = own[-1], own[-1].segment("warm_up")
         inapplicable = reason_of(mode, last.notes)
         least_s = 1e-3 * float(np.mean(own[-1].spec.emulated_ms or 0.0))
-        time_s = Pooled.of(np.maximum(main.entries * share.entries, least_s)) if main and share else None
+        time_s = Pooled.of(np.maximum(alone.entries * share.entries, least_s)) if alone and share else None
         found[mode] = Compared(
             name=mode,
             status=NOT_APPLICABLE if inapplicable else last.status,
@@ -187,7 +192,3 @@ def _own_work_s(steps: Steps, *, host_share: float, eager: bool) -> FloatArray:
     """Step times without compilation, and without that share of what is not the device's for the host's own work."""
     base = steps.working_s - steps.emulated_s if eager else np.minimum(steps.outside_s, steps.working_s)
     return np.asarray(steps.working_s - host_share * base)
-
-
-def _mean(processes: Sequence[Columns], rng: np.random.Generator) -> Pooled | None:
-    return pool(processes, {"mean": mean_of("wall_s")}, rng)["mean"] if processes else None

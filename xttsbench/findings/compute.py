@@ -26,7 +26,7 @@ def xla_untried(evidence: Evidence) -> Findings:
     if tried is None or tried.speedup is None or evidence.given_mode != "graph" or tried.speedup.low <= WORTH:
         return
     yield xla_untried.finding(
-        f"XLA runs the step {tried.speedup.estimate:.2f} times as fast",
+        f"XLA runs the step alone {tried.speedup.estimate:.2f} times as fast",
         {"step_speedup": tried.speedup.estimate, "first_compilation_s": tried.compile_s},
         severity="warning" if tried.speedup.estimate > 1.2 else "info",
         predicted_speedup=whole_step(evidence, tried.speedup),
@@ -48,12 +48,12 @@ def xla_slower(evidence: Evidence) -> Findings:
         return
     if evidence.given_mode == "graph" and speedup.high < 1 / WORTH:
         yield xla_slower.finding(
-            f"with XLA the step would take {1 / speedup.estimate:.3g} times as long",
+            f"with XLA the step alone would take {1 / speedup.estimate:.3g} times as long",
             {"step_speedup": speedup.estimate, "first_compilation_s": other.compile_s},
         )
     if evidence.given_mode == "xla" and speedup.low > WORTH:
         yield xla_slower.finding(
-            f"without XLA the step runs {speedup.estimate:.2f} times as fast",
+            f"without XLA the step alone runs {speedup.estimate:.2f} times as fast",
             {"step_speedup_without_xla": speedup.estimate},
             "Drop jit_compile=True for this step on this device.",
             severity="warning",
@@ -94,9 +94,9 @@ def precision(evidence: Evidence) -> Findings:
         if not helps and speedup.high >= 1 / WORTH:
             continue
         yield precision.finding(
-            f"{_SAID[name]} runs the step {speedup.estimate:.2f} times as fast"
+            f"{_SAID[name]} runs the step alone {speedup.estimate:.2f} times as fast"
             if helps
-            else f"with {_SAID[name]} the step would take {1 / speedup.estimate:.3g} times as long",
+            else f"with {_SAID[name]} the step alone would take {1 / speedup.estimate:.3g} times as long",
             {"precision": name, "helps": helps, "step_speedup": speedup.estimate},
             f"{_DONE_BY[name]}; compare the losses before it is kept."
             if helps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.evidence import Evidence
-from xttsbench.evidence.step import heaviest_line, place_in_step, place_of, whole_step
+from xttsbench.evidence.step import heaviest_line, place_in_step, place_of, whole_step, why_not_several
 from xttsbench.findings.rule import Findings, rule
 from xttsbench.records.trial import HALF_BATCH
 
@@ -76,10 +76,13 @@ def launch_bound(evidence: Evidence) -> Findings:
         "time_of_half_a_batch": ratio,
         "mean_op_s": op_s,
     }
+    refused = why_not_several(evidence)
+    remedy = f"Larger batches. {refused}." if refused else launch_bound.remedy
     if evidence.limits("dispatch"):
         yield launch_bound.finding(
             f"handing over a batch is {evidence.share('dispatch'):.0%} of a step that is compiled already",
             numbers,
+            remedy,
             severity="warning",
             limiting=True,
             at=place_in_step(evidence),
@@ -91,10 +94,9 @@ def launch_bound(evidence: Evidence) -> Findings:
         yield launch_bound.finding(
             f"half a batch takes {ratio:.0%} of the time of a whole one: {why}",
             numbers,
-            None
+            remedy
             if evidence.on_gpu
-            else launch_bound.remedy
-            + " On this CPU it is what TensorFlow spends between ops; XLA fuses them, where it was faster.",
+            else f"{remedy} On this CPU it is what TensorFlow spends between ops; XLA fuses them, where it was faster.",
             severity="warning" if evidence.bottleneck == "compute" else "info",
             limiting=evidence.bottleneck == "compute" and evidence.share("compute") >= 0.5,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from xttsbench.evidence import Evidence
-from xttsbench.evidence.step import heaviest_line, place_of, whole_step
+from xttsbench.evidence.step import heaviest_line, place_of, whole_step, why_not_several
 from xttsbench.fixes.model import Model, period_with_faster_step_s
 from xttsbench.fixes.proposal import Option, Proposal
 from xttsbench.fixes.registry import said
@@ -56,7 +56,8 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
         elif tried is None:
             if evidence.bottleneck != part and evidence.share(part) < least:
                 why_not = f"{part} takes {evidence.share(part):.0%} of the step"
-                if part == "compute" and evidence.given_mode == "eager" and "graph" not in evidence.modes:
+                unknown = evidence.given_mode == "eager" and step_ratio(evidence, STEP_GRAPH.name) is None
+                if part == "compute" and unknown:
                     why_not = "how much of the step computes is not known: the compiled step was not timed by itself"
         elif tried.speedup is None:
             why_not = tried.cause or f"the step did not run that way: {tried.status}"
@@ -65,8 +66,9 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
         yield _step_option(evidence, (STEP_GRAPH if mode == "graph" else STEP_XLA).name, speedup, launched, why_not)
     if not own and script is not None and script.steps_per_call == 1 and evidence.given_mode in ("graph", "xla"):
         lost = evidence.share("dispatch") + evidence.share("host")
-        why_not = None if lost >= _LOST else f"what comes once for a call takes {lost:.0%} of the step"
-        speedup = 1 / (1 - lost * (1 - 1 / _AT_ONCE))
+        refused = why_not_several(evidence)
+        little = None if lost >= _LOST else f"what comes once for a call takes {lost:.0%} of the step"
+        speedup, why_not = None if refused else 1 / (1 - lost * (1 - 1 / _AT_ONCE)), refused or little
         yield _step_option(evidence, f"{STEP_SEVERAL.name}:{_AT_ONCE}", speedup, launched, why_not)
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None

@@ -3,12 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.unit.findings.made import line, mode, only, silent
+from tests.unit.findings.made import line, mode, only, op, silent
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.evidence import Compared
 from xttsbench.evidence.step import modes
 from xttsbench.findings.launch import eager_step, launch_bound
-from xttsbench.records.code import StepOps
+from xttsbench.records.code import ScriptRun, StepOps
+from xttsbench.records.pipeline import Pipeline
 from xttsbench.records.trial import HALF_BATCH, NOT_APPLICABLE, Devices
 from xttsbench.workflows.reports.step import step_section
 
@@ -67,6 +68,15 @@ def test_handing_over_batches_is_found_at_the_line_that_calls_the_step(evidence,
     assert (found.location.file, found.location.line, found.limiting) == ("train.py", 88, True)
 
 
+def test_several_steps_a_call_are_not_advised_where_keras_2_refuses_them(evidence, build) -> None:
+    pipeline = Pipeline(ops=(op("Batch/_1", "BatchDatasetV2", cardinality=-2),))
+    fields = {"anatomy": build.compiled(), "script": ScriptRun(iterations=("fit",)), "pipeline": pipeline}
+    refused = only(launch_bound, evidence("dispatch", devices=Devices(versions={"keras": "2.15.0"}), **fields))
+    assert refused.remedy.startswith("Larger batches. Keras 2 refuses steps_per_execution for data of unknown size")
+    taken = only(launch_bound, evidence("dispatch", devices=Devices(versions={"keras": "3.15.1"}), **fields))
+    assert "several steps in one call" in taken.remedy
+
+
 def test_launch_bound_needs_small_ops_a_clear_interval_and_a_compiled_step(evidence, build) -> None:
     compiled = build.compiled()
     assert not list(launch_bound(evidence(modes=half(build, 1.9), step_ops=small(2e-6), anatomy=compiled)))
@@ -89,12 +99,18 @@ def test_conditions_come_from_their_trials(build) -> None:
         notes=("mixed_float16: not applicable: no GPU",),
     )
     refused = build.trial("batch", notes=("half-batch: not applicable: the step refuses half a batch",))
-    found = modes([measured, refused], [], StepFacts(has_step=True), np.random.default_rng(0))
+    found = modes([measured, refused], None, StepFacts(has_step=True), np.random.default_rng(0))
     assert set(found) == {"mixed_bfloat16", "mixed_float16", "half-batch"}
     assert found["mixed_bfloat16"].speedup.estimate == pytest.approx(2.0)
     assert (found["half-batch"].status, found["half-batch"].speedup) == (NOT_APPLICABLE, None)
     assert found["half-batch"].cause == "the step refuses half a batch"
     assert found["mixed_float16"].cause == "no GPU"
+
+
+def test_a_mode_that_a_script_s_step_failed_in_keeps_its_reason(build) -> None:
+    script = build.trial("script", build.segment("step_only", step_s=[0.2] * 40), notes=("xla: not applicable: no op",))
+    found = modes([script], None, StepFacts(has_step=True), np.random.default_rng(0))
+    assert (found["xla"].status, found["xla"].cause, found["xla"].speedup) == (NOT_APPLICABLE, "no op", None)
 
 
 def test_the_section_of_the_report(evidence, build) -> None:

@@ -21,7 +21,7 @@ from xttsbench.records.base import Estimate, Location
 from xttsbench.records.code import ScriptData, ScriptRun
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Prediction
-from xttsbench.records.trial import Trace
+from xttsbench.records.trial import Devices, Trace
 
 WAITING = pipeline(RANGE, PYTHON | {"location": Location(file="data.py", line=7)}, BATCH,
                    python_functions=(python("blocks", location=Location(file="data.py", line=3)),))  # fmt: skip
@@ -275,6 +275,12 @@ def test_a_model_in_fit_takes_several_steps_a_call_where_what_comes_once_for_a_c
     for update in ({"steps_per_call": 4}, {"iterations": ("for",)}):
         other = told(WAITING, "dispatch", parts=parts, script=script.model_copy(update=update))
         assert "step:several:16" not in by_name(other)
+    unsized = pipeline(RANGE, PYTHON | {"cardinality": -2}, BATCH | {"cardinality": -2})
+    keras_2 = {"devices": Devices(versions={"keras": "2.21.0"}), "script": script, "parts": parts, "wall_s": 0.01}
+    refused = by_name(told(unsized, "dispatch", **keras_2))["step:several:16"]
+    assert (refused.worth, refused.predicted_speedup) == (False, None)
+    assert refused.why_not.startswith("Keras 2 refuses steps_per_execution for data of unknown size")
+    assert by_name(told(WAITING, "dispatch", **keras_2))["step:several:16"].worth
     eager = {"given_mode": "eager", "facts": StepFacts(has_step=True, eager=True)}
     assert "step:several:16" not in by_name(told(WAITING, "dispatch", parts=parts, script=script, **eager))
 

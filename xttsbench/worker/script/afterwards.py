@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from xttsbench.pipeline.places import files_of
-from xttsbench.records.trial import MeasurementOverhead, TrialSpec
+from xttsbench.records.trial import MeasurementOverhead, TrialSpec, not_applicable
 from xttsbench.step.modes import Mode, in_mode, keras_step
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import CachedBatches, LiveBatches
@@ -119,7 +119,7 @@ def _measure_step(spec: TrialSpec, loaded: Loaded, step: Step, mode: Mode, bench
     with _noted(bench, "the ops of its step were not read"):
         bench.channel.phase("ops of the step")
         bench.channel.part("step_ops", read_step_ops(bench, step, batches, _OPS_S))
-    with _noted(bench, f"its step was not measured in mode {mode}"), fetches_noted(bench):
+    with _noted(bench, f"its step was not measured in mode {mode}", mode), fetches_noted(bench):
         bench.channel.phase(f"compiling {mode}")
         changed = in_mode(step, mode)
         # Not `warm_up`: that is the script's own.
@@ -129,8 +129,8 @@ def _measure_step(spec: TrialSpec, loaded: Loaded, step: Step, mode: Mode, bench
 
 
 @contextlib.contextmanager
-def _noted(bench: Bench, what: str) -> Iterator[None]:
-    """Within, what the user's code raises is a note: the script itself was fine."""
+def _noted(bench: Bench, what: str, mode: Mode | None = None) -> Iterator[None]:
+    """Within, what the user's code raises is a note, of the ``mode`` of the step if one: the script itself was fine."""
     try:
         yield
     except ExhaustedError:
@@ -139,7 +139,9 @@ def _noted(bench: Bench, what: str) -> Iterator[None]:
         raise  # the parent is gone
     except Exception as error:
         cause = error.__cause__ if isinstance(error, StepRaisedError) and error.__cause__ is not None else error
-        bench.channel.note(f"the script is over, and {what}: {said(cause)}")
+        raised = said(cause)
+        failed = mode and not_applicable(mode, f"run that way the step alone raised {raised}")
+        bench.channel.note(failed or f"the script is over, and {what}: {raised}")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from xttsbench.analysis.pooling import Columns, Statistic, mean_of, pool
 from xttsbench.analysis.steps import Steps, measured
 from xttsbench.analysis.variation import robust_cv
+from xttsbench.diagnosis import Diagnosis
 from xttsbench.evidence import Compared
 from xttsbench.evidence.step import tried
 from xttsbench.records.base import Estimate
@@ -20,14 +21,13 @@ GROUP: Final = "modes of the step"
 LABEL: Final = "real device; the step alone, on batches in memory"
 
 
-def mode_arms(
-    trials: Sequence[TrialRecord], modes: Mapping[str, Compared], given: str | None, rng: np.random.Generator
-) -> tuple[Variant, ...]:
+def mode_arms(trials: Sequence[TrialRecord], diagnosis: Diagnosis, rng: np.random.Generator) -> tuple[Variant, ...]:
     """Return the step as given, then each mode that was tried; nothing where none was.
 
-    Modes are what :func:`xttsbench.evidence.step.modes` makes of the trials.
+    The time of the step as given is that of the step alone, as all else in a report has it.
     """
-    modes = {name: mode for name, mode in modes.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
+    given, every = diagnosis.evidence.given_mode, diagnosis.evidence.modes
+    modes = {name: mode for name, mode in every.items() if name != HALF_BATCH and mode.status != NOT_APPLICABLE}
     if not modes:
         return ()
     kinds = {KIND_OF[name] for name in modes}
@@ -36,6 +36,10 @@ def mode_arms(
     beside = main or [trial for trial in alone if trial.spec.kind in kinds]
     config = {"mode": given, "measured": "step alone"}
     baseline = _arm(f"step:{given or 'as-given'}", "baseline", config, beside, "step_only", rng)
+    if (time := diagnosis.figures.get("alone_s")) is not None and baseline.step_time_s is not None:
+        by = Estimate.exactly(baseline.step_time_s.estimate / time.value)
+        rates = {name: _times(getattr(baseline, name), by) for name in ("throughput_per_s", "valid_frames_per_s")}
+        baseline = baseline.model_copy(update={"step_time_s": time.estimate(), **rates})
     arms = [baseline]
     for name, compared in modes.items():
         own = tried(trials, KIND_OF[name], name)

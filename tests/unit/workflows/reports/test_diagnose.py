@@ -290,8 +290,7 @@ def test_times_rates_and_ratios_of_the_modes_agree(build) -> None:
     eager = build.trial("eager", given, build.segment("eager", step_s=[0.8] * 20), number=2)
     failed = build.trial("precision", number=3, status="raised", cause="no kernel")
     trials = [build.ladder(step=0.2, steps=40), slow, eager, failed]
-    evidence = build_diagnosis(trials, MACHINE).evidence
-    arms = {arm.id: arm for arm in mode_arms(trials, evidence.modes, "graph", np.random.default_rng(0))}
+    arms = {arm.id: arm for arm in mode_arms(trials, build_diagnosis(trials, MACHINE), np.random.default_rng(0))}
     as_given = arms["step:graph"]
     assert {arm.group for arm in arms.values()} == {GROUP}
     assert as_given.step_time_s.estimate == pytest.approx(0.2, rel=0.02)
@@ -301,6 +300,22 @@ def test_times_rates_and_ratios_of_the_modes_agree(build) -> None:
         assert as_given.step_time_s.estimate / arm.step_time_s.estimate == pytest.approx(speedup, rel=1e-6)
         assert arm.throughput_per_s.estimate / as_given.throughput_per_s.estimate == pytest.approx(speedup, rel=1e-6)
         assert arm.step_time_s.low <= arm.step_time_s.estimate <= arm.step_time_s.high
+
+
+def test_the_step_alone_has_one_time_in_all_tables(build, runs) -> None:
+    plan, environment, _ = runs["computing"]
+    # The first batch is slow alone, and as it is it was not among those that are matched.
+    alone = build.segment("step_only", step_s=[0.5] + [0.2] * 19, calls_s=0.2, batch=[-1, *range(19)])
+    as_is = build.segment("as_is", step_s=[0.2] * 19, calls_s=0.2, batch=[*range(19)])
+    main = build.trial("ladder", build.segment("warm_up", step_s=[0.2]), as_is, alone)
+    given = build.segment("step_only", step_s=[0.2] * 20, calls_s=0.2)
+    xla = build.trial("xla", given, build.segment("xla", step_s=[0.1] * 20, calls_s=0.1), number=1)
+    report = assembled(plan, environment, (main, xla))
+    ladder = {one.name: one.step_time_s.estimate for one in report.ladder}
+    arms = {arm.id: arm for arm in report.arms}
+    assert ladder["step_only"] == pytest.approx(arms["step:graph"].step_time_s.estimate) == pytest.approx(0.2)
+    assert ladder["xla"] == pytest.approx(arms["step:xla"].step_time_s.estimate) == pytest.approx(0.1)
+    assert arms["step:xla"].effect.estimate == pytest.approx(2.0)
 
 
 def test_what_the_trial_of_a_fix_noted_is_said_of_that_fix(build) -> None:
