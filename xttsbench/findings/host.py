@@ -156,7 +156,7 @@ def call_per_batch(evidence: Evidence) -> Findings:
         yield call_per_batch.finding(
             f"{one.method}() is called for each batch: {1e3 * own_s:.0f} of its {1e3 * call_s:.0f} ms go to what Keras "
             "makes anew in each call, a dataset, its iterator and callbacks",
-            {"calls": one.calls, "call_s": call_s, "own_s": own_s, "share": share},
+            {"calls": one.calls, "call_s": call_s, "own_s": own_s, "share_from_first_call_to_last": share},
             f"Write `{one.on_batch}` in line {place.line} of {os.path.basename(place.file or '')}: {_SAME}"
             + (_AT_ONCE if one.method == "predict" else ""),
             severity="critical" if share >= 0.5 else "warning",

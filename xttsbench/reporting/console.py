@@ -44,6 +44,7 @@ _INDENT: Final = (0, 0, 0, 2)
 MOST_LINES: Final = 25
 """Most lines of a screen; a narrow one has more."""
 _WARNING: Final = "warning  "
+_SENTENCE_END: Final = re.compile(r"[.;!?](?=\s)")
 _TONES: Final = {"": "", "soft": "dim", "strong": "bold", "refused": SEVERITY_COLORS["critical"]}
 
 
@@ -82,7 +83,10 @@ def _rendered(blocks: Iterable[doc.Block], width: int, *, color: bool) -> str:
 
 
 def _tighter(blocks: Sequence[doc.Block]) -> tuple[doc.Block, ...] | None:
-    """Blocks of a screen with a row less of a table, else a line less of the longest texts; ``None`` for neither."""
+    """Blocks of a screen with a row less of a table, else a line less of one of the longest texts.
+
+    The headline is the last to lose one; ``None`` where there is neither.
+    """
     for at, block in enumerate(blocks):
         if not isinstance(block, doc.Section):
             continue
@@ -91,7 +95,8 @@ def _tighter(blocks: Sequence[doc.Block]) -> tuple[doc.Block, ...] | None:
             kept = replace(block, blocks=tuple(one for one in left if one is not None))
             return (*blocks[:at], *((kept,) if kept.blocks else ()), *blocks[at + 1 :])
     most = max(map(_most_lines, blocks), default=0)
-    return tuple(_at_most(block, most - 1) for block in blocks) if most > 1 else None
+    at = max((at for at, block in enumerate(blocks) if _most_lines(block) == most), default=0)
+    return (*blocks[:at], _less(blocks[at], most), *blocks[at + 1 :]) if most > 1 else None
 
 
 def _most_lines(block: Any) -> int:
@@ -101,16 +106,13 @@ def _most_lines(block: Any) -> int:
     )
 
 
-def _at_most(block: Any, lines: int) -> Any:
-    found: dict[str, Any] = {
-        name: tuple(_at_most(one, lines) for one in held)
-        for name in ("blocks", "facts", "below")
-        if (held := getattr(block, name, ()))
-    }
-    own = getattr(block, "lines", 0)
-    if isinstance(own, int) and own > lines:
-        found["lines"] = lines
-    return replace(block, **found) if found else block
+def _less(block: Any, most: int) -> Any:
+    """A block with a line less of its first text that may have so many."""
+    for name in ("blocks", "facts", "below"):
+        held = getattr(block, name, ())
+        if (at := next((at for at, one in enumerate(held) if _most_lines(one) == most), None)) is not None:
+            return replace(block, **{name: (*held[:at], _less(held[at], most), *held[at + 1 :])})
+    return replace(block, lines=most - 1)
 
 
 def _section(section: doc.Section, width: int) -> Iterator[RenderableType]:
@@ -162,18 +164,26 @@ def _headline(said: doc.Headline, width: int) -> Iterator[Text]:
 
 
 def _first_lines(text: Text, most: int, width: int) -> Text:
-    """The first ``most`` lines (0: all); where they are short, two or three times as many."""
+    """The first ``most`` lines (0: all), to the end of a sentence; where they are short, two or three times as many.
+
+    A sentence that would take with it more than half of the lines is cut.
+    """
     if not most:
         return text
-    lines = text.wrap(Console(width=width, color_system=None), width)
+    wide = Console(width=width, color_system=None)
+    lines = text.wrap(wide, width)
     allowed = most * (1 if width >= _LONG_LINE else 2 if 2 * width >= _LONG_LINE else 3)
-    kept = Text("\n").join(lines[:allowed])
-    if len(lines) > allowed:
-        last = lines[allowed - 1]
-        last.rstrip()
-        last.truncate(width - 1)
-        kept = Text("\n").join([*lines[: allowed - 1], Text.assemble(last, "…")])
-    return kept
+    if len(lines) <= allowed:
+        return Text("\n").join(lines)
+    ends = [found.end() for found in _SENTENCE_END.finditer(text.plain)]
+    whole = (Text.assemble(text[:end], " …").wrap(wide, width) for end in reversed(ends))
+    kept = next((one for one in whole if len(one) <= allowed), ())
+    if 2 * len(kept) >= allowed:
+        return Text("\n").join(kept)
+    last = lines[allowed - 1]
+    last.rstrip()
+    last.truncate(width - 1)
+    return Text("\n").join([*lines[: allowed - 1], Text.assemble(last, "…")])
 
 
 def _hanging(label: str, style: str, text: Text) -> RichTable:
@@ -224,12 +234,12 @@ def _bars(bars: Bars, width: int) -> Iterator[RenderableType]:
 
 def _finding(finding: doc.Finding) -> RichTable:
     body = Text.assemble((finding.severity.upper(), SEVERITY_COLORS[finding.severity]))
-    if finding.limiting:
-        body.append("  BOTTLENECK", "bold")
-    body.append(f"  {finding.title}", "bold" if finding.limiting else "")
+    if finding.bottleneck:
+        body.append(f"  {finding.bottleneck}", "bold")
+    body.append(f"  {finding.title}", "bold" if finding.bottleneck else "")
     body.append(f"  [{finding.rule}]\n", "dim")
     if finding.where:
-        body.append(f"{finding.where}\n", "underline" if finding.limiting else "")
+        body.append(f"{finding.where}\n", "underline" if finding.bottleneck else "")
     if finding.evidence.facts:
         body.append("; ".join(f"{fact.label} {fact.value}" for fact in finding.evidence.facts) + "\n", "dim")
     for line in finding.remedy.lines:

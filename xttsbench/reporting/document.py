@@ -246,11 +246,14 @@ class Figure(Block):
 
 @dataclass(frozen=True, slots=True)
 class Finding(Block):
-    """Something that a rule saw; ``gain`` is what the remedy is worth, as far as it is known."""
+    """Something that a rule saw; ``gain`` is what the remedy is worth, as far as it is known.
+
+    ``bottleneck`` is its mark, with its place among those that limit the step; empty where it does not.
+    """
 
     number: int
     severity: Severity
-    limiting: bool
+    bottleneck: str
     title: str
     rule: str
     where: str

@@ -161,7 +161,7 @@ def _bars(bars: Bars) -> Iterator[str]:
 
 
 def _finding(finding: doc.Finding, level: int) -> Iterator[str]:
-    limiting = ", **BOTTLENECK**" if finding.limiting else ""
+    limiting = f", **{finding.bottleneck}**" if finding.bottleneck else ""
     yield from (f"{'#' * level} {finding.number}. {escape(finding.title)}", "")
     yield from (f"{finding.severity}{limiting}, rule {escape(finding.rule)}", "")
     if finding.where:

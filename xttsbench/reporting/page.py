@@ -44,16 +44,15 @@ from xttsbench.reporting.sections import (
     target_figures,
     unmeasured,
 )
-from xttsbench.reporting.sections.answer import after, gain, next_command, unit, when
+from xttsbench.reporting.sections.answer import after, gain, next_command, unit
+from xttsbench.reporting.sections.findings import findings, passed
 from xttsbench.reporting.sections.naming import spoken, with_calls, with_level
 from xttsbench.reporting.sections.report import (
     details,
     experiments,
-    findings,
     made,
     notes,
     numbers,
-    passed,
     report_document,
     where_time_goes,
 )
@@ -127,7 +126,7 @@ def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
         if facts := (*advice.advice(report), *training_facts(report)):
             yield doc.Facts(facts, ("what", "which"))
     if command := next_command(report, ""):
-        yield doc.Code((command,), "shell", f"{when(report).capitalize()}:")
+        yield doc.Code((command,), "shell", "Next:")
 
 
 def machine(report: Report) -> Tiles:
@@ -163,7 +162,9 @@ def _figures(report: Report) -> Iterator[Tiles]:
         times = units.ratio_interval(best.gain) + (", from the second epoch on" if best.later_epochs else "")
         how = "measured" if best.taken else "estimated only" if best.words else "at best"
         if time is not None and best.measured:
-            facts.append(doc.Fact("after the fix" if best.taken else "with a fix", after(time, best.gain, report)))
+            facts.append(
+                doc.Fact(f"{'after the' if best.taken else 'with a'} fix, now / gain", after(time, best.gain, report))
+            )
         facts.append(doc.Fact(f"gain, {how}", times))
         if best.words:
             facts.append(doc.Fact("the fix" if best.taken else "the fix to try", best.words))
@@ -182,7 +183,7 @@ def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ..
     harmless: list[doc.Block] = []
     for block in (one for section in findings(report, comparing=comparing) for one in section.blocks):
         if isinstance(block, doc.Finding):
-            known = not block.limiting and block.severity == "info"
+            known = not block.bottleneck and block.severity == "info"
             (harmless if known else to_act_on).append(block)
         else:
             to_act_on.append(block)

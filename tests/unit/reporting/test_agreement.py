@@ -127,8 +127,8 @@ def _gain(report: Report, texts: dict[str, str]) -> Iterator[str]:
     said = units.ratio(found.gain.estimate) if exact else units.ratio_interval(found.gain)
     yield from _lacks(texts, _ANSWERS, said)
     how = "measured" if found.taken else "estimated" if found.words else "if that time were gone"
-    after = f"{answer.after(report.verdict.step_time_s, found.gain, report)}, {said} as fast, {how}"
-    yield from _lacks(texts, _ANSWERS[:2], after)
+    after = f"computed from the measured speed-up, {said}" if found.taken else f"{said} as fast, {how}"
+    yield from _lacks(texts, _ANSWERS[:2], f"{answer.after(report.verdict.step_time_s, found.gain, report)}, {after}")
     yield from _lacks(texts, _ANSWERS[2:], f"gain, {_HOW.get(how, how)} {said}")
 
 

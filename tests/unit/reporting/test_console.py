@@ -49,7 +49,7 @@ def test_findings_keep_their_order_and_say_all(starving) -> None:
     places = [text.index(f"[{finding.rule}]") for finding in starving.report.findings]
     assert places == sorted(places)
     for word in (
-        "1. CRITICAL BOTTLENECK load_wav",
+        "1. CRITICAL FIRST BOTTLENECK load_wav",
         "my_project/data.py:42, op ParallelMapDatasetV2",
         "share of all ops 91.0 %",
         "private_threadpool_size = 32",

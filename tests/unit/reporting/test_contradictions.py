@@ -120,10 +120,8 @@ def test_the_next_command_comes_after_the_advice_on_the_page_as_well() -> None:
     unknown = Semantics(equivalent=None, how="unknown", sentence="?")
     report = report_of(cache("rejected", predicted_speedup=4.8, semantics=unknown))
     found = outputs(report)
-    assert "Then: xttsbench optimize" in found["report.html"]
-    assert "then xttsbench optimize" in found["console, SUMMARY"]
-    hoped = report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose")
-    assert "Next: xttsbench" in outputs(hoped)["report.html"]
+    assert "Next: xttsbench optimize" in found["report.html"]
+    assert "next xttsbench optimize" in found["console, SUMMARY"]
 
 
 DIFF = """\
@@ -150,7 +148,7 @@ def test_the_lines_to_edit_are_all_that_the_patch_touches() -> None:
     patch = Patch(diff=DIFF, edits=edits, ran=True, equivalent=True)
     fixes = tuple(one.model_copy(update={"patch": patch}) if one.chosen else one for one in report.fixes)
     text = flat(screen(changed(report, fixes=fixes)))
-    assert "line to edit my_project/data.py:10-11 and my_project/data.py:31 " in text
+    assert "your line my_project/data.py:10-11 and my_project/data.py:31 " in text
 
 
 def test_the_speed_of_the_patched_source_is_no_second_gain_of_one_change() -> None:
@@ -362,3 +360,85 @@ def test_what_a_proved_fix_explains_is_nowhere_said_to_be_explained_by_no_op() -
     open_one = report_of(NO_GAIN, verdict=verdict, findings=(bound,))
     everywhere(open_one, "no op explains it: by themselves all of them take 8.9 ms of the 37 ms")
     assert "map takes" not in flat(screen(open_one)), "which would explain it"
+
+
+def test_a_time_that_is_computed_is_nowhere_called_measured() -> None:
+    text = flat(screen(accepted()))
+    computed = r"18\.0 ms \([\d.]+ to [\d.]+\), computed from the measured speed-up, 1\.900x \(1\.843 to 1\.957\)"
+    assert re.search(f"after the fix {computed}", text)
+    assert "as fast, measured" not in text
+
+
+@pytest.mark.parametrize("mode", ["ok", "not run"])
+def test_what_a_step_without_its_loss_would_give_is_not_called_an_estimate_of_a_fix(mode: str) -> None:
+    eager = finding("eager-step", limiting=True, predicted_speedup=estimate(67.3), evidence={"graph_mode": mode})
+    graph = fix("step:graph", "the step as one graph", "not verified", why="no time")
+    report = changed(report_of(graph), findings=(eager,))
+    measured = mode == "ok"
+    everywhere(report, "estimated 67.3x (" if measured else "at most 67.3x (", where=("console, FULL",))
+    assert ("estimated 67.3x" in outputs(report)["console, FULL"]) is measured
+
+
+def test_of_two_bottlenecks_the_screen_says_which_comes_first() -> None:
+    python, bound = (finding(one, limiting=True, location=Location(op="MapDataset/_3")) for one in "ab")
+    eager = finding("eager-step", limiting=True, predicted_speedup=estimate(1.3))
+    again = finding("retracing", limiting=True, predicted_speedup=estimate(1.3))
+
+    def marks(*found: Finding) -> list[str]:
+        shown = outputs(changed(report_of(NO_GAIN), findings=found))["console, FULL"]
+        return re.findall(r"(?:FIRST |NEXT |SAME )?BOTTLENECK", shown)
+
+    assert marks(python) == ["BOTTLENECK"]
+    assert marks(python, bound, finding("c")) == ["BOTTLENECK", "SAME BOTTLENECK"]
+    both = ["FIRST BOTTLENECK", "NEXT BOTTLENECK", "SAME BOTTLENECK", "SAME BOTTLENECK"]
+    assert marks(python, eager, again, bound) == both
+
+
+@pytest.mark.parametrize("part", ["compute", "dispatch"])
+def test_a_step_that_is_to_be_changed_has_its_line(part: str) -> None:
+    at = Location(file="/home/me/my_project/train.py", line=135)
+    of_input = fix("gather", "rows at once", "not verified", places=(Location(file="/home/me/data.py", line=4),))
+    xla = fix("step:xla", "the step through XLA", "not verified", why="no time", places=(at,))
+    verdict = changed(starving_run().report.verdict, bottleneck=part)
+    report = changed(report_of(of_input, xla), verdict=verdict, findings=())
+    everywhere(report, "your line my_project/train.py:135, the step", where=("console, SUMMARY", "report.html"))
+    waits = changed(report, verdict=changed(verdict, bottleneck="host"))
+    nowhere(waits, "train.py:135, the step")
+
+
+def test_one_place_has_one_name_whatever_it_was_found_by() -> None:
+    for report in (accepted(), report_of(NO_GAIN)):
+        for said in ("line to edit", "costliest line", "Then: ", "then xttsbench"):
+            nowhere(report, said)
+        everywhere(report, "your line", where=("console, SUMMARY", "report.html"))
+
+
+def test_a_long_text_ends_with_a_sentence() -> None:
+    sentence = "It waits for a file and leaves the processor idle while it does so, whatever else there is to do. "
+    long = finding("slow", limiting=True, remedy=sentence * 9)
+    text = screen(changed(report_of(kind="diagnose"), findings=(long,)))
+    assert "whatever else there is to do. …" in flat(text)
+    assert flat(text).count("It waits for a file") < 9
+    endless = changed(report_of(kind="diagnose"), findings=(changed(long, remedy="so " * 400),))
+    assert "so so…" in flat(screen(endless)), "a text without an end is cut all the same"
+
+
+def test_of_fixes_that_were_not_tried_one_that_may_help_is_named_and_the_next_command_has_the_time_for_it() -> None:
+    little = fix("gather", "rows at once", "not verified", predicted_speedup=1.0, why="estimated 1.00 times as fast")
+    xla = fix("step:xla", "the step through XLA", "not verified", why="there was no time for it within the budget")
+    verdict = changed(starving_run().report.verdict, bottleneck="compute")
+    text = flat(screen(changed(report_of(little, xla), verdict=verdict, findings=())))
+    assert "no fix was tried; the step through XLA: there was no time for it" in text
+    assert "next xttsbench optimize my_project/data.py:make --accelerator emulated:15 --budget 600 " in text
+    failed = changed(xla, why="run that way the step alone raised ValueError: no kernel")
+    text = flat(screen(changed(report_of(little, failed), verdict=verdict, findings=())))
+    assert "the step through XLA: run that way the step alone raised ValueError: no kernel" in text
+    assert "next xttsbench explain compute" in text
+
+
+def test_random_elements_are_nowhere_said_to_be_the_same() -> None:
+    drawn = SAME.model_copy(update={"how": "distribution"})
+    report = report_of(cache("accepted", verified_speedup=estimate(1.9), semantics=drawn))
+    report = changed(report, findings=(changed(report.findings[0], same_data="proved"),))
+    everywhere(report, "random elements, drawn as before", where=("console, FULL", "report.html"))
+    nowhere(report, "same elements as before")

@@ -34,6 +34,7 @@ _LATE: Final = 1.25  # Times its pause from which an emulated accelerator's comp
 _WORTH_SAYING: Final = 0.02  # Share of a step from which the time without a loss is worth a line
 _LIBRARY: Final = re.compile(r"(?:^|[/\\])(site-packages|dist-packages|xttsbench[/\\]xtts)[/\\]")
 _BY_MODEL: Final = "by a model of the pipeline"
+_OF_THE_STEP: Final = ("compute", "dispatch", "compile")  # Parts of the step that its own line explains
 
 
 def times(report: Report) -> Iterator[doc.Fact]:
@@ -73,18 +74,21 @@ def _late(report: Report) -> Iterator[doc.Fact]:
 
 def _after(found: Option, now: Estimate, report: Report) -> str:
     gain, result = found.gain or now, _result(found, report)
-    how = "measured" if found.taken else "estimated" if found.words else "if that time were gone"
+    how = "estimated" if found.words else "if that time were gone"
     of_step = all(fix.is_of_step for fix in FixSet.of(found.fixes))  # of which the pipeline's model says nothing
     how += f" {'from the parts of a step' if of_step else _BY_MODEL}" if found.fixes and not found.measured else ""
-    how += _later(result) if result is not None else ""
-    return f"{answer.after(now, gain, report)}, {units.ratio_interval(gain)} as fast, {how}"
+    later = _later(result) if result is not None else ""
+    time, ratio = answer.after(now, gain, report), units.ratio_interval(gain)
+    if found.taken:  # turns of both were measured, in which a step had another time than the one of now
+        return f"{time}, computed from the measured speed-up, {ratio}{later}"
+    return f"{time}, {ratio} as fast, {how}{later}"
 
 
 def _none_tried(report: Report) -> str:
     """The sentence of a search for fixes that has tried none, with what stood in the way of the first one."""
     if not report.fixes:
         return "as now: xttsbench makes no change for this by itself"
-    first = report.fixes[0]
+    first = answer.untried(report)
     return with_calls(f"as now: no fix was tried; {first.words}: {first.why.rstrip('.')}", report)
 
 
@@ -132,22 +136,26 @@ def _found_besides(report: Report) -> Iterator[doc.Fact]:
 
 
 def line(report: Report) -> doc.Fact | None:
-    """The user's line to edit: that of the fix, else that of the cause, else the costliest one."""
+    """The user's line to edit: that of the fix, else of the cause, else the costliest one, else that of the step."""
     found = answer.cause(report)
     chosen = _result(answer.gain(report), report)
     blocked = chosen is not None and chosen.patch is not None and not chosen.patch.diff.strip()
     if chosen is not None and not blocked and (lines := tuple(_edited(chosen, report))):
         more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-        return doc.Fact("line to edit", " and ".join(lines[:_MOST_LINES]) + more, 2)
+        return doc.Fact("your line", " and ".join(lines[:_MOST_LINES]) + more, 2)
     if found is not None and _is_the_user_s(found.location):
         return doc.Fact("your line", answer.line_of(found, report), 2)
     part_name, _ = answer.likely(report) or (report.verdict.bottleneck, 0.0)
     if part_name in ("input", "contention") and (op := answer.costliest(report)):
         place = f"{short(op.location.file or '', report)}:{op.location.line or '?'}"
         return doc.Fact("your line", f"{place}, in {call_of(op)}", 2) if _is_the_user_s(op.location) else None
-    if report.verdict.bottleneck == "compute" and (costly := costliest_line(report)):
-        return doc.Fact("costliest line", costly, 2)
-    return None
+    if part_name not in _OF_THE_STEP:
+        return None
+    if part_name == "compute" and (costly := costliest_line(report)):
+        return doc.Fact("your line", costly, 2)
+    steps = (one for one in report.fixes if all(fix.is_of_step for fix in FixSet.of(one.fixes)))
+    at = next((at for one in steps for at in one.places if _is_the_user_s(at)), None)
+    return None if at is None else doc.Fact("your line", f"{short(at.file or '', report)}:{at.line}, the step", 2)
 
 
 def _is_the_user_s(at: Location) -> bool:

@@ -189,6 +189,11 @@ def gain(report: Report) -> Option | None:
     return Option("", removed, "", "estimated", measured=False, taken=False)
 
 
+def untried(report: Report) -> FixResult:
+    """The first fix of which not too little is expected, else the first."""
+    return next((one for one in report.fixes if speed_of(one, WORTH) >= WORTH), report.fixes[0])
+
+
 def nothing_accepted(report: Report) -> bool:
     """Whether fixes were tried, or read for whether the data stay the same, and nothing may be counted on."""
     tried = any(one.outcome == "rejected" or one.verified_speedup is not None for one in report.fixes)
@@ -302,11 +307,6 @@ def _of_group(group: Group, report: Report) -> Iterator[Option]:
     )
 
 
-def when(report: Report) -> str:
-    """Word before the next command: ``then``, once the advice was followed, or ``next``."""
-    return "then" if nothing_accepted(report) else "next"
-
-
 def next_command(report: Report, place: str) -> str:
     """Command that applies the fix, proves it, or decides what stayed undecided; empty for none."""
     place = place or (report.optimized.run if report.optimized is not None else "")
@@ -341,8 +341,9 @@ def next_command(report: Report, place: str) -> str:
         return _again(report, _enough_s(report, short) if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
-    whys = _whys(best, report) if (best := gain(report)) is not None and report.kind == "optimize" else []
-    if any("no time" in why for why in whys):
+    whys = [untried(report).why] if report.fixes else []
+    whys = _whys(best, report) if (best := gain(report)) is not None else whys
+    if report.kind == "optimize" and any("no time" in why for why in whys):
         return _again(report, _enough_s(report, whys))
     found = cause(report)
     return f"xttsbench explain {found.rule if found else part(report.verdict.bottleneck).replace(' ', '-')}"

@@ -339,7 +339,7 @@ def _group(group: Group, most: int) -> doc.Table:
 
 def _last(report: Report, place: str) -> Iterator[doc.Fact]:
     if command := answer.next_command(report, place):
-        yield doc.Fact(answer.when(report), command, 2)
+        yield doc.Fact("next", command, 2)
     if report.disturbance is not None and not answer.disturbed(report):
         yield doc.Fact("machine", report.disturbance.sentence, 2)
     if place and report.target.get("output"):

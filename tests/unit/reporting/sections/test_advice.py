@@ -99,7 +99,7 @@ def test_where_nothing_was_accepted_nothing_is_promised_anywhere(name: str) -> N
     assert ("Keep it in memory: .cache() after this op." in text) is (name == "no gain")  # where no cache was tried
     assert "patch -p1" not in text
     more = "--budget 600 " if name in ("no time", "one process", "undecided") else ""
-    assert f"then xttsbench optimize my_project/data.py:make --accelerator emulated:15 {more}report" in text
+    assert f"next xttsbench optimize my_project/data.py:make --accelerator emulated:15 {more}report" in text
     for where, said in outputs(report).items():
         assert not re.search(r"(after the|with a) fix \d", said), where
         assert "MapDataset" not in said or where not in ("console, SUMMARY", "one line"), where
@@ -173,7 +173,7 @@ def test_a_patch_that_was_not_run_is_said_to_be_such() -> None:
     assert "The patched source was not run." in flat(screen(report.model_copy(update={"fixes": fixes})))
 
 
-def test_a_fix_that_no_edit_can_write_names_no_line_to_edit_and_says_why() -> None:
+def test_a_fix_that_no_edit_can_write_says_why() -> None:
     report = accepted()
     why = "the line makes more behind it, so no .cache() can stand there; apply the saved plan."
     patch = Patch(unpatched={"cache": why})
@@ -181,7 +181,6 @@ def test_a_fix_that_no_edit_can_write_names_no_line_to_edit_and_says_why() -> No
     told = {"identity": None, "speedup": None, "equivalent": True, "data": "", "proven": True}
     optimized = Optimized(run="reports/one", target="my_project.data:make", fixes=("cache",), **told)
     text = flat(screen(report.model_copy(update={"fixes": fixes, "optimized": optimized})))
-    assert "line to edit" not in text
     assert "by hand" not in text
     assert "what to do Load the plan, as the next command does: a cache in memory after map" in text
     assert f"xttsbench could not write it into the source: {why[:40]}" in text
@@ -191,7 +190,7 @@ def test_what_to_do_the_time_after_it_and_the_first_row_are_of_one_fix() -> None
     lines = screen(accepted()).splitlines()
     text = flat("\n".join(lines))
     assert "after the fix 18.0 ms" in text
-    assert "line to edit my_project/data.py:12" in text
+    assert "your line my_project/data.py:12" in text
     assert (
         "what to do Apply reports/one/patch.diff, in the directory of this command: a cache in memory after map (and "
         "shuffle moved behind it). The patched source, the same change, was run as well: the same data, and faster "

@@ -54,7 +54,7 @@ def test_what_was_not_tried_is_said_before_what_is_left() -> None:
 def test_the_budget_that_is_shown_fits_what_is_missing(given: str, why: str, wanted: int) -> None:
     command = f"xttsbench optimize my_project/data.py:make {given}--out reports/one"
     text = flat(screen(report_of(NO_GAIN, cache("not verified", predicted_speedup=4.8, why=why), command=command)))
-    assert f"then xttsbench optimize my_project/data.py:make --budget {wanted} report" in text or "no time" not in why
+    assert f"next xttsbench optimize my_project/data.py:make --budget {wanted} report" in text or "no time" not in why
     tried = cache(
         "not verified", verified_speedup=estimate(3.4, 0.8), decision="likely_faster", why=why, semantics=SAME
     )
@@ -147,7 +147,7 @@ def test_the_gain_of_a_step_s_fix_is_not_said_to_be_from_a_model_of_the_pipeline
 
 
 @pytest.mark.parametrize(
-    ("rounds", "busy", "said", "then"),
+    ("rounds", "busy", "said", "budget"),
     [
         (769, 0.7, "Run the next command when the machine is quieter: now about 769 more rounds would be needed.", 110),
         (769, 0.0, "About 769 more rounds would decide it, and the next command has the time for them.", 2340),
@@ -155,7 +155,7 @@ def test_the_gain_of_a_step_s_fix_is_not_said_to_be_from_a_model_of_the_pipeline
     ],
 )
 def test_a_busy_machine_is_not_measured_for_longer_where_a_quiet_one_decides(
-    rounds: int, busy: float, said: str, then: int
+    rounds: int, busy: float, said: str, budget: int
 ) -> None:
     why = f"undecided: evidence 0.08, and 20 decides; about {rounds} more rounds like these would (1086 s)"
     open_one = fix("parallel-map", "maps in parallel", "not verified", verified_speedup=estimate(1.09), why=why)
@@ -165,7 +165,7 @@ def test_a_busy_machine_is_not_measured_for_longer_where_a_quiet_one_decides(
     command = "xttsbench optimize my_project/data.py:make --budget 110"
     text = flat(screen(report_of(open_one, out, command=command, disturbance=others)))
     assert said in text
-    assert f"then {command.replace('110', str(then))} " in text
+    assert f"next {command.replace('110', str(budget))} " in text
     assert "may help, but the data are not proved to stay the same: a cache would repeat the first pass" in text
 
 

@@ -10,7 +10,7 @@ from tests.unit.reporting.test_agreement import outputs
 from xttsbench.records.report import Report
 from xttsbench.reporting.document import Document, Facts, Finding, Table
 from xttsbench.reporting.sections import unmeasured
-from xttsbench.reporting.sections.report import passed
+from xttsbench.reporting.sections.findings import passed
 from xttsbench.reporting.sections.report import report_document as describe
 from xttsbench.reporting.step_bar import Bars
 from xttsbench.reporting.words import in_words

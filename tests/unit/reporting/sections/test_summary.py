@@ -297,7 +297,7 @@ def test_what_the_fix_gives_stands_with_the_time_before_and_after() -> None:
     text = flat(screen(changed(optimized(), warnings=()), width=120))
     for said in (
         "a step now 34.2 ms (95 % interval: 33.2 to 35.2)",
-        "after the fix 17.6 ms (17.0 to 18.3), 1.940x (1.901 to 1.979) as fast, measured",
+        "after the fix 17.6 ms (17.0 to 18.3), computed from the measured speed-up, 1.940x (1.901 to 1.979)",
         "your line my_project/data.py:42",
         "maps in parallel (2 calls) after map 1.940x (1.901 to 1.979) yes, bit for bit measured",
         "a cache in memory (from epoch 2 on) 2.11x not checked estimated",
@@ -388,7 +388,7 @@ def test_a_step_that_computes_has_its_costliest_line_and_what_is_left_to_do(star
     report = changed(starving.report, verdict=verdict, findings=(), step=step)
     text = flat(screen(report))
     assert "at best 33.0 ms, without the 3.5 % that is not compute; less with a cheaper step" in text
-    assert "costliest line model.py:7 step, 90.0 % of the time of the step's ops" in text
+    assert "your line model.py:7 step, 90.0 % of the time of the step's ops" in text
     assert "what to do Make the step itself cheaper: XLA" in text
     emulated = changed(
         report, step=None, accelerator={"kind": "emulated", "label": "emulated accelerator, 30 ms a step"}
