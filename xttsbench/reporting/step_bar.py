@@ -26,11 +26,7 @@ class Part(Cleaned):
     time: str
     share: float
     percent: str
-
-    @property
-    def label(self) -> str:
-        """Name of the part in words."""
-        return part(self.name)
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +68,10 @@ class Bars(Block):
         return tuple((name, count) for (name, _), count in zip(self.widths, counts, strict=True) if count)
 
 
-def bars(seconds: Mapping[str, float], whole_s: float) -> Bars:
-    """A step of so many seconds, by its parts in seconds."""
+def bars(seconds: Mapping[str, float], whole_s: float, labels: Mapping[str, str] | None = None) -> Bars:
+    """A step of so many seconds, by its parts in seconds; ``labels`` of parts that are called otherwise here."""
     shares = [value / whole_s if whole_s else 0.0 for value in seconds.values()]
+    words = {name: part(name) for name in seconds} | dict(labels or {})
     parts = zip(seconds.items(), shares, units.percents(shares), strict=True)
-    return Bars(tuple(Part(name, units.duration(value), share, said) for (name, value), share, said in parts))
+    made = (Part(name, units.duration(value), share, said, words[name]) for (name, value), share, said in parts)
+    return Bars(tuple(made))

@@ -29,13 +29,13 @@ from xttsbench.reporting.document import (
 )
 from xttsbench.reporting.sections import groups, trials_of
 from xttsbench.reporting.step_bar import Bars, Part
-from xttsbench.reporting.words import PART_COLORS
+from xttsbench.reporting.words import PART_COLORS, part
 
 HEAD = Headline("diagnose", "x", "input", "It waits.")
 
 
 def bars(**shares: float) -> Bars:
-    return Bars(tuple(Part(name, "", shares.get(name, 0.0), "") for name in PART_COLORS))
+    return Bars(tuple(Part(name, "", shares.get(name, 0.0), "", part(name)) for name in PART_COLORS))
 
 
 def test_the_summary_stands_apart_and_everything_has_the_details() -> None:

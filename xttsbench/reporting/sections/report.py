@@ -36,7 +36,7 @@ from xttsbench.reporting.sections import (
 from xttsbench.reporting.sections.answer import unit
 from xttsbench.reporting.sections.findings import findings
 from xttsbench.reporting.sections.naming import spoken, with_level
-from xttsbench.reporting.sections.summary import headline, summary
+from xttsbench.reporting.sections.summary import OPEN, headline, summary
 from xttsbench.reporting.step_bar import Bars, bars
 from xttsbench.reporting.words import PART_COLORS, part
 
@@ -150,7 +150,8 @@ def attribution(report: Report) -> tuple[Bars | None, str]:
     for name in PART_COLORS:
         if "so it is 0" not in report.unmeasured.get(path := f"verdict.attribution_s.{name}", "so it is 0"):
             note += f" {part(name)}: {missing(report, path)}."
-    return bars(seconds, whole), note
+    of_both = {"dispatch": "launch overhead or compute"} if OPEN in report.verdict.summary else {}
+    return bars(seconds, whole, of_both), note
 
 
 def experiments(report: Report) -> Iterator[doc.Section]:

@@ -26,7 +26,7 @@ from xttsbench.reporting.words import LIKELY, configuration, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
 _REFUSED: Final = "REFUSED: "
-_OPEN: Final = "which of the two is not known"  # In a verdict on a step whose launching and computing are one part
+OPEN: Final = "which of the two is not known"  # In a verdict on a step whose launching and computing are one part
 _NOT_KNOWN: Final = {"failed": "Not known of", "losses_unknown": "Losses not compared:", "skipped": "Not compared:"}
 
 
@@ -61,7 +61,7 @@ def headline(report: Report) -> doc.Headline:
 def _is_decided(report: Report) -> bool:
     """Whether a probability belongs to the verdict: which of two words it gets is worth none."""
     verdict = report.verdict
-    return verdict.bottleneck != "inconclusive" and not verdict.at_threshold and _OPEN not in verdict.summary
+    return verdict.bottleneck != "inconclusive" and not verdict.at_threshold and OPEN not in verdict.summary
 
 
 def _chosen(report: Report) -> tuple[str, ...]:

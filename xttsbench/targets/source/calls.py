@@ -140,7 +140,7 @@ class Calls:
         if exact is not None:
             found = [exact] if exact.name in names else []
         if not found:
-            raise NoCallError(f"{op.op} at {place(op)} does not come from a call of .{names[0]}(...) there")
+            raise NoCallError(f"{names[0]} at {place(op)} does not come from a call of .{names[0]}(...) there")
         same = _same_place if exact is None else _same_call
         siblings = [one.name for one in self.pipeline.ops if same(one, op) and kind(one) == kind(op)]
         inside = [one for one in _inner(self.pipeline.ops) if _same_place(one, op) and set(methods(one)) & set(names)]

@@ -136,6 +136,7 @@ def test_launching_that_was_not_told_from_computing_has_no_probability() -> None
     assert "probability" in flat(screen(report))
     text = flat(screen(changed(report, verdict=changed(report.verdict, bottleneck="dispatch", summary=said))))
     assert f"LAUNCH OVERHEAD {said}" in text
+    assert "launch overhead or compute 0.9 %" in text, "in the bar as well"
     assert "probability" not in text
 
 
