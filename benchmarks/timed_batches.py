@@ -33,8 +33,8 @@ from xttsbench.worker.batches import LiveBatches
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.channel import SilentChannel
 from xttsbench.worker.contents import ContentLook, ScriptContents
+from xttsbench.worker.script.again.trials import AgainLoops
 from xttsbench.worker.script.graph_clock import GraphClock
-from xttsbench.worker.script.trials import AgainLoops
 
 SIZES = {"4 kB": 1_024, "64 kB": 16_384, "1 MB": 262_144, "4 MB": 1_048_576}
 TURN_S = 0.2

@@ -13,14 +13,15 @@ from typing import Any
 
 from xttsbench.execution.child import SharedRows
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script.overlays import tried
+from xttsbench.worker.script.again.overlays import tried
 from xttsbench.worker.script.process import main
 
 Message = dict[str, Any]
 
 _PROGRAM = """
 import socket, sys
-from xttsbench.worker.script import overlays, process
+from xttsbench.worker.script import process
+from xttsbench.worker.script.again import overlays
 {before}
 process.main(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
 """

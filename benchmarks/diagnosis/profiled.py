@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from child import for_ever
 
-from xttsbench.worker.profiled import ask
+from xttsbench.worker.profile.xplane import ask
 
 STEPS, SETTLE, LONGEST_S = 30, 5, 8.0
 """Profiled steps, steps before them, and when a slow loop is cut short."""

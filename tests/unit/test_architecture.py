@@ -1,10 +1,11 @@
-"""ARCHITECTURE.md names layers, modules and kinds of trials that there are."""
+"""ARCHITECTURE.md names layers, modules and kinds of trials that there are; files and folders read in one sitting."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import get_args
 
@@ -65,3 +66,20 @@ def test_every_module_and_name_that_it_names_is_there() -> None:
 def test_the_picture_is_what_its_script_draws() -> None:
     drawn = load(ROOT / "docs" / "processes.py", "docs_processes").picture()
     assert (ROOT / "docs" / "images" / "processes.svg").read_text(encoding="utf-8") == drawn
+
+
+def _too_large(package: Path, *, lines: int, modules: int) -> list[str]:
+    """Files and folders of a package beyond these limits, with their counts."""
+    files = sorted(package.rglob("*.py"))
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    found = [f"{file.relative_to(package)}: {count} lines" for file, count in lengths.items() if count > lines]
+    folders = Counter(file.parent for file in files)
+    return found + [f"{one.relative_to(package)}: {count} modules" for one, count in folders.items() if count > modules]
+
+
+def test_no_file_has_more_than_400_lines_and_no_folder_more_than_20_modules(tmp_path: Path) -> None:
+    assert _too_large(PACKAGE, lines=400, modules=20) == []
+    (tmp_path / "wide").mkdir()
+    for name in ("long.py", "wide/one.py", "wide/two.py"):
+        (tmp_path / name).write_text("# a line\n" * (3 if name == "long.py" else 2), encoding="utf-8")
+    assert _too_large(tmp_path, lines=2, modules=1) == ["long.py: 3 lines", "wide: 2 modules"]

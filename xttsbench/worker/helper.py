@@ -160,7 +160,7 @@ def _tell(control: socket.socket, message: dict[str, Any], *descriptors: int) ->
 
 _TRIALS: Final = ("tensorflow", "xttsbench.worker.trial")
 _SCRIPTS: Final = ("xttsbench.worker.script.process",)  # which leaves TensorFlow to the script
-_SCRIPTS_AGAIN: Final = ("xttsbench.worker.script.trials", "xttsbench.worker.script.elements")
+_SCRIPTS_AGAIN: Final = ("xttsbench.worker.script.again.trials", "xttsbench.worker.script.again.elements")
 
 
 # FD [scripts [MODULE ...]]: the number of a socket, and what is imported for scripts

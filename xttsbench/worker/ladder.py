@@ -46,9 +46,9 @@ from xttsbench.worker.batches import (
 from xttsbench.worker.bench import Bench, Limit, Step, measure_overhead, real_step
 from xttsbench.worker.contents import ContentLook
 from xttsbench.worker.failure import ExhaustedError
-from xttsbench.worker.profiled import profile_window
+from xttsbench.worker.profile.step import read_step_ops, read_step_profile
+from xttsbench.worker.profile.window import profile_window
 from xttsbench.worker.rounds import Keeping, Rounds
-from xttsbench.worker.step_profile import read_step_ops, read_step_profile
 
 _ANATOMY: Final = 0.25
 _WARM_UP_S: Final = 20.0

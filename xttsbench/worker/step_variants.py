@@ -29,7 +29,7 @@ from xttsbench.worker.batches import CachedBatches
 from xttsbench.worker.bench import Bench, Limit, Step, step_of
 from xttsbench.worker.failure import StepRaisedError, said
 from xttsbench.worker.ladder import first_batches
-from xttsbench.worker.step_profile import call_step
+from xttsbench.worker.profile.step import call_step
 
 GIVEN: Final = "step_only"
 """Segment of the step as given."""

@@ -26,10 +26,10 @@ from xttsbench.worker.bench import Bench, Limit, Step, Steps, overhead_of
 from xttsbench.worker.channel import ScriptReport, SilentChannel
 from xttsbench.worker.failure import ExhaustedError, StepRaisedError, said
 from xttsbench.worker.ladder import first_batches, run_pipeline, tell_handoff
+from xttsbench.worker.profile.step import read_step_ops
 from xttsbench.worker.script.loop import original
 from xttsbench.worker.script.patches import Patches, patch_tensorflow
 from xttsbench.worker.script.watched import Watched
-from xttsbench.worker.step_profile import read_step_ops
 from xttsbench.worker.step_variants import fetches_noted
 
 _PIPELINE_S: Final = 5.0

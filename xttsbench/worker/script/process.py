@@ -43,8 +43,8 @@ from xttsbench.worker.channel import (
     sources_apart,
 )
 from xttsbench.worker.failure import failure
-from xttsbench.worker.script.effects import AfterImport, Effects, patch_h5py, patch_shared_memory, patch_writers
-from xttsbench.worker.script.overlays import Overlays, cover, tried
+from xttsbench.worker.script.again.effects import AfterImport, Effects, patch_h5py, patch_shared_memory, patch_writers
+from xttsbench.worker.script.again.overlays import Overlays, cover, tried
 
 _THREADS_S: Final = 5.0  # Threads of the script that are not daemons are waited for so long, once it has returned
 _ATEXIT_S: Final = 10.0
@@ -318,7 +318,7 @@ def main(connection: socket.socket, rows: int) -> int:
     if report.spec.checkout is not None:
         enter(report.spec.checkout)
     if report.spec.script is not None:
-        from xttsbench.worker.script.again import AgainProcess
+        from xttsbench.worker.script.again.process import AgainProcess
 
         AgainProcess(report, report.spec.script).start()
     Process(report).start()

@@ -22,10 +22,10 @@ from xttsbench.step.op_trace import OpCounter
 from xttsbench.step.watch import Moment, Watch
 from xttsbench.worker.bench import Bench, Limit
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
-from xttsbench.worker.profiled import ProfiledSteps
+from xttsbench.worker.profile.step import summarise
+from xttsbench.worker.profile.window import ProfiledSteps
 from xttsbench.worker.script.keras_calls import KerasCallsHeard
 from xttsbench.worker.script.loop import Loop, Loops
-from xttsbench.worker.step_profile import summarise
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.replaced import ReplacedStep

@@ -11,7 +11,7 @@ import pytest
 
 from tests.scripts import Message, run_script
 from xttsbench.records.trial import TrialSpec
-from xttsbench.worker.script.effects import AfterImport
+from xttsbench.worker.script.again.effects import AfterImport
 
 
 def _run(script: Path | str, *arguments: str) -> tuple[list[Message], subprocess.CompletedProcess[str]]:

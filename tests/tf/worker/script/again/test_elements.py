@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import gen_random_ops
 
-from xttsbench.worker.script.elements import _STATELESS, StepDraws
+from xttsbench.worker.script.again.elements import _STATELESS, StepDraws
 
 
 @pytest.fixture

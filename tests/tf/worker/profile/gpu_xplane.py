@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from xttsbench.worker.xplane import NEXT, STEP, SYNCHRONISE
+from xttsbench.worker.profile.xplane import NEXT, STEP, SYNCHRONISE
 
 STEPS = 4
 STEP_MS = 10.0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from xttsbench.worker.script.own_again import Kept, RunningElements, tensors_of
+from xttsbench.worker.script.again.own_batches import Kept, RunningElements, tensors_of
 from xttsbench.worker.script.own_batches import joined, kind_of
 
 

@@ -15,7 +15,7 @@ from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import LiveBatches, opened
 from xttsbench.worker.bench import Bench, Step
-from xttsbench.worker.xplane import NEXT, STEP, SYNCHRONISE, ask, newest, read_window
+from xttsbench.worker.profile.xplane import NEXT, STEP, SYNCHRONISE, ask, newest, read_window
 
 _STEPS: Final = 20
 _LONGEST_S: Final = 10.0

@@ -30,7 +30,7 @@ from xttsbench.worker.script.recorder import Recorder
 from xttsbench.worker.script.watched import Watched
 
 if TYPE_CHECKING:
-    from xttsbench.worker.script.again import AgainProcess
+    from xttsbench.worker.script.again.process import AgainProcess
 
 _MEASURED: Final = "as_is"
 

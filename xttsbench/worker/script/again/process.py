@@ -18,7 +18,7 @@ from xttsbench.records.trial import TrialSpec
 from xttsbench.targets.source.training_loops import Hearing
 from xttsbench.targets.spec import substituted
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
-from xttsbench.worker.script.effects import Effects
+from xttsbench.worker.script.again.effects import Effects
 from xttsbench.worker.script.process import Process, kill_group
 
 
@@ -71,9 +71,9 @@ class AgainProcess(Process):
         import numpy as np
         import tensorflow as tf
 
-        from xttsbench.worker.script.elements import ElementsTrial
-        from xttsbench.worker.script.own_again import RunningElements
-        from xttsbench.worker.script.trials import VariantTrial
+        from xttsbench.worker.script.again.elements import ElementsTrial
+        from xttsbench.worker.script.again.own_batches import RunningElements
+        from xttsbench.worker.script.again.trials import VariantTrial
 
         np.random.seed(self.spec.seed)
         tf.random.set_seed(self.spec.seed)
@@ -85,7 +85,7 @@ class AgainProcess(Process):
         """Batches of the script's own are heard of where they feed the loop that the trial is about."""
         if self.again.own is None:
             return Hearing()
-        from xttsbench.worker.script.own_again import OwnBatchesAgain
+        from xttsbench.worker.script.again.own_batches import OwnBatchesAgain
 
         return OwnBatchesAgain(watched, self._loops, self._trial)
 

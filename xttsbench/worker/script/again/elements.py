@@ -31,12 +31,12 @@ from xttsbench.step.modes import loss_of
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.channel import ScriptReport, StoppedByUs
 from xttsbench.worker.fingerprint import one_graph_objections, read_elements, sketched
+from xttsbench.worker.script.again.trials import AgainRecorder, Trial
 from xttsbench.worker.script.eager import place_of
 from xttsbench.worker.script.loop import Loop
-from xttsbench.worker.script.trials import AgainRecorder, Trial
 
 if TYPE_CHECKING:
-    from xttsbench.worker.script.again import AgainProcess
+    from xttsbench.worker.script.again.process import AgainProcess
 
 _STEPS: Final = 3  # Steps that the script trains on the batches that were read
 

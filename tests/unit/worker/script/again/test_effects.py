@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from xttsbench.worker.script import overlays
+from xttsbench.worker.script.again import overlays
 
 SCRIPT = """
 import os, tempfile
 import h5py
-from xttsbench.worker.script.effects import Effects, patch_h5py
+from xttsbench.worker.script.again.effects import Effects, patch_h5py
 tempfile.gettempdir()
 effects = Effects()
 os.makedirs("there", exist_ok=True)                  # exists already

@@ -18,8 +18,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from xttsbench.worker.script.contacts import is_own, peers
-from xttsbench.worker.script.overlays import Overlays, below
+from xttsbench.worker.script.again.contacts import is_own, peers
+from xttsbench.worker.script.again.overlays import Overlays, below
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.patches import Patches

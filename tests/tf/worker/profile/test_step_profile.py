@@ -14,9 +14,9 @@ from tensorflow.python.eager.polymorphic_function import atomic_function, polymo
 from tests.by_file import load
 from xttsbench.step.graph_ops import devices_of
 from xttsbench.step.modes import keras_step
-from xttsbench.worker.step_profile import read_step_ops
+from xttsbench.worker.profile.step import read_step_ops
 
-TARGETS = Path(__file__).parents[2] / "targets"
+TARGETS = Path(__file__).parents[3] / "targets"
 
 
 @pytest.fixture(scope="module")

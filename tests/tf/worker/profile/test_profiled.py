@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from tests.tf.worker import gpu_xplane
+from tests.tf.worker.profile import gpu_xplane
 from xttsbench.analysis.gpu import activity_of
 from xttsbench.records.readings import WORK, slices_of
 from xttsbench.targets.load import Loaded
-from xttsbench.worker.profiled import profile_window, summarise
-from xttsbench.worker.xplane import ask, cause_of_event, newest, read_window, work_of_event
+from xttsbench.worker.profile.window import profile_window, summarise
+from xttsbench.worker.profile.xplane import ask, cause_of_event, newest, read_window, work_of_event
 
 SLEEP_S = 0.02
 
@@ -132,7 +132,7 @@ def test_without_xprof_the_rest_stands(bench, tmp_path, monkeypatch):
     (tmp_path / "xprof" / "__init__.py").write_text("raise ImportError('none here')")
     (tmp_path / "tensorboard_plugin_profile").mkdir()
     (tmp_path / "tensorboard_plugin_profile" / "__init__.py").write_text("raise ImportError('none here')")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[3]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[4]}")
     dataset = tf.data.Dataset.from_tensors(1.0).repeat()
     found = profile_window(Loaded("dataset", dataset, None), None, bench, str(tmp_path))
     assert found.xprof is None

@@ -26,13 +26,13 @@ from xttsbench.worker.batches import size_bytes
 from xttsbench.worker.bench import Bench
 from xttsbench.worker.channel import StoppedByUs
 from xttsbench.worker.fingerprint import read_elements
-from xttsbench.worker.script.elements import ElementsTrial
+from xttsbench.worker.script.again.elements import ElementsTrial
+from xttsbench.worker.script.again.trials import Trial
 from xttsbench.worker.script.own_batches import OwnBatchesHeard
-from xttsbench.worker.script.trials import Trial
 from xttsbench.worker.script.watched import Watched
 
 if TYPE_CHECKING:
-    from xttsbench.worker.script.again import AgainProcess
+    from xttsbench.worker.script.again.process import AgainProcess
 
 _KEPT_BYTES: Final = 1 << 29
 

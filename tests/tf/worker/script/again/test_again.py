@@ -18,7 +18,7 @@ from xttsbench.records.trial import TrialRecord, TrialSpec, Turn
 from xttsbench.samedata.judge import compare_timed, judge
 from xttsbench.samedata.tolerance import same_training
 
-SCRIPTS = Path(__file__).parents[3] / "targets" / "scripts"
+SCRIPTS = Path(__file__).parents[4] / "targets" / "scripts"
 LIMITS = Limits(60.0, 60.0)
 PARALLEL = "parallel-map:8 + thread-pool:8"
 """On two cores a map alone runs two calls at a time; eight make a starved loop eight times as fast."""
