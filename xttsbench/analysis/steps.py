@@ -158,6 +158,7 @@ MIN_STEPS: Final = 20
 _CUT_STEPS: Final = 100
 """Steps from which a cut is made: of fewer MSER-5 cuts a quarter, by chance, off series that are steady."""
 _DRIFT_LIMIT: Final = 0.03
+_BATCH: Final = 5  # steps of which MSER takes one value
 _TICK_S: Final = 1e-9  # Of `perf_counter_ns`: the floor under a step time before its logarithm is taken
 
 
@@ -172,25 +173,25 @@ class SteadyState:
     """Why it is not steady, one sentence; ``None`` where it is."""
 
 
-def mser(values: npt.ArrayLike, batch: int = 5) -> int:
-    """Truncation point of a series, in entries: a multiple of ``batch``, at most half of the series.
+def mser(values: npt.ArrayLike) -> int:
+    """Truncation point of a series, in entries: a multiple of five, at most half of the series.
 
     The point that minimises the squared standard error of the mean of what remains (White 1997; batches of five after
     White, Cobb & Spratt 2000), with the median of each batch in place of its mean. Ties go to the earliest point, so a
     constant series is not cut.
     """
     series = np.asarray(values, dtype=np.float64)
-    count = series.size // batch
+    count = series.size // _BATCH
     if count < 2:
         return 0
-    medians = np.median(series[: count * batch].reshape(count, batch), axis=1)
+    medians = np.median(series[: count * _BATCH].reshape(count, _BATCH), axis=1)
     # Centred, so that a constant series gives exact zeros and large offsets cost no digits.
     medians = medians - np.median(medians)
     left = np.arange(count, 0, -1)
     sums = np.cumsum(medians[::-1])[::-1]
     squares = np.cumsum(medians[::-1] ** 2)[::-1]
     squared_error = (squares - sums**2 / left) / left**2
-    return int(np.argmin(squared_error[: count // 2 + 1])) * batch
+    return int(np.argmin(squared_error[: count // 2 + 1])) * _BATCH
 
 
 def steady_state(step_s: npt.ArrayLike, batch_elements: npt.ArrayLike) -> SteadyState:

@@ -102,7 +102,7 @@ def compare(
     limits: dict[Limit, float | None] = {
         "max-regression": share("--max-regression", max_regression, below=1),
         "max-step-time": seconds("--max-step-time", max_step_time),
-        "min-throughput": _positive("--min-throughput", min_throughput),
+        "min-throughput": _positive(min_throughput),
         "min-utilization": share("--min-utilization", min_utilization),
         "max-cv": share("--max-cv", max_cv, most=100),
         "max-input-wait": share("--max-input-wait", max_input_wait),
@@ -162,9 +162,9 @@ def _number(option: str, text: str, form: str) -> tuple[float, str]:
     return value, found[2]
 
 
-def _positive(option: str, value: float | None) -> float | None:
+def _positive(value: float | None) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{option} {value}: use a number of samples per second above 0.")
+        raise UsageError(f"--min-throughput {value}: use a number of samples per second above 0.")
     return value
 
 

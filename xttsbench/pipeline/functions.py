@@ -95,7 +95,7 @@ class _Body:
         waiting = [*references, *(f"^{name}" for name in self._function.control_ret.values())]
         while waiting:
             reference = waiting.pop()
-            name = _node_name(reference)
+            name = nodes.node_of(reference)
             if name in self._arguments:
                 found.add(self._arguments[name])
             if reference in seen or name not in self._nodes:
@@ -115,7 +115,7 @@ class _Body:
 
     def argument(self, reference: str) -> int | None:
         """The argument that a reference is, with identities and calls looked through."""
-        while (name := _node_name(reference)) not in self._arguments:
+        while (name := nodes.node_of(reference)) not in self._arguments:
             node, number = self._nodes.get(name), None
             if node is None:
                 return None
@@ -133,7 +133,7 @@ class _Body:
         found: set[str] = set()
         names = {name for name, number in self._arguments.items() if number == place}
         for node in self._function.node_def:
-            positions = [number for number, one in enumerate(nodes.data_inputs(node)) if _node_name(one) in names]
+            positions = [number for number, one in enumerate(nodes.data_inputs(node)) if nodes.node_of(one) in names]
             if not positions:
                 continue
             if node.op == "Identity":
@@ -141,7 +141,7 @@ class _Body:
             elif (body := self._called(node)) is not None:
                 found.update(*map(body.consumers, positions))
             elif captured := nodes.captured_inputs(node):
-                own = [number for number, one in enumerate(captured) if _node_name(one) in names]
+                own = [number for number, one in enumerate(captured) if nodes.node_of(one) in names]
                 found.update(*(_uses(self._library, node, number) for number in own))
             else:
                 found.add(node.op)
@@ -159,7 +159,7 @@ class _Body:
 
     def _width(self, reference: str) -> int | None:
         """Bytes per element of a value made of a file's bytes; ``None`` for any other value."""
-        name = _node_name(reference)
+        name = nodes.node_of(reference)
         if name in self._arguments:
             given = nodes.data_inputs(self._call) if self._call is not None else []
             number = self._arguments[name]
@@ -190,10 +190,6 @@ class _Body:
     def _first(self, reference: str) -> int | None:
         value = nodes.constant(reference, self._nodes)
         return None if value is None or not np.size(value) else int(value.ravel()[0])
-
-
-def _node_name(reference: str) -> str:
-    return reference.removeprefix("^").split(":")[0]
 
 
 _RANDOM: Final = re.compile(
@@ -243,7 +239,7 @@ def has_side_effects(library: nodes.FunctionLibrary, names: Iterable[str]) -> bo
 def captures(node: Any, by_name: Mapping[str, Any], library: nodes.FunctionLibrary) -> tuple[str, ...]:
     """The state that a dataset node's functions capture, in words; small tensors are not worth one."""
     words = [
-        _word(_node_name(name), by_name, _uses(library, node, number))
+        _word(nodes.node_of(name), by_name, _uses(library, node, number))
         for number, name in enumerate(nodes.captured_inputs(node))
     ]
     return tuple(dict.fromkeys(word for word in words if word is not None))

@@ -43,6 +43,11 @@ def free_name(graph: Any, name: str) -> str:
     return next(one for one in candidates if one not in taken)
 
 
+def node_of(reference: str) -> str:
+    """The name of the node that a reference is to: ``map`` of ``map:output:1`` and of ``^map``."""
+    return reference.removeprefix("^").split(":")[0]
+
+
 def data_inputs(node: Any) -> list[str]:
     """The inputs of a node as it refers to them, control inputs left out."""
     return [name for name in node.input if not name.startswith("^")]
@@ -110,7 +115,7 @@ def dataset_inputs(node: Any, by_name: Mapping[str, Any]) -> list[str]:
 
 def node_inputs(node: Any) -> list[str]:
     """Names of the nodes that a node reads, output numbers and control inputs taken off."""
-    return [name.split(":")[0] for name in data_inputs(node)]
+    return [node_of(name) for name in data_inputs(node)]
 
 
 def is_dataset(node: Any) -> bool:
@@ -134,7 +139,7 @@ def text_inputs(node: Any, argument: str, by_name: Mapping[str, Any]) -> tuple[s
 
 def constant(reference: str | None, by_name: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
     """The value of a small constant; ``None`` where the reference is absent, no constant or a large one."""
-    node = behind_identities(reference.split(":")[0], by_name) if reference is not None else None
+    node = behind_identities(node_of(reference), by_name) if reference is not None else None
     if node is None or node.op != "Const":
         return None
     tensor = node.attr["value"].tensor

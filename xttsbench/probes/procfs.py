@@ -188,7 +188,7 @@ class ChildrenCpu:
         """Add what was used since the last time to the rows from that index on."""
         now_ns = children_cpu_ns()
         added_ns, self._known_ns = now_ns - self._known_ns, now_ns
-        rows.share_out("cpu_ns", first, added_ns)
+        rows.share_out(first, added_ns)
 
 
 def children_cpu_ns() -> int:

@@ -230,12 +230,12 @@ class SegmentRows:
         words, at = self._words, self._first + _COLUMN[column]
         return {row: words[at + row % self._rows * WORDS] for row in range(max(first, self.count - self._rows), end)}
 
-    def share_out(self, column: str, first: int, value: int) -> None:
-        """Add a value to a column of the rows from that index on, which share it by their wall times."""
-        walls = self.values("wall_ns", first, self.count) if value > 0 else {}
+    def share_out(self, first: int, cpu_ns: int) -> None:
+        """Add time of processors to the rows from that index on, which share it by their wall times."""
+        walls = self.values("wall_ns", first, self.count) if cpu_ns > 0 else {}
         total_ns = max(sum(walls.values()), 1)
         for index, wall_ns in walls.items():
-            self.add_to(index, column, value * wall_ns // total_ns)
+            self.add_to(index, "cpu_ns", cpu_ns * wall_ns // total_ns)
 
     def add_to(self, index: int, column: str, value: int) -> None:
         """Add to a value of a row what became known of it since; not where a newer row has taken its place."""

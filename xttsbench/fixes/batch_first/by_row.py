@@ -110,7 +110,7 @@ def by_row(
 
 def _refuse_effects(library: FunctionLibrary, definition: Any) -> None:
     """Python that is called for no result of the function would no longer be called."""
-    needed = needed_nodes(definition, control=False)
+    needed = needed_nodes(definition)
     for node in (one for one in definition.node_def if one.name not in needed):
         if any(one.op in PYTHON_OPS for one in [node, *library.reach([node.op, *called(node)])]):
             raise NotVectorisedError(f"{node.name} calls Python for its effect alone")
@@ -121,7 +121,7 @@ def _results_only(traced: Any) -> Any:
 
     The function for one row is part of the trace, and what has state in it would run once more for each batch.
     """
-    needed = needed_nodes(traced, control=False)
+    needed = needed_nodes(traced)
     pruned = type(traced)()
     pruned.CopyFrom(traced)
     del pruned.node_def[:]

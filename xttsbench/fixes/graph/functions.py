@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tensorflow.python.framework import op_def_registry
 
-from xttsbench.pipeline.nodes import FunctionLibrary, data_inputs
+from xttsbench.pipeline.nodes import FunctionLibrary, node_inputs, node_of
 from xttsbench.pipeline.source import PYTHON_OPS
 
 _READS: Final = re.compile(
@@ -41,19 +41,14 @@ def state(library: FunctionLibrary, names: Iterable[str], *, python: bool) -> st
     return None
 
 
-def node_of(reference: str) -> str:
-    """The name of the node that a reference is to: ``map`` of ``map:output:1`` and of ``^map``."""
-    return reference.removeprefix("^").split(":")[0]
-
-
-def needed_nodes(function: Any, *, control: bool = True) -> set[str]:
-    """Names of the nodes that lead to a function's results; with ``control``, also of those that these wait for."""
+def needed_nodes(function: Any) -> set[str]:
+    """Names of the nodes that lead to a function's results, without those that these only wait for."""
     nodes = {node.name: node for node in function.node_def}
-    waiting = [*function.ret.values(), *(function.control_ret.values() if control else ())]
+    waiting = [node_of(one) for one in function.ret.values()]
     found: set[str] = set()
     while waiting:
-        name = node_of(waiting.pop())
+        name = waiting.pop()
         if name in nodes and name not in found:
             found.add(name)
-            waiting.extend(nodes[name].input if control else data_inputs(nodes[name]))
+            waiting += node_inputs(nodes[name])
     return found

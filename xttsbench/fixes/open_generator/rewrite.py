@@ -18,7 +18,6 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of
-from xttsbench.fixes.graph.functions import node_of
 from xttsbench.fixes.graph.hazards import STATELESS, STOPS, Reader
 from xttsbench.owners import of_keras
 from xttsbench.pipeline.nodes import (
@@ -30,6 +29,7 @@ from xttsbench.pipeline.nodes import (
     data_inputs,
     dataset_nodes,
     free_name,
+    node_of,
 )
 from xttsbench.pipeline.python.items import Items, NotAlikeError, items_of
 from xttsbench.pipeline.python.opened import Compiled, compiled

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.owners import of_framework
+from xttsbench.pipeline.python.names import last_name
 from xttsbench.pipeline.python.values import LOCAL, Scope, Value, attribute, immutable, is_one_of
 from xttsbench.pipeline.source import call_of, is_users
 
@@ -137,14 +138,9 @@ def _held(node: ast.expr, scope: Scope) -> Value:
     return LOCAL
 
 
-def called_name(node: ast.Call) -> str:
-    """The name by which a function is called, without that of its object."""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
 def _opens_to_write(node: ast.Call, owner: Value) -> bool:
     """Whether a call opens a file in a mode that writes; a path's own ``open`` is given no name before the mode."""
-    if called_name(node) not in ("open", "fdopen"):
+    if last_name(node.func) not in ("open", "fdopen"):
         return False
     of_path = isinstance(node.func, ast.Attribute) and not isinstance(owner.obj, types.ModuleType)
     modes = [*node.args[0 if of_path else 1 : 2], *(one.value for one in node.keywords if one.arg == "mode")]
@@ -154,7 +150,7 @@ def _opens_to_write(node: ast.Call, owner: Value) -> bool:
 
 def may_write(node: ast.Call, owner: Value) -> str | None:
     """Whether a library's call of an attribute of an object may write, by its name, in words."""
-    named = called_name(node)
+    named = last_name(node.func)
     if _opens_to_write(node, owner):
         return "opens a file to write"
     plain = not isinstance(node.func, ast.Attribute)
@@ -171,7 +167,7 @@ def surely_outside(node: ast.Call, scope: Scope) -> str | None:
     function, owner = _called(node, scope)
     if is_users(getattr(function, "__func__", function)):
         return None
-    named = called_name(node)
+    named = last_name(node.func)
     if _opens_to_write(node, owner):
         return "opens a file to write"
     if is_one_of(function, _WAITS) or (isinstance(owner.obj, _WAITED_FOR) and named in ("wait", "get", "join")):

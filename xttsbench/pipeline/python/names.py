@@ -23,6 +23,11 @@ _CHANGE_NOTHING: Final = frozenset(
 """Names of functions that change none of their arguments."""
 
 
+def last_name(node: Any) -> str:
+    """The last part of a dotted name; empty for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 def copied(node: Any) -> Any:
     """A copy of a tree without the references to parents that some trees have."""
     if isinstance(node, list):

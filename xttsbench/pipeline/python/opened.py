@@ -27,8 +27,8 @@ from typing import Any, Final
 import numpy as np
 
 from xttsbench.pipeline.definitions import definition, made_from, place
-from xttsbench.pipeline.python.libraries import called_name, may_write
-from xttsbench.pipeline.python.names import parameters
+from xttsbench.pipeline.python.libraries import may_write
+from xttsbench.pipeline.python.names import last_name, parameters
 from xttsbench.pipeline.python.reading import Reader
 from xttsbench.pipeline.python.split import ITERATE, SHARE, CannotOpenError, Split, split
 from xttsbench.pipeline.python.state import changed_elsewhere, python_state
@@ -212,7 +212,7 @@ class _BodyReader(Reader):
     def _call(self, node: ast.Call, scope: Scope) -> Value:
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         owner = scope.value(base.id) if isinstance(base, ast.Name) else LOCAL
-        named = called_name(node)
+        named = last_name(node.func)
         function = (attribute(owner, named) if base is not None else scope.value(named)).obj
         if not is_users(getattr(function, "__func__", function)):
             for one in (*node.args, *(keyword.value for keyword in node.keywords)):

@@ -33,6 +33,7 @@ from xttsbench.pipeline.definitions import (
     tree_of,
     within,
 )
+from xttsbench.pipeline.python.names import last_name
 from xttsbench.pipeline.source import whose
 
 CONSTRUCTS: Final = frozenset(  # methods that run before the first call, or after the last one
@@ -174,14 +175,14 @@ class SetUp:
 
     def _hands_over(self, node: Any, makers: Collection[str]) -> bool:
         if isinstance(node, ast.Return):
-            return _last(node.value) in self._names
+            return last_name(node.value) in self._names
         if not isinstance(node, ast.Call):
             return False
-        name = _last(node.func)
+        name = last_name(node.func)
         if name in makers and not isinstance(getattr(node.func, "value", None), ast.Attribute):
             return True
         return name in _TAKES_FUNCTIONS and any(
-            self._is_own(one) if isinstance(one, ast.Lambda) else _last(one) in self._names and not _is_called(one)
+            self._is_own(one) if isinstance(one, ast.Lambda) else last_name(one) in self._names and not _is_called(one)
             for given in (*node.args, *(one.value for one in node.keywords))
             for one in ast.walk(given)
         )
@@ -202,10 +203,6 @@ def _everything(body: Any) -> Iterator[Any]:
             yield from ast.walk(node)
         elif not isinstance(node, Definition):
             yield node
-
-
-def _last(node: Any) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_called(node: Any) -> bool:
@@ -247,7 +244,7 @@ def _named_in(file: str) -> dict[str, list[tuple[Any, Any]]]:
 def _attribute_set(node: Any) -> str | None:
     if isinstance(node, ast.Attribute):
         return None if isinstance(node.ctx, ast.Load) else node.attr
-    if isinstance(node, ast.Call) and _last(node.func) in ("setattr", "delattr") and len(node.args) > 1:
+    if isinstance(node, ast.Call) and last_name(node.func) in ("setattr", "delattr") and len(node.args) > 1:
         name = node.args[1]
         return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
     return None
@@ -255,7 +252,7 @@ def _attribute_set(node: Any) -> str | None:
 
 def _name_read(node: Any) -> str | None:
     is_read = isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
-    return _last(node) if is_read else None
+    return last_name(node) if is_read else None
 
 
 def _for_another(node: Any, body: Any, holders: Collection[str]) -> bool:
@@ -329,7 +326,7 @@ def _made_of(node: ast.expr, body: Any) -> frozenset[str]:
     stored: list[Any] = [one for one in within(body) if isinstance(one, ast.Name) and one.id == node.id]
     stored = [one for one in stored if not isinstance(one.ctx, ast.Load)]
     made = [one.parent.value for one in stored if isinstance(one.parent, ast.Assign)]
-    names = [_last(one.func) if isinstance(one, ast.Call) else "" for one in made]
+    names = [last_name(one.func) if isinstance(one, ast.Call) else "" for one in made]
     known = len(made) == len(stored) and all(name[:1].isupper() for name in names)
     return frozenset(names) if known else frozenset()
 

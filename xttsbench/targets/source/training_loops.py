@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from xttsbench.pipeline.python.names import last_name
 from xttsbench.targets.source.rewritten import Rewrite, rewriting
 
 _NAME: Final = "__xttsbench_loop__"
@@ -107,7 +108,7 @@ def _training(tree: ast.Module, path: str) -> frozenset[str]:
         if isinstance(node, ast.FunctionDef):
             mentions.setdefault(node.name, set()).update(*map(_mentioned, node.body))
         elif isinstance(node, ast.Assign) and not _is_result(node.value):
-            for name in filter(None, map(_last, node.targets)):
+            for name in filter(None, map(last_name, node.targets)):
                 mentions.setdefault(name, set()).update(_mentioned(node.value))
     known: frozenset[str] = frozenset()
     while (found := frozenset(name for name, own in mentions.items() if own & (_UPDATES | known))) != known:
@@ -126,16 +127,11 @@ def _imported(tree: ast.Module, folder: str) -> Iterator[str]:
 
 def _is_result(value: ast.AST) -> bool:
     """Tell whether what is assigned is the result of a call, and no function: ``loss = train(batch)``."""
-    return isinstance(value, ast.Call) and _last(value.func) not in ("function", "partial", "jit", "wraps")
+    return isinstance(value, ast.Call) and last_name(value.func) not in ("function", "partial", "jit", "wraps")
 
 
 def _mentioned(node: ast.AST) -> set[str]:
-    return {_last(one) for one in ast.walk(node)}
-
-
-def _last(node: ast.AST) -> str:
-    """The last part of a dotted name; empty for anything else."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return {last_name(one) for one in ast.walk(node)}
 
 
 class _Telling(ast.NodeTransformer):
@@ -163,7 +159,7 @@ class _Telling(ast.NodeTransformer):
         if isinstance(node, ast.For) and not _of_numbers(node.iter) and not _waits(node.iter):
             text = f"for {_bare(node.target)} in {ast.unparse(node.iter)}"
             target, given = node.target, node.iter
-            numbered = given if isinstance(given, ast.Call) and _last(given.func) == "enumerate" else None
+            numbered = given if isinstance(given, ast.Call) and last_name(given.func) == "enumerate" else None
             if numbered is not None and numbered.args and isinstance(target, ast.Tuple) and len(target.elts) == 2:
                 target, given = target.elts[1], numbered.args[0]
             over = self._loops.place(Place(self._file, node.lineno, text, _bare(target)))
@@ -201,7 +197,7 @@ class _Telling(ast.NodeTransformer):
         return False
 
     def _is_training(self, call: ast.Call) -> bool:
-        name = _last(call.func)
+        name = last_name(call.func)
         return name in _UPDATES or name in self._training or bool(_TRAINS.match(name))
 
     def _tell_of_statements(self, block: list[ast.stmt], over: int | None) -> bool:
@@ -291,7 +287,7 @@ def _lambda(value: ast.expr) -> ast.Lambda:
 def _of_numbers(node: ast.AST) -> bool:
     """Tell whether what is iterated is a range, in whatever it is wrapped."""
     while isinstance(node, ast.Call):
-        if _last(node.func) in ("range", "trange", "arange", "count"):
+        if last_name(node.func) in ("range", "trange", "arange", "count"):
             return True
         if not node.args:
             return False

@@ -95,7 +95,7 @@ class SteadyLoop:
         """Add the processor time since the last reading to the rows since then, but for the open step's part."""
         ended_ns, added_ns = self.last_ns - self._cpu_since_ns, time.process_time_ns() - self._cpu_ns
         added_ns = added_ns * ended_ns // max(now_ns - self._cpu_since_ns, 1)
-        self.segment.share_out("cpu_ns", self._cpu_row, added_ns)
+        self.segment.share_out(self._cpu_row, added_ns)
         self._cpu_ns += added_ns
         self._cpu_row, self._cpu_since_ns, self.cpu_due_ns = self.segment.count, self.last_ns, now_ns + _CPU_NS
 
