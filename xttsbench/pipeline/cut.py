@@ -224,7 +224,12 @@ def windowed(variant: Any, spec: Spec, size: int) -> Any:
 
 def dataset(variant: Any, spec: Spec) -> Any:
     """A Python dataset of flat tuples over a variant tensor, with autotune and the rewrites off."""
+    return without_rewrites(dataset_ops._VariantDataset(variant, spec))
+
+
+def without_rewrites(dataset: Any) -> Any:
+    """A dataset with autotune and the rewrites off."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
-    return dataset_ops._VariantDataset(variant, spec).with_options(options)
+    return dataset.with_options(options)

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from xttsbench.pipeline import nodes
 from xttsbench.records.pipeline import Element, Row
+from xttsbench.samedata.epochs import scattered
 
 _BATCHES: Final = re.compile(r"(ParallelBatch|Batch|PaddedBatch|MapAndBatch|DenseToSparseBatch|Rebatch)Dataset(V\d+)?")
 _KEEPS: Final = re.compile(
@@ -196,13 +197,9 @@ def _segments(values: Array) -> list[Sketch]:
 
 @functools.lru_cache(maxsize=64)
 def _signs(chunk: int) -> Array:
-    """+-1 by index, ``[_CHUNK, PROJECTIONS]``: bits of SplitMix64 (Steele et al., 2014), the same in every process."""
+    """+-1 by index, ``[_CHUNK, PROJECTIONS]``: random bits, the same in every process."""
     index = np.arange(chunk * _CHUNK, (chunk + 1) * _CHUNK, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
+    mixed = scattered((index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
     bits = (mixed[:, None] >> np.arange(PROJECTIONS, dtype=np.uint64)) & np.uint64(1)
     return bits.astype(np.float64) * 2.0 - 1.0
 

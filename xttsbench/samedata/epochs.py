@@ -85,14 +85,17 @@ def cut_into_rounds(run: Run, length: int) -> Run:
 def _running_sums(keys: Sequence[tuple[int, ...]]) -> npt.NDArray[np.uint64]:
     """Sums of the first 0, 1, 2, ... samples, each as a random number, modulo 2 ** 64.
 
-    Two stretches with the same sum hold the same samples, but for one chance in 2 ** 64. The numbers are those of
-    SplitMix64 (Steele et al., 2014).
+    Two stretches with the same sum hold the same samples, but for one chance in 2 ** 64.
     """
-    mixed = np.array([hash(key) & (2**64 - 1) for key in keys], dtype=np.uint64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
+    mixed = scattered(np.array([hash(key) & (2**64 - 1) for key in keys], dtype=np.uint64))
     return np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+
+
+def scattered(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Random numbers in place of numbers, the same in every process: those of SplitMix64 (Steele et al., 2014)."""
+    mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _counted(epoch: int, before: Bag, after: Bag) -> str:

@@ -14,6 +14,7 @@ from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.native.rewrite import Checked, checked
 from xttsbench.fixes.native.trace import Traced
 from xttsbench.fixes.open_generator.rewrite import ElementOfItem, open_generators
+from xttsbench.pipeline.cut import without_rewrites
 from xttsbench.pipeline.python.items import Leaf
 from xttsbench.pipeline.read import read_graph
 from xttsbench.pipeline.source import lookup
@@ -76,9 +77,6 @@ def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tupl
     ordered = sorted(calls, key=lambda call: sum(np.asarray(one).nbytes for one in call[0]))
     given = ordered[len(ordered) // 2][0]
     tensors = [tf.convert_to_tensor(one, spec.dtype) for one, spec in zip(given, specs, strict=True)]
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
     processors = max(len(tf.config.list_logical_devices("CPU")), len(os.sched_getaffinity(0)))
 
     def pace(parallel: int | None) -> tuple[float, float]:
@@ -86,7 +84,7 @@ def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tupl
         mapped = tf.data.Dataset.range(10**9).map(lambda _: traced.function(*tensors), num_parallel_calls=parallel)
         count = 8
         while True:
-            last = iter(mapped.with_options(options).skip(count).take(1))
+            last = iter(without_rewrites(mapped).skip(count).take(1))
             wall_s, cpu_s = time.perf_counter(), time.process_time()
             next(last)
             wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
