@@ -38,6 +38,24 @@ def shipped(kind: Kind, name: str) -> Path:
     return _directory(kind) / f"{name}.yaml"
 
 
+def locate(kind: Kind, text: str) -> Path:
+    """The file of a scenario or recipe: a shipped one by its name, else a path.
+
+    Raises:
+        InvalidInputError: it is neither; the message names the nearest of those shipped.
+    """
+    if text in available(kind):
+        return shipped(kind, text)
+    path = Path(text)
+    # A name that is none of ours and no file is a misspelt name, unless it is written as a path.
+    try:
+        if "/" in text or path.suffix in (".yaml", ".yml") or path.exists():
+            return path
+    except (OSError, ValueError):
+        pass  # too long for a path, or with a character that none may have
+    return shipped(kind, text)
+
+
 def _directory(kind: Kind) -> Path:
     """Return the directory of a kind: package data first, else the checkout beside the package."""
     packaged = _PACKAGE / "_shipped" / kind

@@ -9,7 +9,7 @@ import yaml
 
 from xttsbench import shipped as module
 from xttsbench.errors import InvalidInputError
-from xttsbench.shipped import Kind, available, shipped
+from xttsbench.shipped import Kind, available, locate, shipped
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,3 +59,10 @@ def test_nothing_shipped_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         InvalidInputError, match="no training recipe is called 'tiny'; the nearest names: none is shipped"
     ):
         shipped("training", "tiny")
+
+
+def test_a_recipe_is_a_name_or_a_path() -> None:
+    assert locate("training", "tiny").name == "tiny.yaml"
+    assert locate("training", "mine.yaml") == Path("mine.yaml")
+    with pytest.raises(InvalidInputError, match="the nearest names: tiny"):
+        locate("training", "tinny")

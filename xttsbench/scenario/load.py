@@ -27,25 +27,6 @@ from xttsbench.scenario.problems import (
     unchecked,
 )
 from xttsbench.scenario.settings import BUNDLED, MOST_ARMS, Scenario, Space
-from xttsbench.shipped import available, shipped
-
-
-def locate(text: str) -> Path:
-    """The file of a scenario: a shipped one by its name, else a path.
-
-    Raises:
-        InvalidInputError: it is neither; the message names the nearest of those shipped.
-    """
-    if text in available("scenarios"):
-        return shipped("scenarios", text)
-    path = Path(text)
-    # A name that is none of ours and no file is a misspelt name, unless it is written as a path.
-    try:
-        if "/" in text or path.suffix in (".yaml", ".yml") or path.exists():
-            return path
-    except (OSError, ValueError):
-        pass  # too long for a path, or with a character that none may have
-    return shipped("scenarios", text)
 
 
 def load_scenario(

@@ -14,7 +14,7 @@ from xttsbench.probes.environment import require_tensorflow
 from xttsbench.records.plan import Accelerator, Comparison, RunPlan
 from xttsbench.records.training import TakenOver, TrainJob
 from xttsbench.scenario.load import changed, load_scenario
-from xttsbench.shipped import available, shipped
+from xttsbench.shipped import locate, shipped
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.saved import TAKEN, find_best, sentences, taken_over
@@ -134,7 +134,7 @@ def prepare_training(
         UsageError, InvalidInputError: an option, the recipe, the winner or the data cannot be used.
     """
     path, best = find_best(request.best_path, reports) if request.best else (None, None)
-    own = load_recipe(recipe_path(request.recipe))
+    own = load_recipe(locate("training", request.recipe))
     taken_config = {key: value for key, value in (best.config if best else {}).items() if key in TAKEN}
     config, switched = _configuration(taken_config, request)
     if tokens is not None:
@@ -150,20 +150,6 @@ def prepare_training(
         taken = taken_over(path, best, machine, data=data, recipe=recipe.name, config=config | {"deterministic": True})
     said = (*(sentences(taken) if taken is not None else ()), *switched)
     return Prepared(recipe, config, data, taken, said, tokens)
-
-
-def recipe_path(text: str) -> Path:
-    """The file of a recipe: a path where it looks like one, else the name of a shipped one.
-
-    Raises:
-        InvalidInputError: none is called so.
-    """
-    if text in available("training"):
-        return shipped("training", text)
-    path = Path(text)
-    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        return path
-    return shipped("training", text)
 
 
 def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -39,8 +39,9 @@ from xttsbench.probes.environment import environment as read_machine
 from xttsbench.records.base import Record
 from xttsbench.records.plan import Comparison, Procedure, RunPlan
 from xttsbench.records.trial import TrialRecord, interrupted
-from xttsbench.scenario.load import changed, load_scenario, locate
+from xttsbench.scenario.load import changed, load_scenario
 from xttsbench.scenario.settings import MOST_ARMS, MOST_SWEEP_ARMS, Scenario
+from xttsbench.shipped import locate
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.code_identity import code_identity, data_identity
@@ -185,7 +186,7 @@ def begin(
         UsageError, InvalidInputError: the request or the scenario is wrong, the run cannot be gone on with, or nothing
             could be decided; nothing has been run, made or written.
     """
-    path, is_sweep = locate(request.scenario), kind == "sweep"
+    path, is_sweep = locate("scenarios", request.scenario), kind == "sweep"
     scenario = _scenario(request, path, MOST_SWEEP_ARMS if is_sweep else MOST_ARMS)
     if is_sweep and len(scenario.accelerator) > 1:
         raise InvalidInputError(

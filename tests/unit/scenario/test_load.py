@@ -16,10 +16,10 @@ from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.planning import plan_comparison, plan_procedure
 from xttsbench.records.plan import Accelerator, Procedure
 from xttsbench.scenario.grid import configurations
-from xttsbench.scenario.load import changed, locate, read_yaml
+from xttsbench.scenario.load import changed, read_yaml
 from xttsbench.scenario.problems import unchecked
 from xttsbench.scenario.settings import Scenario
-from xttsbench.shipped import available
+from xttsbench.shipped import available, locate
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = {
@@ -44,7 +44,7 @@ def test_every_scenario_of_the_project_loads_and_is_planned(load) -> None:
     names = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml"))
     assert names == available("scenarios") == sorted(SHIPPED)
     for name in names:
-        found = load(locate(name))
+        found = load(locate("scenarios", name))
         assert found.name == name
         assert found.description
         comparison = plan_comparison(
@@ -54,7 +54,7 @@ def test_every_scenario_of_the_project_loads_and_is_planned(load) -> None:
         assert sum(arm.role != "aa" for arm in comparison.arms) == SHIPPED[name]
         assert comparison.blocks >= (1 if name == "diagnose" else 6)
         assert len(found.accelerator) == 1 or name == "diagnose"  # a sweep has one
-        text = locate(name).read_text(encoding="utf-8")
+        text = locate("scenarios", name).read_text(encoding="utf-8")
         command = RUNS.get(name, f"sweep --grid {name}")
         assert f"#   xttsbench {command}\n" in text, f"{name} does not open with its command"
         told = "# yaml-language-server: $schema=scenario.schema.json\n# "
@@ -159,15 +159,15 @@ def test_the_target_is_checked_by_its_name(problems) -> None:
 
 def test_a_scenario_is_found_by_name_or_by_path(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert locate("diagnose") == ROOT / "scenarios" / "diagnose.yaml"
-    assert locate("./diagnose.yaml") == Path("./diagnose.yaml")
+    assert locate("scenarios", "diagnose") == ROOT / "scenarios" / "diagnose.yaml"
+    assert locate("scenarios", "./diagnose.yaml") == Path("./diagnose.yaml")
     Path("mine").mkdir()
     with pytest.raises(InvalidInputError, match="mine is a directory"):
-        load(locate("mine"))
+        load(locate("scenarios", "mine"))
     with pytest.raises(InvalidInputError, match="no scenario is called 'loder'; the nearest names: loader"):
-        locate("loder")
+        locate("scenarios", "loder")
     with pytest.raises(InvalidInputError, match=r"nowhere\.yaml"):
-        load(locate("nowhere.yaml"))
+        load(locate("scenarios", "nowhere.yaml"))
 
 
 def test_the_command_line_changes_a_scenario(scenario) -> None:

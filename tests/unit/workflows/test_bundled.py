@@ -18,7 +18,6 @@ from xttsbench.workflows.bundled import (
     TrainRequest,
     bundled_job,
     prepare_training,
-    recipe_path,
     refuse_another,
     refuse_other_data,
 )
@@ -218,13 +217,6 @@ def test_the_job_holds_everything(prepare, tmp_path: Path) -> None:
     job = prepare().job(TrainRequest(**options, device_memory_mb=64, accelerator=emulated), tmp_path)
     assert {key: getattr(job, key) for key in options} == options
     assert (job.device_memory_mb, job.accelerator_ms, job.directory) == (64, (5.0,), str(tmp_path))
-
-
-def test_a_recipe_is_a_name_or_a_path(tmp_path: Path) -> None:
-    assert recipe_path("tiny").name == "tiny.yaml"
-    assert recipe_path("mine.yaml") == Path("mine.yaml")
-    with pytest.raises(InvalidInputError, match="the nearest names: tiny"):
-        recipe_path("tinny")
 
 
 CHANGES: list[tuple[dict[str, Any], str | None]] = [
