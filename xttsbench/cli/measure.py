@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from xttsbench.records.watch import WatchSummary
 
 
+_TARGET = "module:callable, file.py:callable or a script; nothing for the bundled workload."
+Target = Annotated[str | None, typer.Argument(help=_TARGET)]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.")]
+
+
 class Level(StrEnum):
     """Severities that ``--fail-on`` takes."""
 
@@ -55,11 +60,8 @@ class Level(StrEnum):
 
 def diagnose(
     context: typer.Context,
-    target: Annotated[
-        str | None,
-        typer.Argument(help="module:callable, file.py:callable or a script; nothing for the bundled workload."),
-    ] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.")] = None,
+    target: Target = None,
+    arguments: Arguments = None,
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
@@ -139,11 +141,8 @@ class Allowed(StrEnum):
 
 def optimize(
     context: typer.Context,
-    target: Annotated[
-        str | None,
-        typer.Argument(help="module:callable, file.py:callable or a script; nothing for the bundled workload."),
-    ] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of a script.")] = None,
+    target: Target = None,
+    arguments: Arguments = None,
     settings: Settings = None,
     accelerator: Accelerator = "real",
     steps: Steps = None,
