@@ -78,6 +78,8 @@ class StepFacts:
             quiet machine.
         foreign_share: the part of it that ran beside the target, and not beneath its machine.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
+        anew_share: share of a script's time in which Keras makes a dataset, an iterator and callbacks anew, in calls of
+            ``fit``, ``evaluate`` or ``predict`` for a batch or two each.
     """
 
     has_step: bool
@@ -95,6 +97,7 @@ class StepFacts:
     taken_share: float = 0.0
     foreign_share: float = 0.0
     holds_gil: bool = False
+    anew_share: float = 0.0
 
     @property
     def handed_over_s(self) -> float:
@@ -125,7 +128,7 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
     left = worked - host - inflated
     dispatch = np.clip(_dispatch(means, facts, host), 0.0, np.maximum(left - means.emulated_s, 0.0))
     transfer = np.clip(facts.transfer_s, 0.0, np.maximum(left - dispatch - means.emulated_s, 0.0))
-    return parts | {
+    parts |= {
         "input": waited - delayed + paced + handed - launched,
         "dispatch": dispatch + launched,
         "compute": left - dispatch - transfer + floor - handed + late,
@@ -134,6 +137,20 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
         "transfer": transfer,
         "contention": inflated + delayed - paced,
     }
+    return _with_calls(parts, facts.anew_share * (means.wait_s + means.step_s))
+
+
+def _with_calls(parts: Mapping[str, FloatArray], anew_s: FloatArray) -> dict[str, FloatArray]:
+    """The parts with what Keras makes anew in each call as host work.
+
+    It looks like a wait for the first batch, like ops that are launched and like compilation: of these it is taken, of
+    each in proportion.
+    """
+    looks_like = ("input", "dispatch", "compile", "transfer", "contention")
+    there_s = sum((parts[name] for name in looks_like), np.zeros_like(anew_s))
+    moved_s = np.clip(anew_s - parts["host"], 0.0, there_s)
+    left = 1 - np.divide(moved_s, there_s, out=np.zeros_like(moved_s), where=there_s > 0)
+    return {**parts, **{name: parts[name] * left for name in looks_like}, "host": parts["host"] + moved_s}
 
 
 def _launched(means: Means, facts: StepFacts, handed: FloatArray) -> FloatArray:

@@ -120,6 +120,8 @@ def build_diagnosis(
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     if holds_gil is not None:
         facts = replace(facts, holds_gil=holds_gil)
+    if base.script is not None and not base.on_gpu:  # there a wait for results looks like it
+        facts = replace(facts, anew_share=base.script.anew_share)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.
     gate_at = np.append(SATURATED, rng.normal(SATURATED, SATURATED_SPREAD, DRAWS))
@@ -131,9 +133,9 @@ def build_diagnosis(
     slower = None if samples[1] else attributing.slower(figures, parts)
     means = attributing.means(figures)
     wanted = cores_wanted(means, facts)
-    why = why_undecided(records, series, said, each, taken_share=facts.taken_share) or hidden_contention(
-        means, wanted, facts, said
-    )
+    why = why_undecided(
+        records, series, said, each, taken_share=facts.taken_share, anew_share=facts.anew_share
+    ) or hidden_contention(means, wanted, facts, said)
 
     stretch = series[0][in_one_stretch(series[0])]
     vector, missing = oscillation(stretch.wall_s, np.concatenate([one.wall_s for one in series]))

@@ -265,17 +265,19 @@ def why_undecided(
     each: Sequence[Classified] = (),
     *,
     taken_share: float = 0.0,
+    anew_share: float = 0.0,
 ) -> str | None:
     """Why no bottleneck is to be named, or ``None`` where one can be.
 
     Beside what all processes say together stands what each says by itself, where there are several and none was
-    disturbed; ``taken_share`` is what neighbours took of the processors.
+    disturbed; ``taken_share`` is what neighbours took of the processors, and ``anew_share`` what starting over costs
+    where that is known to be Keras's work in each of its calls.
     """
     steps = sum(len(one) for one in series)
     if steps < MIN_STEPS:
         return f"only {steps} step(s) were measured after the warm-up"
     batches = min(map(batches_per_epoch, records))
-    if batches < _MIN_BATCHES:
+    if batches < _MIN_BATCHES and anew_share < THRESHOLD:
         script = records[0].script
         for one in script.keras_calls if script is not None else ():
             if one.for_each_batch:

@@ -148,8 +148,7 @@ def call_per_batch(evidence: Evidence) -> Findings:
     """Calls of `fit`, `evaluate` or `predict` for one batch or two at a time."""
     script = evidence.script
     for one in script.keras_calls if script is not None and script.steps_per_call == 1 else ():
-        call_s, own_s = (seconds / (one.calls - 1) for seconds in (one.time_s, max(one.time_s - one.function_s, 0.0)))
-        share = own_s * (one.calls - 1) / one.span_s if one.span_s else 0.0
+        call_s, own_s, share = one.time_s / (one.calls - 1), one.own_s, one.own_share
         if share < THRESHOLD or not one.for_each_batch:
             continue
         place = Location(file=one.place.file, line=one.place.line)

@@ -117,6 +117,16 @@ class KerasCalls(Record):
         """Whether there were many calls, and of one or two batches each: no epochs that a script counts itself."""
         return self.calls >= _MANY and self.batches <= 2 * (self.calls - 1)
 
+    @property
+    def own_s(self) -> float:
+        """Seconds of a call outside of compiled functions: a dataset, an iterator and callbacks are made."""
+        return max(self.time_s - self.function_s, 0.0) / (self.calls - 1)
+
+    @property
+    def own_share(self) -> float:
+        """Share of the time from the first of such calls to the last that goes to what Keras makes anew in them."""
+        return self.own_s * (self.calls - 1) / self.span_s if self.span_s else 0.0
+
 
 class ScriptData(Record):
     """Identity of the dataset that feeds a script's training loop, by which another run of the script finds it."""
@@ -186,3 +196,9 @@ class ScriptRun(Record):
     """Why what it writes cannot be kept from the disk in another run; ``None`` where it can."""
     imports: tuple[str, ...] = ()  # Of TensorFlow and Keras, those before whose import it set no environment variable
     unmeasured: dict[str, str] = {}
+
+    @property
+    def anew_share(self) -> float:
+        """Share of its time that goes to what Keras makes anew in calls for a batch or two each."""
+        calls = self.keras_calls if self.steps_per_call == 1 else ()
+        return sum(one.own_share for one in calls if one.for_each_batch)

@@ -56,6 +56,12 @@ step=100 compiled_gain=1 | eager dispatch_floor_s=30 | dispatch=1 compute=99 | c
 compiling that hurts is no negative dispatch: step=100 compiled_gain=-20 | eager | compute=100 | compute
 dispatch does not eat the emulated wait:
 step=100 emulated=70 compiled_gain=60 | eager | dispatch=30 compute=70 | dispatch
+what Keras makes anew in each call looks like a wait and like launches:
+wait=40 step=60 compiled_gain=40 | eager anew_share=0.6 | input=10 dispatch=10 host=60 compute=20 | host
+what Keras makes anew is never what the device computes:
+wait=10 step=90 | anew_share=0.9 | host=10 compute=90 | host
+what Keras makes anew is host work that was seen already:
+step=100 outside=70 | host_share=1 anew_share=0.5 | host=70 compute=30 | host
 compilation recurs: step=100 compile=60 | - | compile=60 compute=40 | compile
 every step compiles so the graph tells what that costs:
 step=100 compile=20 compiled_gain=80 | recompiles | compile=80 compute=20 | compile
@@ -206,6 +212,7 @@ maybe = st.none() | seconds
         lost_share=st.floats(0, 0.9),
         taken_share=shares,
         holds_gil=st.booleans(),
+        anew_share=st.just(0.0) | shares,
     ),
 )
 def test_parts_are_never_negative_and_add_up_to_the_wall_time(

@@ -13,7 +13,7 @@ from xttsbench.findings import find
 from xttsbench.records.code import KerasCalls, ScriptRun
 from xttsbench.records.pipeline import CallSite, Pipeline, PythonFunction
 from xttsbench.records.readings import HostReadings, Readings
-from xttsbench.records.trial import RoundMark
+from xttsbench.records.trial import Devices, RoundMark
 
 MACHINE = {"cpu": {"allowed_cpus": 2.0}}
 
@@ -168,8 +168,9 @@ def test_beside_neighbours_it_takes_more_to_name_something_avoidable(build) -> N
     assert why_undecided([build.ladder()], series, computes, taken_share=0.35) is None
 
 
-def test_a_data_set_that_keras_makes_anew_for_each_batch_is_not_to_be_repeated(build) -> None:
-    made = build.segment("as_is", step_s=[0.03] * 120, epoch=list(range(120)), batch=[0] * 120)
+def test_a_data_set_that_keras_makes_anew_for_each_batch_is_host_work_and_not_to_be_repeated(build) -> None:
+    as_is = build.segment("as_is", wait_s=[0.02] * 120, step_s=[0.03] * 120, epoch=list(range(120)), batch=[0] * 120)
+    steps = (build.segment("warm_up", step_s=[0.1]), as_is)
     calls = KerasCalls(
         method="fit",
         place=CallSite(file="a.py", line=3),
@@ -177,13 +178,20 @@ def test_a_data_set_that_keras_makes_anew_for_each_batch_is_not_to_be_repeated(b
         calls=120,
         batches=119,
         time_s=6.0,
-        function_s=0.1,
+        function_s=3.0,
         span_s=6.1,
     )
-    found = Classified("input", 0.99, "compute")
-    for script, said in ((ScriptRun(keras_calls=(calls,)), "fit() is called anew for each batch"), (None, ".repeat()")):
-        trial = build.trial("script", made, script=script)
-        assert said in (why_undecided([trial], [measured(trial, "as_is")], found) or "")
+    script = ScriptRun(keras_calls=(calls,))
+    assert script.anew_share == pytest.approx(3.0 / 6.1)
+    assert script.model_copy(update={"steps_per_call": 16}).anew_share == 0
+    found = told([build.trial("script", *steps, script=script)])
+    assert (found.why_undecided, found.evidence.bottleneck) == (None, "host")
+    assert shares(found)["host"] == pytest.approx(0.4, abs=0.02), "all that looked like a wait, and no more"
+    on_gpu = build.trial(
+        "script", *steps, script=script, devices=Devices(inter_op_threads=2, intra_op_threads=2, gpus=("GPU:0",))
+    )
+    assert "fit() is called anew for each batch" in told([on_gpu]).why_undecided
+    assert ".repeat()" in told([build.trial("script", *steps)]).why_undecided
 
 
 def test_what_xla_gains_beyond_the_graph_is_no_launch_overhead(build) -> None:
