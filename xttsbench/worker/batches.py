@@ -66,15 +66,24 @@ _NONE: Final = object()  # No batch: one may be None
 class LiveBatches:
     """Iterates a dataset; at its end it begins again, as training does, and the wait for that counts.
 
+    Closing an iterator waits now and then for tf.data's tuner, the longer the longer it has lived: seconds in a process
+    that stands still between its turns, which no training pays. There the first ones are left open.
+
+    Args:
+        dataset: what is iterated.
+        left_open: how many iterators are not closed at their end.
+
     Attributes:
         epoch: how often it was begun again.
         batch: index of the batch that was handed out last, in the order of its epoch; -1 before the first.
     """
 
-    def __init__(self, dataset: tf.data.Dataset) -> None:
+    def __init__(self, dataset: tf.data.Dataset, *, left_open: int = 0) -> None:
         self.epoch = 0
         self.batch = -1
         self._dataset = dataset
+        self._left_open = left_open
+        self._ended: list[Iterator[Any]] = []
         self._iterator: Iterator[Any] = iter(dataset)
 
     def close(self) -> None:
@@ -89,6 +98,8 @@ class LiveBatches:
         """
         batch = next(self._iterator, _NONE)
         if batch is _NONE:
+            if len(self._ended) < self._left_open:
+                self._ended.append(self._iterator)
             self.epoch, self.batch, self._iterator = self.epoch + 1, -1, iter(self._dataset)
             if (batch := next(self._iterator, _NONE)) is _NONE:
                 raise ExhaustedError

@@ -272,11 +272,17 @@ TURN_START: Final = "turn_start"
 """Segment of the batches at the start of each turn that are not counted: they were made under other conditions."""
 
 
+_LEFT_OPEN: Final = 32
+"""Iterators of ended epochs that are left open: they hold what was not asked for, next to nothing; later ones are of
+short epochs, and soon closed."""
+
+
 def _take_turns(loaded: Loaded, step: Step | None, bench: Bench) -> None:
     """Measure the segment ``as_is`` in turns, on one iterator that goes on from turn to turn."""
     bench.channel.phase("as_is")
     turn = bench.channel.next_turn()
-    with opened(LiveBatches(loaded.dataset), bench.channel) as source:  # not before, or its buffers would fill
+    # Not before, or its buffers would fill
+    with opened(LiveBatches(loaded.dataset, left_open=_LEFT_OPEN), bench.channel) as source:
         while turn is not None:
             measured = _measured(turn, source, step, bench)
             if bench.contents is not None:

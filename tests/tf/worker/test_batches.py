@@ -40,6 +40,34 @@ def test_batches_in_memory_keep_the_index_that_they_were_given():
     assert unknown.batch == -1
 
 
+@pytest.mark.parametrize(("left_open", "closed"), [(0, 4), (3, 1)])
+def test_between_turns_the_first_iterators_are_not_closed_at_their_end(left_open, closed):
+    found = []
+
+    class Pass:
+        """An iterator that its end does not close, as with tf.data: that nobody holds it any more does."""
+
+        def __init__(self):
+            self.left = iter(range(2))
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(self.left)
+
+        def __del__(self):
+            found.append("closed")
+
+    class Epochs:
+        def __iter__(self):
+            return Pass()
+
+    source = LiveBatches(Epochs(), left_open=left_open)
+    assert [source.next() for _ in range(9)] == [0, 1] * 4 + [0]
+    assert (source.epoch, len(found)) == (4, closed)
+
+
 def test_a_dataset_begins_again_at_its_end():
     assert take(LiveBatches(tf.data.Dataset.range(2)), 5) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
 
