@@ -145,6 +145,7 @@ PIPELINES = (
         ("input",),
         step_ms=20,
         data=("boxes",),
+        advised="yolo_repeated",
         trees=("yolov3-tf2/yolov3_tf2/dataset.py",),
         tried=(
             ("cache before shuffle", "train_dataset.shuffle(", "train_dataset.cache().shuffle("),

@@ -269,10 +269,18 @@ class Recorder:
         return Loops(round(self.report.spec.window_s * _PATIENCE * 1e9), self.report.channel.rows)
 
     def enough(self) -> bool:
-        """Whether the main loop has the steps and the time that were asked for."""
+        """Whether the main loop has the steps and the time that were asked for.
+
+        Where the script calls ``fit`` for each batch the time between two calls counts, too: it is most of the loop's.
+        """
         spec, main = self.report.spec, self.results.loops.main
         limit = Limit(spec.steps, spec.window_s, spec.min_steps)
-        return main is not None and limit.reached(main.measured, main.measured_ns / 1e9)
+        if main is None or limit.reached(main.measured, main.measured_ns / 1e9):
+            return main is not None
+        between_ns = self.results.between_fits_ns
+        return limit.reached(main.measured, (main.measured_ns + between_ns) / 1e9) and any(
+            one.for_each_batch for one in self.keras_calls.record()
+        )
 
     @property
     def has_results(self) -> bool:

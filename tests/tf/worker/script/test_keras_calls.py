@@ -26,6 +26,15 @@ def test_calls_for_each_batch_are_counted_at_their_lines(watched: Callable[..., 
     assert fit["on_batch"] == "model.train_on_batch(row, values)"
 
 
+def test_time_between_calls_for_each_batch_is_measured_time(watched: Callable[..., Any]) -> None:
+    """The window is over long before the steps themselves take as long: they are a part of what the loop does."""
+    ran = watched("fit_one_batch.py", "2000", "keras3", afterwards=False, window_s=6.0)
+    script = ran.part("script")
+    assert script["ended"] == "stopped"
+    steps_s = sum(ran.segments["as_is"].columns["wall_ns"]) / 1e9
+    assert steps_s < 6.0 <= steps_s + script["between_fits_s"] + 1.0
+
+
 @pytest.mark.parametrize(
     ("text", "method", "written"),
     [
