@@ -232,7 +232,7 @@ PIPELINES = (
         "dqn",
         "DeepRL-TensorFlow2: replay buffer",
         "dqn.py",
-        ("inconclusive",),
+        ("host",),
         command="diagnose",
         script="fit",
         advised="dqn_on_batch",
@@ -241,7 +241,8 @@ PIPELINES = (
         "custom_training",
         f"{_TUTORIAL}: tf.distribute",
         "custom_training.py",
-        ("input",),
+        # By a clock in its loop 7 of 70 to 83 ms a step are waits, on another machine 4 of 24.
+        ("input", "compute"),
         legacy=True,
         script="loop",
         tried=(

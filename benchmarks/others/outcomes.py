@@ -80,7 +80,7 @@ def outcome(row: Row) -> str:
     """Right, wrong, silent or undecided, with the reason: of the verdict and of what a loop measured."""
     if row.get("failed"):
         return f"wrong: {row['failed']}"
-    if row["verdict"] == "inconclusive" and "inconclusive" not in row["known"]:
+    if row["verdict"] == "inconclusive":
         return "undecided"
     if row["verdict"] not in row["known"]:
         return f"wrong: {' or '.join(row['known'])} is right"
@@ -88,12 +88,12 @@ def outcome(row: Row) -> str:
         return "silent: no remedy with a line"
     own = row.get("own_ratio")
     if row.get("ratio") is None:
-        if row["verdict"] == "compute":
-            return "right: nothing to change"
         if own and own["low"] > WORTH:
             return f"silent: its authors' own form is {own['estimate']:.2g} times as fast"
         if helped := [name for name, one in _tried(row).items() if one["low"] > WORTH]:
             return f"silent: {helped[0]} by hand is faster"
+        if row["verdict"] == "compute":
+            return "right: nothing to change"
         if nothing_helps(row):
             return "right: nothing to change, as tried by hand"
         open_ = [name for name, why in (row.get("not_accepted") or {}).items() if why.startswith("undecided")]
@@ -215,7 +215,7 @@ def readme(rows: Sequence[Row]) -> list[str]:
         "|---|---|---|---|",
     ]
     # By hand only what a word or two say: what to do in a line that is named is on the page of the case studies.
-    by_line = "inconclusive", "input"
+    by_line = "host", "input"
     named = [row for row in rows if row.get("ratio") and not (row.get("advised") and row["verdict"] in by_line)]
     timed = {row["repository"]: row for row in reversed(named)}
     for row in [row for row in rows if row in timed.values()]:

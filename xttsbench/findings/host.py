@@ -66,13 +66,14 @@ def _seldom(line: StackLine | None) -> str:
     "host-stall",
     evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
     "and seconds of garbage collection",
-    threshold="host work is the verdict, or takes 10 % of the step; always a bottleneck",
+    threshold="host work is the verdict, or takes 10 % of the step, and is not that of call-per-batch; always a "
+    "bottleneck",
     remedy="Do this work less often, or in a thread beside the training, or after the epoch.",
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )
 def host_stall(evidence: Evidence) -> Findings:
     """Host work between steps, or in one that runs op by op: Python of yours, logs, checkpoints, garbage collection."""
-    if not evidence.limits("host"):
+    if not evidence.limits("host") or evidence.facts.anew_share >= THRESHOLD:  # which call-per-batch tells
         return
     line = heaviest_line(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
     period = evidence.oscillation

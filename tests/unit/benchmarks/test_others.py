@@ -170,7 +170,6 @@ FASTER = ratio(1.5, 2.0, 2.5)
         (INPUT | {"same_in_loop": False}, "wrong: other data"),
         (INPUT | {"verdict": "compute"}, "wrong: input is right"),
         (INPUT | {"verdict": "inconclusive"}, "undecided"),
-        (INPUT | {"verdict": "inconclusive", "known": ["inconclusive"]}, "right"),
         (INPUT | {"ratio": None, "fixes": []}, "silent: no fix"),
         (
             INPUT | {"ratio": None, "fixes": [], "not_accepted": {"prefetch": "undecided: 1.5", "pool": "slower"}},
@@ -193,6 +192,8 @@ FASTER = ratio(1.5, 2.0, 2.5)
         (INPUT | {"ratio": None, "tried": {"b": FASTER | {"same": False}}}, "silent: no fix"),
         (INPUT | {"ratio": None, "tried": {"a": NOT_FASTER}, "own_ratio": ratio(0.9, 1.05, 1.2)}, "silent: no fix"),
         ({"verdict": "compute", "known": ["compute"]}, "right: nothing to change"),
+        ({"verdict": "compute", "known": ["compute"], "tried": {"a": NOT_FASTER}}, "right: nothing to change"),
+        ({"verdict": "compute", "known": ["compute"], "tried": {"a": FASTER}}, "silent: a by hand is faster"),
         ({"failed": "no report"}, "wrong: no report"),
     ],
 )

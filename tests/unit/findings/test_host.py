@@ -62,6 +62,12 @@ def test_a_callback_of_keras_is_to_do_its_work_for_few_batches(evidence, build) 
     assert "batch %" not in elsewhere.remedy
 
 
+def test_what_keras_makes_anew_in_each_call_has_a_rule_of_its_own(evidence, build) -> None:
+    anew = StepFacts(has_step=True, anew_share=0.6)
+    assert silent(host_stall, evidence("host", anatomy=build.eager(), facts=anew))
+    assert not silent(host_stall, evidence("host", anatomy=build.eager(), facts=StepFacts(has_step=True)))
+
+
 def test_no_host_stall_without_host_time(evidence, build) -> None:
     anatomy = build.compiled(lines=(line("python"),))
     for bottleneck in ("compute", "input", "dispatch", "inconclusive"):
