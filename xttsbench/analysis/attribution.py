@@ -137,20 +137,23 @@ def attribute(means: Means, facts: StepFacts) -> dict[str, FloatArray]:
         "transfer": transfer,
         "contention": inflated + delayed - paced,
     }
-    return _with_calls(parts, facts.anew_share * (means.wait_s + means.step_s))
+    return _with_calls(parts, facts.anew_share * (means.wait_s + means.step_s), means.emulated_s)
 
 
-def _with_calls(parts: Mapping[str, FloatArray], anew_s: FloatArray) -> dict[str, FloatArray]:
-    """The parts with what Keras makes anew in each call as host work.
+def _with_calls(parts: Mapping[str, FloatArray], anew_s: FloatArray, emulated_s: FloatArray) -> dict[str, FloatArray]:
+    """The parts with what Keras makes anew in each call, all of it outside of compiled functions, as host work.
 
     It looks like a wait for the first batch, like ops that are launched and like compilation: of these it is taken, of
-    each in proportion.
+    each in proportion; what is more looks like the step's own computing.
     """
     looks_like = ("input", "dispatch", "compile", "transfer", "contention")
     there_s = sum((parts[name] for name in looks_like), np.zeros_like(anew_s))
-    moved_s = np.clip(anew_s - parts["host"], 0.0, there_s)
+    more_s = np.maximum(anew_s - parts["host"], 0.0)
+    moved_s = np.minimum(more_s, there_s)
     left = 1 - np.divide(moved_s, there_s, out=np.zeros_like(moved_s), where=there_s > 0)
-    return {**parts, **{name: parts[name] * left for name in looks_like}, "host": parts["host"] + moved_s}
+    computed_s = np.clip(more_s - moved_s, 0.0, np.maximum(parts["compute"] - emulated_s, 0.0))
+    found = {**parts, **{name: parts[name] * left for name in looks_like}}
+    return found | {"host": parts["host"] + moved_s + computed_s, "compute": parts["compute"] - computed_s}
 
 
 def _launched(means: Means, facts: StepFacts, handed: FloatArray) -> FloatArray:

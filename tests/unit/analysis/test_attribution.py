@@ -58,8 +58,10 @@ dispatch does not eat the emulated wait:
 step=100 emulated=70 compiled_gain=60 | eager | dispatch=30 compute=70 | dispatch
 what Keras makes anew in each call looks like a wait and like launches:
 wait=40 step=60 compiled_gain=40 | eager anew_share=0.6 | input=10 dispatch=10 host=60 compute=20 | host
-what Keras makes anew is never what the device computes:
-wait=10 step=90 | anew_share=0.9 | host=10 compute=90 | host
+what Keras makes anew and looks like computing:
+wait=10 step=90 | anew_share=0.9 | host=90 compute=10 | host
+what Keras makes anew is no wait of an emulated accelerator:
+wait=10 step=90 emulated=60 | anew_share=0.9 | host=40 compute=60 | host
 what Keras makes anew is host work that was seen already:
 step=100 outside=70 | host_share=1 anew_share=0.5 | host=70 compute=30 | host
 compilation recurs: step=100 compile=60 | - | compile=60 compute=40 | compile

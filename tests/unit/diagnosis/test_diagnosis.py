@@ -186,7 +186,7 @@ def test_a_data_set_that_keras_makes_anew_for_each_batch_is_host_work_and_not_to
     assert script.model_copy(update={"steps_per_call": 16}).anew_share == 0
     found = told([build.trial("script", *steps, script=script)])
     assert (found.why_undecided, found.evidence.bottleneck) == (None, "host")
-    assert shares(found)["host"] == pytest.approx(0.4, abs=0.02), "all that looked like a wait, and no more"
+    assert shares(found)["host"] == pytest.approx(3.0 / 6.1, abs=0.02), "all that looked like a wait, and some beside"
     on_gpu = build.trial(
         "script", *steps, script=script, devices=Devices(inter_op_threads=2, intra_op_threads=2, gpus=("GPU:0",))
     )
