@@ -206,10 +206,10 @@ _PAGE = """\
 <!-- Written by `make docs` from the metadata of what is installed: change docs/licences.py, not this page. -->
 
 xttsbench is under {own}; MIT is [uPlot's](../xttsbench/reporting/assets/uPlot-LICENSE), which is inlined in
-pages of reports. An installation brings the {number} distributions below, none of which xttsbench ships. They are
-listed in the versions of `constraints.txt`, with the licences that their own metadata and licence files state, for
-Linux and Python {python}. A test compares this page with the environment, and refuses licences that are not known to be
-allowed. It is no legal advice.
+pages of reports. An installation on Linux on x86-64 with Python {python} brings the {number} distributions below, none
+of which xttsbench ships; on other processors XProf and what that needs are left out. They are listed in the versions of
+`constraints.txt`, with the licences that their own metadata and licence files state. A test compares this page with the
+environment, and refuses licences that are not known to be allowed. It is no legal advice.
 
 ## What an installation brings
 

@@ -72,7 +72,7 @@ def _seldom(line: StackLine | None) -> str:
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )
 def host_stall(evidence: Evidence) -> Findings:
-    """Host work between steps, or in one that runs op by op: Python of yours, logs, checkpoints, garbage collection."""
+    """Host work between steps, or in one outside of its compiled functions: Python, logs, checkpoints, collections."""
     if not evidence.limits("host") or evidence.facts.anew_share >= THRESHOLD:  # which call-per-batch tells
         return
     line = heaviest_line(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)

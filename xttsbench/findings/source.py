@@ -128,11 +128,12 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 @rule(
     "early-workers",
     evidence=_LINE,
-    threshold="a PyDataset or Sequence of Keras with an on_epoch_begin, and a number of workers in the same file; "
+    threshold="a PyDataset or Sequence of Keras with an on_epoch_begin, and two workers or more in the same file; "
     "never a bottleneck",
     remedy="Write `def on_epoch_end(self):` in place of `def on_epoch_begin(self):`, and `self.on_epoch_end()` at the "
     "end of __init__: Keras calls on_epoch_end when the workers of an epoch have stopped.",
-    false_alarms="a Keras that starts its workers after on_epoch_begin",
+    false_alarms="an on_epoch_begin that changes nothing that the workers read; a Keras that starts its workers after "
+    "on_epoch_begin",
 )
 def early_workers(evidence: Evidence) -> Findings:
     """A dataset of Keras whose workers read before its `on_epoch_begin` has run: data of the epoch before."""

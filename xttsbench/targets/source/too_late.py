@@ -111,7 +111,7 @@ def early_workers(module: Module) -> Iterator[SourceFact]:
         made = [call for call, name in module.calls if name == kind.name.value]
         made += [call for call in module.inside(kind, cst.Call) if module.code(call.func) == "super().__init__"]
         workers = max((module.integer(argument_of(call, _NAMED_ONLY, "workers")) or 0 for call in made), default=0)
-        if workers > 0:
+        if workers > 1:  # Keras starts one only where it is to be a process
             detail = f"on_epoch_begin() of {kind.name.value} runs when its {workers} workers may have read already"
             yield module.fact("early-workers", begin, detail)
 
