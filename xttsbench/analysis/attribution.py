@@ -78,8 +78,9 @@ class StepFacts:
             quiet machine.
         foreign_share: the part of it that ran beside the target, and not beneath its machine.
         holds_gil: the pipeline runs Python that holds the interpreter lock.
-        anew_share: share of a script's time in which Keras makes a dataset, an iterator and callbacks anew, in calls of
-            ``fit``, ``evaluate`` or ``predict`` for a batch or two each.
+        anew_share: share of the time from the first call of ``fit``, ``evaluate`` or ``predict`` to the last in which
+            Keras makes a dataset, an iterator and callbacks anew, where the calls are for a batch or two each; 0 where
+            the loop is none of such calls.
     """
 
     has_step: bool

@@ -182,8 +182,8 @@ def verify(
         bool,
         typer.Option(
             "--fix",
-            help="Make a cache anew in which something is wrong, and keep the old one in a folder beside it; never "
-            "touches WAV files or metadata.",
+            help="Make a cache anew in which something is wrong, and keep the old one in a folder beside it, where no "
+            "training that runs finds it; never touches WAV files or metadata.",
         ),
     ] = False,
     everything: Annotated[
@@ -244,11 +244,10 @@ def _described(record: MadeData | ImportedData, clips: str) -> str:
 
 
 def _features(recipe: str) -> FeatureSettings:
-    from xttsbench.shipped import shipped
+    from xttsbench.shipped import locate
     from xttsbench.xtts.recipe import load_recipe
 
-    is_file = "/" in recipe or recipe.endswith((".yaml", ".yml"))
-    return load_recipe(Path(recipe) if is_file else shipped("training", recipe)).features
+    return load_recipe(locate("training", recipe)).features
 
 
 def _directory(data: Path | None, progress: Watched) -> Path:

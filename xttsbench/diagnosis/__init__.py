@@ -23,10 +23,19 @@ from xttsbench.analysis.attribution import (
 from xttsbench.analysis.disturbance import gate, without
 from xttsbench.analysis.pooling import DRAWS, Pooled, mean_of, pool, ratio
 from xttsbench.analysis.readings import gpu_samples
-from xttsbench.analysis.steps import FloatArray, Steps, in_one_stretch, measured, never_alone, steady
+from xttsbench.analysis.steps import (
+    FloatArray,
+    Steps,
+    batches_per_epoch,
+    in_one_stretch,
+    measured,
+    never_alone,
+    steady,
+)
 from xttsbench.analysis.variation import explain, oscillation
 from xttsbench.diagnosis.bottleneck import (
     DISTURBED_SPREAD,
+    MIN_BATCHES,
     PARTS_OF,
     SURE,
     classify_bottleneck,
@@ -120,7 +129,8 @@ def build_diagnosis(
     facts = step_facts(records, series, base.anatomy, base.pipeline, environment, has_step=base.has_step, judged=judged)
     if holds_gil is not None:
         facts = replace(facts, holds_gil=holds_gil)
-    if base.script is not None and not base.on_gpu:  # there a wait for results looks like it
+    # On a GPU a wait for results looks like it; and a loop of many batches makes none of those calls.
+    if base.script is not None and not base.on_gpu and min(map(batches_per_epoch, records)) < MIN_BATCHES:
         facts = replace(facts, anew_share=base.script.anew_share)
     saved = compiled_share(trials, rng) if facts.eager or facts.recompiles else None
     # In eager scripts, work of the loop cannot be separated from work of the step.

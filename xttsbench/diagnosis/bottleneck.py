@@ -207,7 +207,8 @@ def _without_gaps(found: Sample) -> Sample:
 
 
 MIN_STEPS: Final = 2
-_MIN_BATCHES: Final = 5  # A dataset that ends after fewer is begun anew so often that its starts are what is measured
+MIN_BATCHES: Final = 5
+"""A dataset that ends after fewer is begun anew so often that its starts are what is measured."""
 SURE: Final = 0.95
 """From this probability on a verdict is final, and more measuring would not be worth its time."""
 _MASKED: Final = 0.25  # Share of the processors that neighbours take from which contention may not show
@@ -277,14 +278,14 @@ def why_undecided(
     if steps < MIN_STEPS:
         return f"only {steps} step(s) were measured after the warm-up"
     batches = min(map(batches_per_epoch, records))
-    if batches < _MIN_BATCHES and anew_share < THRESHOLD:
+    if batches < MIN_BATCHES and anew_share < THRESHOLD:
         script = records[0].script
         for one in script.keras_calls if script is not None else ():
             if one.for_each_batch:
                 return f"{one.method}() is called anew for each batch: what it makes ready is part of what was measured"
         return (
             f"the dataset ends after {batches:.0f} batch(es), so starting it over is most of what was "
-            f"measured; give it {_MIN_BATCHES} at least, or .repeat()"
+            f"measured; give it {MIN_BATCHES} at least, or .repeat()"
         )
     failed = next((trial for trial in records if trial.status != "ok" and not _script_was_over(trial)), None)
     if failed is not None and len(records) == 1:

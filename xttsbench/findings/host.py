@@ -62,18 +62,25 @@ def _seldom(line: StackLine | None) -> str:
     )
 
 
+def _is_of_calls(evidence: Evidence) -> bool:
+    """Whether most of the host's work is what Keras makes anew in calls for each batch: `call-per-batch` tells it."""
+    script, anew_share = evidence.script, evidence.facts.anew_share
+    told = any(one.for_each_batch and one.own_share >= THRESHOLD for one in (script.keras_calls if script else ()))
+    return told and anew_share >= 0.5 * evidence.share("host")
+
+
 @rule(
     "host-stall",
     evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
     "and seconds of garbage collection",
-    threshold="host work is the verdict, or takes 10 % of the step, and is not that of call-per-batch; always a "
-    "bottleneck",
+    threshold="host work is the verdict, or takes 10 % of the step, and is not mostly that of call-per-batch; "
+    "always a bottleneck",
     remedy="Do this work less often, or in a thread beside the training, or after the epoch.",
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )
 def host_stall(evidence: Evidence) -> Findings:
     """Host work between steps, or in one outside of its compiled functions: Python, logs, checkpoints, collections."""
-    if not evidence.limits("host") or evidence.facts.anew_share >= THRESHOLD:  # which call-per-batch tells
+    if not evidence.limits("host") or _is_of_calls(evidence):
         return
     line = heaviest_line(evidence, _HOST_KINDS, rarest=evidence.facts.opaque)
     period = evidence.oscillation
@@ -156,7 +163,7 @@ def call_per_batch(evidence: Evidence) -> Findings:
         yield call_per_batch.finding(
             f"{one.method}() is called for each batch: {1e3 * own_s:.0f} of its {1e3 * call_s:.0f} ms go to what Keras "
             "makes anew in each call, a dataset, its iterator and callbacks",
-            {"calls": one.calls, "call_s": call_s, "own_s": own_s, "share_from_first_call_to_last": share},
+            {"calls": one.calls, "call_s": call_s, "own_s": own_s, "first_call_to_last_share": share},
             f"Write `{one.on_batch}` in line {place.line} of {os.path.basename(place.file or '')}: {_SAME}"
             + (_AT_ONCE if one.method == "predict" else ""),
             severity="critical" if share >= 0.5 else "warning",

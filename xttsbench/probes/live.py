@@ -190,7 +190,11 @@ class MachineProbe:
         """Adds memory, from the control group where its limit is below the machine's."""
         limit = memory_limit_bytes(self._root) if self._limited else None
         left = None if limit is None else memory_limit_left_bytes(self._root)
-        memory = psutil.virtual_memory()
+        try:
+            memory = psutil.virtual_memory()
+        except (OSError, KeyError, ValueError) as error:
+            self.unmeasured["memory_used_bytes"] = f"the memory cannot be read: {error}"
+            return
         total, available = memory.total, memory.available
         if limit is not None and left is not None and limit < total:
             total, available = limit, min(left, available)

@@ -113,14 +113,13 @@ def processors_and_swap(
     allowance = cpu_allowance(root)
     cpus = frozenset(os.sched_getaffinity(0))
 
-    def look() -> tuple[float, str, int, float]:
-        swap = psutil.swap_memory()
-        return clock(), text_of(root / "proc/stat") or "", swap.sin + swap.sout, own_cpu_s()
+    def look() -> tuple[float, str, str | None, float]:
+        return clock(), text_of(root / "proc/stat") or "", text_of(root / "proc/vmstat"), own_cpu_s()
 
-    began, stat, swapped_bytes, own = look()
+    began, stat, pages, own = look()
     sleep(window_s)
-    ended, stat_after, swapped_after, own_after = look()
-    steal = foreign = None
+    ended, stat_after, pages_after, own_after = look()
+    steal = foreign = swapped = None
     seconds = ended - began
     with contextlib.suppress(ValueError):
         before, after = parse_machine(stat, cpus), parse_machine(stat_after, cpus)
@@ -129,6 +128,8 @@ def processors_and_swap(
         whole = steal_s + busy_s + after.idle_s - before.idle_s
         if whole > 0:
             steal, foreign = steal_s / whole, max(busy_s - (own_after - own), 0.0) / whole
+    if pages is not None and pages_after is not None and seconds > 0:
+        swapped = (_swapped_pages(pages_after) - _swapped_pages(pages)) * os.sysconf("SC_PAGE_SIZE") / seconds
     processors = Processors(
         machine_cpus=allowance.machine_cpus,
         affinity_cpus=allowance.affinity_cpus,
@@ -137,7 +138,13 @@ def processors_and_swap(
         steal_share=steal,
         foreign_share=foreign,
     )
-    return processors, (swapped_after - swapped_bytes) / seconds if seconds > 0 else None
+    return processors, swapped
+
+
+def _swapped_pages(vmstat: str) -> int:
+    # By hand: psutil takes a page for 4 KiB, warns on standard error where the counters are missing, and gives 0 then.
+    fields = dict(line.split(maxsplit=1) for line in vmstat.splitlines() if " " in line)
+    return int(fields.get("pswpin", 0)) + int(fields.get("pswpout", 0))
 
 
 def memory(swapped_bytes_per_s: float | None = None, *, root: Path = ROOT) -> Memory:

@@ -100,6 +100,11 @@ class OwnBatches(Record):
 _MANY: Final = 20
 
 
+def for_each_batch(calls: int, batches: int) -> bool:
+    """Whether there were many calls, of one or two batches each; ``batches`` are those of all but the first call."""
+    return calls >= _MANY and batches <= 2 * (calls - 1)
+
+
 class KerasCalls(Record):
     """Calls of ``fit``, ``evaluate`` or ``predict`` of a Keras model at one line; the first is in no time."""
 
@@ -115,7 +120,7 @@ class KerasCalls(Record):
     @property
     def for_each_batch(self) -> bool:
         """Whether there were many calls, and of one or two batches each: no epochs that a script counts itself."""
-        return self.calls >= _MANY and self.batches <= 2 * (self.calls - 1)
+        return for_each_batch(self.calls, self.batches)
 
     @property
     def own_s(self) -> float:
@@ -199,6 +204,6 @@ class ScriptRun(Record):
 
     @property
     def anew_share(self) -> float:
-        """Share of its time that goes to what Keras makes anew in calls for a batch or two each."""
+        """Share of the time from its first call of Keras to the last that is made anew, in calls for a batch or two."""
         calls = self.keras_calls if self.steps_per_call == 1 else ()
         return sum(one.own_share for one in calls if one.for_each_batch)

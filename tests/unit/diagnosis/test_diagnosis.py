@@ -187,6 +187,9 @@ def test_a_data_set_that_keras_makes_anew_for_each_batch_is_host_work_and_not_to
     found = told([build.trial("script", *steps, script=script)])
     assert (found.why_undecided, found.evidence.bottleneck) == (None, "host")
     assert shares(found)["host"] == pytest.approx(3.0 / 6.1, abs=0.02), "all that looked like a wait, and some beside"
+    many = build.segment("as_is", wait_s=[0.02] * 120, step_s=[0.03] * 120, epoch=[0] * 120, batch=list(range(120)))
+    beside = build.trial("script", build.segment("warm_up", step_s=[0.1]), many, script=script)
+    assert told([beside]).evidence.bottleneck == "input", "a loop of many batches makes none of those calls"
     on_gpu = build.trial(
         "script", *steps, script=script, devices=Devices(inter_op_threads=2, intra_op_threads=2, gpus=("GPU:0",))
     )

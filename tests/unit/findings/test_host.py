@@ -5,6 +5,8 @@ import pytest
 from tests.unit.findings.made import line, only, silent
 from xttsbench.analysis.attribution import StepFacts
 from xttsbench.findings.host import host_stall, host_sync, python_function_in_step
+from xttsbench.records.code import KerasCalls, ScriptRun
+from xttsbench.records.pipeline import CallSite
 from xttsbench.records.report import Oscillation
 from xttsbench.records.trial import Devices
 
@@ -63,9 +65,19 @@ def test_a_callback_of_keras_is_to_do_its_work_for_few_batches(evidence, build) 
 
 
 def test_what_keras_makes_anew_in_each_call_has_a_rule_of_its_own(evidence, build) -> None:
-    anew = StepFacts(has_step=True, anew_share=0.6)
-    assert silent(host_stall, evidence("host", anatomy=build.eager(), facts=anew))
-    assert not silent(host_stall, evidence("host", anatomy=build.eager(), facts=StepFacts(has_step=True)))
+    def found(anew_share: float, own_s: float) -> bool:
+        """Whether it is silent, beside a call that makes things anew for so much of ten seconds."""
+        known = {"calls": 100, "batches": 99, "time_s": own_s, "function_s": 0.0, "span_s": 10.0}
+        place, line = CallSite(file="a.py", line=3), "model.predict_on_batch(row)"
+        script = ScriptRun(keras_calls=(KerasCalls(method="predict", place=place, on_batch=line, **known),))
+        facts = StepFacts(has_step=True, anew_share=anew_share)
+        return silent(host_stall, evidence("host", script=script, anatomy=build.eager(), facts=facts))
+
+    share = evidence("host", anatomy=build.eager()).share("host")
+    assert found(0.6 * share, 6.0)
+    assert not found(0.4 * share, 4.0), "most of it is something else"
+    assert not found(0.6 * share, 0.9), "no call costs enough for that rule"
+    assert not found(0.0, 6.0)
 
 
 def test_no_host_stall_without_host_time(evidence, build) -> None:

@@ -26,7 +26,7 @@ def test_what_keras_makes_anew_in_each_call_is_named_with_the_call_to_write(evid
     assert (found.location.file, found.location.line) == ("/home/user/agent.py", 31)
     assert found.title.startswith("predict() is called for each batch: 40 of its 50 ms")
     assert "Write `model.predict_on_batch(row)` in line 31 of agent.py" in found.remedy
-    assert found.evidence["share_from_first_call_to_last"] == pytest.approx(0.64)
+    assert found.evidence["first_call_to_last_share"] == pytest.approx(0.64)
 
 
 @pytest.mark.parametrize(

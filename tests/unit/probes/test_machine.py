@@ -53,19 +53,18 @@ def stat(busy: int, steal: int, idle: int) -> str:
 
 def test_neighbours_are_what_is_busy_and_not_ours(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    root = write(tmp_path, {"proc/stat": stat(100, 10, 100)})
+    root = write(tmp_path, {"proc/stat": stat(100, 10, 100), "proc/vmstat": "pswpin 5\npswpout 1\n"})
 
     def passes(_: float) -> None:
-        write(tmp_path, {"proc/stat": stat(160, 30, 120)})
+        write(tmp_path, {"proc/stat": stat(160, 30, 120), "proc/vmstat": "pswpin 15\npswpout 1\n"})
 
-    ticks, used, swaps = iter((0.0, 1.0)), iter((1.0, 1.1)), iter((6, 16))
-    monkeypatch.setattr(psutil, "swap_memory", lambda: SimpleNamespace(sin=next(swaps), sout=1))
+    ticks, used = iter((0.0, 1.0)), iter((1.0, 1.1))
     found, swapped = machine.processors_and_swap(
         1.0, root=root, clock=lambda: next(ticks), sleep=passes, own_cpu_s=lambda: next(used)
     )
     assert found.steal_share == pytest.approx(0.2)
     assert found.foreign_share == pytest.approx(0.5)  # 0.6 s busy, 0.1 s of it ours, of 1 s
-    assert swapped == 10
+    assert swapped == 10 * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_quota_and_memory_limits_are_read_from_the_group(tmp_path, monkeypatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from xttsbench.pipeline.places import user_calls
-from xttsbench.records.code import KerasCalls
+from xttsbench.records.code import KerasCalls, for_each_batch
 from xttsbench.records.pipeline import CallSite
 from xttsbench.step.watch import Watch
 
@@ -51,6 +51,12 @@ class KerasCallsHeard:
                     self._sums[original.__name__, at] = sums
 
         return call
+
+    @property
+    def fits_each_batch(self) -> bool:
+        """Whether a line calls ``fit`` for each batch."""
+        sums = list(self._sums.items())
+        return any(method == "fit" and for_each_batch(calls, batches) for (method, _), (calls, batches, *_) in sums)
 
     def record(self) -> tuple[KerasCalls, ...]:
         """The lines so far, but for those that were reached once, and those whose functions were not counted."""

@@ -278,9 +278,7 @@ class Recorder:
         if main is None or limit.reached(main.measured, main.measured_ns / 1e9):
             return main is not None
         between_ns = self.results.between_fits_ns
-        return limit.reached(main.measured, (main.measured_ns + between_ns) / 1e9) and any(
-            one.for_each_batch for one in self.keras_calls.record()
-        )
+        return limit.reached(main.measured, (main.measured_ns + between_ns) / 1e9) and self.keras_calls.fits_each_batch
 
     @property
     def has_results(self) -> bool:

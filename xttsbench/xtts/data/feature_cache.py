@@ -145,8 +145,8 @@ def faults(
     Headers are read of so many ``.npy`` files, evenly spaced; None reads all.
     """
     n, rows = len(data), index.rows_of(data)
-    wavs, npy = (os.path.join(*place, "") for place in ((data.directory, "wavs"), (directory, NPY)))  # paths are slow
-    wav_bytes, mtimes_ns = _stats((f"{wavs}{data.id(clip)}.wav" for clip in range(n)), n)
+    npy = os.path.join(directory, NPY, "")  # paths are slow
+    wav_bytes, mtimes_ns = wav_stats(data)
     npy_sizes, _ = _stats((f"{npy}{data.id(clip)}.npy" for clip in range(n)), n)
     known = index.entries[np.maximum(rows, 0)] if len(index) else np.zeros(n, ENTRY)
     suspects = (
@@ -200,6 +200,12 @@ def wav_hash(path: Path) -> bytes:
             return hashlib.blake2b(file.read(), digest_size=HASH_BYTES).digest()
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read ({error.strerror or error}); make it readable") from error
+
+
+def wav_stats(data: SpeechData) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the size and the time of change in nanoseconds of each WAV file, ``[n]``; -1 where it is missing."""
+    wavs = os.path.join(data.directory, "wavs", "")
+    return _stats((f"{wavs}{data.id(clip)}.wav" for clip in range(len(data))), len(data))
 
 
 def _stats(paths: Iterable[str], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

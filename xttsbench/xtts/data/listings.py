@@ -175,8 +175,10 @@ class SoundFolder:
             bases.append(beside_root)
         stem, ending = os.path.splitext(audio)
         if ending.lower() not in SOUND_SUFFIXES:  # a dot in an id, or none
-            stem = audio
-        names = [audio, *(stem + suffix for suffix in SOUND_SUFFIXES)]  # another format: it was converted since
+            stem, ending = audio, ""
+        # What is listed as one format may have been converted since, to WAV most likely.
+        names = [audio] if ending.lower() == ".wav" else [f"{stem}.wav", f"{stem}.WAV", audio]
+        names += [stem + suffix for suffix in SOUND_SUFFIXES]
         outside = False
         for name, base in product(names, bases):
             path = os.path.normpath(os.path.join(base, name))

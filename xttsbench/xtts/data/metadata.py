@@ -201,9 +201,10 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
         text = read_text(path, JOURNAL_BYTES)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
+        encoding = "UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "ISO-8859-1"
         raise InvalidInputError(
             f"{path}:{line}: is not UTF-8; convert it from the encoding that it has, e.g. with: "
-            f"iconv -f ISO-8859-1 -t UTF-8 {path.name} > converted.csv"
+            f"iconv -f {encoding} -t UTF-8 {path.name} > converted.csv"
         ) from error
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be read ({error.strerror or error}); make it readable") from error

@@ -37,7 +37,7 @@ from xttsbench.xtts.data.cache_files import (
     write_npy,
     write_packed,
 )
-from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, faults, opened, read_cache, wav_hash
+from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, faults, opened, read_cache, wav_hash, wav_stats
 from xttsbench.xtts.data.pool import Progress, Silent, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.data.verification import Verification
@@ -247,14 +247,26 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _complete(data: SpeechData, features: FeatureSettings, directory: Path) -> FeatureCache | None:
-    """Return the cache if nothing is to be made, without a lock and writing nothing: a read-only one will do."""
+    """Return the cache if nothing is to be made; a read-only one will do."""
     try:
         index = read_cache(directory, features)
     except CacheFileError:
         return None
+    _, mtimes_ns = wav_stats(data)  # before files are hashed: one that changes meanwhile is looked at again
     if next(faults(data, features, directory, index, headers=None), None):
         return None
+    if (index.entries["wav_mtime_ns"][index.rows_of(data)] != mtimes_ns).any():
+        _note_times(data, features, directory, mtimes_ns)
     return opened(data, features, directory, index)
+
+
+def _note_times(data: SpeechData, features: FeatureSettings, directory: Path, mtimes_ns: npt.NDArray[np.int64]) -> None:
+    """Note when WAV files were touched or copied that are the same else: each opening would hash them again."""
+    with suppress(OSError, CacheFileError), locked(directory, lambda: None):  # a read-only cache keeps the old times
+        index = read_index(directory / INDEX, features, complete=True)
+        entries = index.entries.copy()
+        entries["wav_mtime_ns"][index.rows_of(data)] = mtimes_ns
+        write_index(directory / INDEX, Index(index.ids, entries), features, complete=True)
 
 
 def _check_clips(data: SpeechData, features: FeatureSettings) -> None:

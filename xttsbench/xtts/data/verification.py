@@ -57,7 +57,7 @@ class Verification:
     """Clips whose features were made again and compared."""
     problems: tuple[Problem, ...]
     unfinished: bool = False
-    """Whether there is no cache, or one that was not finished."""
+    """Whether there is no cache, or one that was not finished and has nothing in it that is none of its own."""
 
 
 def verify(
@@ -91,8 +91,8 @@ def verify(
         # Without a packed file something may be known of the clips; without an index there is no cache.
         with suppress(CacheFileError):
             index = read_index(cache / INDEX, features, complete=True)
-        unfinished = not (cache / INDEX).exists() or error.reason == UNFINISHED
-        rule: ProblemRule = "stale-cache" if unfinished else "corrupt-cache"
+        unfinished = not cache.exists() or error.reason == UNFINISHED
+        rule: ProblemRule = "stale-cache" if unfinished or not (cache / INDEX).exists() else "corrupt-cache"
         what = f"{error.path} {error.reason}" if cache.exists() else f"there is no feature cache: {cache}"
         found.append(Problem(rule=rule, clip=None, what=what, remedy=remedy))
     ids = set(data.metadata.ids)  # of unusable clips, too
@@ -100,7 +100,8 @@ def verify(
         if name.endswith(".wav") and not name.startswith(".") and name[:-4] not in ids:
             what, add = f"wavs/{name} is in no line of the metadata", "add its line, or move the file out of wavs/"
             problems.append(Problem(rule="bad-metadata", clip=None, what=what, remedy=add))
-    for path in () if unfinished else _strays(cache, ids):
+    for path in _strays(cache, ids):
+        unfinished = False  # to finish it would leave them
         what = f"{path} is of no clip of the metadata, and no file of a feature cache"
         found.append(Problem(rule="orphaned-file", clip=None, what=what, remedy=remedy))
     for clip_id in () if index is None else sorted(set(index.ids) - ids):

@@ -238,6 +238,24 @@ def test_a_call_in_another_file_of_the_users_counts(loaded, tmp_path, monkeypatc
         del sys.modules["trains"]
 
 
+def test_a_file_that_is_loaded_in_place_of_another_counts(loaded, tmp_path, monkeypatch):
+    """As many modules as before are loaded, and they are others."""
+    loader = loaded(MADE_BY_A_METHOD).Loader([1, 2])
+    (tmp_path / "looks.py").write_text("")
+    (tmp_path / "trains_later.py").write_text(
+        "def train(loader, epochs):\n    for _ in epochs:\n        loader.read_entries()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("looks")
+    assert python_state(loader.generator).reads is None
+    del sys.modules["looks"]
+    importlib.import_module("trains_later")
+    try:
+        assert "read_entries()" in python_state(loader.generator).reads
+    finally:
+        del sys.modules["trains_later"]
+
+
 def test_a_method_of_a_module_or_of_another_class_with_the_same_name_is_not_the_same(loaded):
     functions = """
 import json

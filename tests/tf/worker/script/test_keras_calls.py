@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from xttsbench.worker.script.keras_calls import on_batch
+from xttsbench.records.pipeline import CallSite
+from xttsbench.step.watch import Watch
+from xttsbench.worker.script.keras_calls import KerasCallsHeard, on_batch
 
 
 @pytest.mark.parametrize("keras", ["keras3", "legacy"])
@@ -24,6 +26,16 @@ def test_calls_for_each_batch_are_counted_at_their_lines(watched: Callable[..., 
         assert 0 < one["function_s"] < one["time_s"] < one["span_s"]
     assert predict["on_batch"] == "model.predict_on_batch(row)"
     assert fit["on_batch"] == "model.train_on_batch(row, values)"
+
+
+@pytest.mark.parametrize(
+    ("method", "calls", "batches", "is_so"),
+    [("fit", 30, 29, True), ("fit", 30, 290, False), ("predict", 30, 29, False)],
+)
+def test_only_fit_for_each_batch_is_a_loop_of_fits(method: str, calls: int, batches: int, is_so: bool) -> None:
+    heard = KerasCallsHeard(Watch())
+    heard._sums[method, CallSite(file="train.py", line=3)] = [calls, batches, 0, 0]
+    assert heard.fits_each_batch is is_so
 
 
 def test_time_between_calls_for_each_batch_is_measured_time(watched: Callable[..., Any]) -> None:

@@ -151,12 +151,12 @@ def test_bytes_do_not_depend_on_the_workers(tmp_path: Path, wav: Build, laid_out
 
 def test_where_sound_is_looked_for(tmp_path, imported, good) -> None:
     lines = ["x|here", "y.wav|in wavs", "sub/z|with an ending", "wavs\\w.wav|from Windows", "beside.wav|the listing"]
-    lines += ["v.1|a dot", "cv.mp3|converted since"]
+    lines += ["v.1|a dot", "cv.mp3|converted since", "sub/f.flac|converted beside it"]
     paths = ["x.wav", "v.1.wav", "lists/beside.wav", "wavs/y.wav", "wavs/w.wav"]
-    paths += ["clips/cv.wav", "sub/z.wav"]
+    paths += ["clips/cv.wav", "sub/z.wav", "sub/f.WAV"]
     files = {"lists/m.csv": "\n".join(["file|text", *lines, ""])} | dict.fromkeys(paths, good)
-    imported(files, metadata=Path("lists/m.csv"))
-    made = ["cv.wav", "lists-beside.wav", "sub-z.wav", "v.1.wav", "w.wav", "x.wav", "y.wav"]
+    imported(files | {"sub/f.flac": b"fLaC"}, metadata=Path("lists/m.csv"))
+    made = ["cv.wav", "lists-beside.wav", "sub-f.wav", "sub-z.wav", "v.1.wav", "w.wav", "x.wav", "y.wav"]
     assert names(tmp_path / "out" / "wavs") == made
 
 

@@ -303,6 +303,22 @@ def test_a_cache_that_cannot_be_mended_is_left_and_said(speech, cache, tmp_path,
     assert files(cache) == before
 
 
+@pytest.mark.parametrize("lost", ["index alone", "index, beside a stray", "features are a file"])
+def test_a_cache_without_its_index_is_kept_whole_and_made_once(lost, speech, cache, tmp_path) -> None:
+    (cache / INDEX).unlink()
+    if lost == "index, beside a stray":
+        (cache / "npy" / "stray.npy").write_bytes(b"")
+    elif lost == "features are a file":
+        shutil.rmtree(cache / "npy")
+        (cache / "npy").write_bytes(b"")
+    there = sorted(path.name for path in cache.rglob("*"))
+    made = mend(verify(speech, FEATURES, tmp_path / "root"), FEATURES, tmp_path / "root", workers=1)
+    assert made is not None
+    assert (made.made, made.replaced is not None) == (4, True)
+    assert sorted(path.name for path in made.replaced.rglob("*")) == there
+    assert not verify(speech, FEATURES, tmp_path / "root", everything=True).problems
+
+
 def test_a_healthy_cache_is_silent(speech, cache, tmp_path) -> None:
     assert look(speech, tmp_path / "root").problems == ()
     assert fix(speech, tmp_path / "root") is None

@@ -13,6 +13,7 @@ from tests.forked import start
 from tests.unit.xtts.data.caching import hangs, one_of_two
 from xttsbench import files
 from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
+from xttsbench.xtts.data import feature_cache
 from xttsbench.xtts.data import precompute as module
 from xttsbench.xtts.data.cache_files import CacheFileError, read_npy
 from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, open_cache
@@ -116,12 +117,15 @@ def test_what_the_clips_share_is_mended(make, damage: str) -> None:
     assert make().made == 0
 
 
-def test_a_touched_wav_file_is_no_other(make, speech: Path) -> None:
+def test_a_touched_wav_file_is_no_other(make, speech: Path, monkeypatch) -> None:
     before = times(make().cache)
     os.utime(speech / "wavs/c2.wav", ns=(10**18, 10**18))
     again = make()
     assert again.made == 0
-    assert times(again.cache) == before
+    after = times(again.cache)
+    assert {name for name in before if after[name] != before[name]} == {"index.npz"}
+    monkeypatch.setattr(feature_cache, "wav_hash", lambda _: pytest.fail("it was noted when the file was touched"))
+    assert make().made == 0
 
 
 def test_clips_that_left_go(make, speech) -> None:
