@@ -65,7 +65,7 @@ def _seldom(line: StackLine | None) -> str:
 def _is_of_calls(evidence: Evidence) -> bool:
     """Whether most of the host's work is what Keras makes anew in calls for each batch: `call-per-batch` tells it."""
     script, anew_share = evidence.script, evidence.facts.anew_share
-    told = any(one.for_each_batch and one.own_share >= THRESHOLD for one in (script.keras_calls if script else ()))
+    told = any(one.own_share >= THRESHOLD for one in (script.batch_calls if script is not None else ()))
     return told and anew_share >= 0.5 * evidence.share("host")
 
 
@@ -155,9 +155,9 @@ _AT_ONCE: Final = (
 def call_per_batch(evidence: Evidence) -> Findings:
     """Calls of `fit`, `evaluate` or `predict` for one batch or two at a time."""
     script = evidence.script
-    for one in script.keras_calls if script is not None and script.steps_per_call == 1 else ():
+    for one in script.batch_calls if script is not None else ():
         call_s, own_s, share = one.time_s / (one.calls - 1), one.own_s, one.own_share
-        if share < THRESHOLD or not one.for_each_batch:
+        if share < THRESHOLD:
             continue
         place = Location(file=one.place.file, line=one.place.line)
         yield call_per_batch.finding(

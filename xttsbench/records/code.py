@@ -205,5 +205,9 @@ class ScriptRun(Record):
     @property
     def anew_share(self) -> float:
         """Share of the time from its first call of Keras to the last that is made anew, in calls for a batch or two."""
-        calls = self.keras_calls if self.steps_per_call == 1 else ()
-        return sum(one.own_share for one in calls if one.for_each_batch)
+        return sum(one.own_share for one in self.batch_calls)
+
+    @property
+    def batch_calls(self) -> tuple[KerasCalls, ...]:
+        """Calls of Keras for a batch or two each; none where a call of the step function is of many steps."""
+        return tuple(one for one in self.keras_calls if one.for_each_batch) if self.steps_per_call == 1 else ()

@@ -64,7 +64,7 @@ def assert_same_bits(ours: list[Any], theirs: list[Any], *, rounded: str | None 
 
 
 def rounded_by(loader: str) -> str | None:
-    """What a loader computes from fewer frames where it keeps none: some processors multiply fewer rows otherwise."""
+    """Key of floats that a loader makes of fewer frames where it keeps none: some processors round them otherwise."""
     return "reference" if loader == "tf_wav" else None
 
 

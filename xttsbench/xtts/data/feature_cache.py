@@ -138,15 +138,22 @@ def read_cache(directory: Path, features: FeatureSettings) -> Index:
 
 
 def faults(
-    data: SpeechData, features: FeatureSettings, directory: Path, index: Index, *, headers: int | None
+    data: SpeechData,
+    features: FeatureSettings,
+    directory: Path,
+    index: Index,
+    *,
+    headers: int | None,
+    wavs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
 ) -> Iterator[Fault]:
     """Compare an index with the WAV files and ``.npy`` files that it is about, and yield what is wrong, by clip.
 
-    Headers are read of so many ``.npy`` files, evenly spaced; None reads all.
+    Headers are read of so many ``.npy`` files, evenly spaced; None reads all. ``wavs`` are the :func:`wav_stats`, where
+    they were read before.
     """
     n, rows = len(data), index.rows_of(data)
     npy = os.path.join(directory, NPY, "")  # paths are slow
-    wav_bytes, mtimes_ns = wav_stats(data)
+    wav_bytes, mtimes_ns = wav_stats(data) if wavs is None else wavs
     npy_sizes, _ = _stats((f"{npy}{data.id(clip)}.npy" for clip in range(n)), n)
     known = index.entries[np.maximum(rows, 0)] if len(index) else np.zeros(n, ENTRY)
     suspects = (

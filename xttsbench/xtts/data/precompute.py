@@ -252,11 +252,11 @@ def _complete(data: SpeechData, features: FeatureSettings, directory: Path) -> F
         index = read_cache(directory, features)
     except CacheFileError:
         return None
-    _, mtimes_ns = wav_stats(data)  # before files are hashed: one that changes meanwhile is looked at again
-    if next(faults(data, features, directory, index, headers=None), None):
+    wavs = wav_stats(data)  # before files are hashed: one that changes meanwhile is looked at again
+    if next(faults(data, features, directory, index, headers=None, wavs=wavs), None):
         return None
-    if (index.entries["wav_mtime_ns"][index.rows_of(data)] != mtimes_ns).any():
-        _note_times(data, features, directory, mtimes_ns)
+    if (index.entries["wav_mtime_ns"][index.rows_of(data)] != wavs[1]).any():
+        _note_times(data, features, directory, wavs[1])
     return opened(data, features, directory, index)
 
 
