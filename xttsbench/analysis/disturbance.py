@@ -119,6 +119,7 @@ class Gate:
     Attributes:
         rounds: all that were measured.
         disturbed: those in which others took too much, or the canary was slow.
+        slow: those of the disturbed ones that the canary alone shows.
         quiet: share of the capacity that others take in quiet rounds; ``None`` where that was not read.
         left: configuration -> round -> logarithm of the share of the processors that neighbours left in its turn,
             where processes take turns; without rounds of which nothing was read.
@@ -128,6 +129,7 @@ class Gate:
 
     rounds: frozenset[RoundKey]
     disturbed: frozenset[RoundKey]
+    slow: frozenset[RoundKey] = frozenset()
     quiet: float | None = None
     left: Mapping[str, Mapping[RoundKey, float]] = field(default_factory=dict)
     paired: frozenset[RoundKey] = frozenset()
@@ -168,9 +170,10 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
     taken = {key: _weighted(values) for key, values in read.items()}
     quiet = _quiet(taken.values()) if taken else None
     disturbed = {key for key, share in taken.items() if quiet is not None and share > quiet + ABOVE_QUIET}
-    disturbed |= {key for key, took in canary.items() if took > _quiet(canary.values()) * _SLOW_CANARY}
+    slow = {key for key, took in canary.items() if took > _quiet(canary.values()) * _SLOW_CANARY} - disturbed
+    disturbed |= slow
     paired = {(one.spec.block, mark.round) for one in trials for mark in one.rounds if mark.input_idle is not None}
-    return Gate(frozenset(rounds), frozenset(disturbed), quiet, left, frozenset(paired))
+    return Gate(frozenset(rounds), frozenset(disturbed), frozenset(slow), quiet, left, frozenset(paired))
 
 
 def without(steps: Steps, block: int, rounds: Collection[RoundKey]) -> Steps:
@@ -198,7 +201,9 @@ def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
         words[0] = words[0].removeprefix("quiet, ")
         were, do = ("was", "does") if disturbed == 1 else ("were", "do")
         consequence = ", all are kept, and intervals are wider" if widened else f" and {do} not count"
-        words.append(f"{disturbed} of {rounds} rounds {were} disturbed{consequence}")
+        slow = sum(len(found.slow) for found in gates)
+        cause = f" ({slow} by a slower processor: its clock, or another machine on its cores)" if slow else ""
+        words.append(f"{disturbed} of {rounds} rounds {were} disturbed{cause}{consequence}")
     return Disturbance(
         steal_share=_mean(pieces, "steal"),
         foreign_share=_mean(pieces, "foreign"),

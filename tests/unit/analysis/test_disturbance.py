@@ -247,6 +247,15 @@ def test_the_sentence_names_the_quota_and_the_rounds_where_they_are_many(turns) 
     assert most.sentence.endswith("5 of 8 rounds were disturbed, all are kept, and intervals are wider")
 
 
+def test_rounds_that_the_canary_alone_shows_are_told_as_a_slower_processor(turns) -> None:
+    """A busy sibling beneath the virtual machine, or a lower clock, is in no counter that the target can read."""
+    found = disturbance_of([turns(host(), 8, canary=[500, 900] * 4)])
+    assert found.sentence == (
+        "others used less than 2 % of the processor; 4 of 8 rounds were disturbed (4 by a slower processor: its clock, "
+        "or another machine on its cores) and do not count"
+    )
+
+
 def test_the_rounds_of_comparisons_are_counted_apart(turns) -> None:
     first = turns(host(foreign=lambda second: 1.0 if second == 6 else 0.0), 8)
     other = first.model_copy(update={"spec": first.spec.model_copy(update={"group": "h"})})
