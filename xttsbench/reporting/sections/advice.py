@@ -215,7 +215,9 @@ def _to_do(found: Finding | None, report: Report, place: str) -> str:
             return f"Change to {best.words}{_moved(best.fixes, report)}."
         if verdict.bottleneck == "inconclusive" and report.kind == "diagnose":  # which the next command goes on with
             return f"Have it decided with the next command. Then worth a try: {best.words}{_moved(best.fixes, report)}."
-        return f"Try it, and have it proved with the next command: {best.words}{_moved(best.fixes, report)}."
+        proves = answer.next_command(report, place).startswith("xttsbench optimize")
+        how = "Try it, and have it proved with the next command" if proves else "Try it"
+        return f"{how}: {best.words}{_moved(best.fixes, report)}."
     if found is not None and found.remedy:
         return with_calls(found.remedy, report)
     if verdict.step_time_s is None or verdict.bottleneck == "inconclusive":

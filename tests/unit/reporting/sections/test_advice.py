@@ -65,7 +65,7 @@ def report_of(*fixes: FixResult, kind: str = "optimize", **more: Any) -> Report:
         same_data="not_proved",
         patch=None,
     )
-    command = "xttsbench optimize my_project/data.py:make --accelerator emulated:15 --out reports/one"
+    command = f"xttsbench {kind} my_project/data.py:make --accelerator emulated:15 --out reports/one"
     given = {"kind": kind, "command": command, "fixes": fixes, "findings": (found,), "arms": (), "warnings": ()}
     target = {"name": "my_project/data.py:make", "kind": "dataset"}
     pipeline = PIPELINE.model_dump(mode="json")
@@ -209,6 +209,16 @@ def test_what_is_hoped_for_is_of_one_fix_too() -> None:
         "what to do Try it, and have it proved with the next command: a cache in memory after map (and shuffle moved "
         "behind it)." in text
     )
+
+
+def test_the_next_command_proves_a_fix_only_where_it_does(every_report: dict[str, Report]) -> None:  # noqa: F811
+    hoped = report_of(cache("not verified", predicted_speedup=2.4), kind="diagnose")
+    bundled = hoped.model_copy(update={"command": "xttsbench diagnose", "target": hoped.target | {"name": "bundled"}})
+    text = flat(screen(bundled))
+    assert "what to do Try it: a cache in memory after map (and shuffle moved behind it)." in text
+    for name, report in {**every_report, **SITUATIONS, "hoped": hoped, "bundled": bundled}.items():
+        text = flat(screen(report))
+        assert ("proved with the next command" in text) <= ("next xttsbench optimize" in text), name
 
 
 def test_no_word_of_a_screen_is_cut_off(every_report: dict[str, Report]) -> None:  # noqa: F811
