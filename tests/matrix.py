@@ -33,7 +33,7 @@ PACKAGES = ("tensorflow", "keras", "numpy", "protobuf", "tensorboard")
 
 OF_THE_TABLE = "tests/unit/test_matrix.py"
 """Tests of what is written here: they hold once all of it is."""
-GRAPHS = ("findings", "fixes", "guard", "pipeline", "samedata", "test_fixes_benchmark.py")
+GRAPHS = ("findings", "fixes", "guard", "pipeline", "samedata")
 STEPS = ("step", "training", "xtts")
 FIVE = {
     "dataset": "test_bottlenecks.py::test_the_bottleneck_is_found[eager_step_that_reads_its_loss-dispatch-rules1]",

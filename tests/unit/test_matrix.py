@@ -1,10 +1,9 @@
-"""What is claimed of versions is what ``make matrix`` tried; and how its table is made."""
+"""What is claimed of versions is what ``make matrix`` tried."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -67,54 +66,3 @@ def test_its_parts_hold_every_test_with_tensorflow(matrix: ModuleType) -> None:
     for name in matrix.FIVE.values():
         file, _, test = name.partition("::")
         assert f"def {test.partition('[')[0]}(" in (ROOT / "tests" / "e2e" / file).read_text(encoding="utf-8")
-
-
-def test_a_failure_and_what_was_not_tried_are_in_the_table(matrix: ModuleType) -> None:
-    found = {"passed": 3, "skipped": 1, "failed": ["tests/a.py::b"], "passed_when_run_again": ["tests/a.py::c"]}
-    versions = {"tensorflow": "2.20.0", "python": "3.12.1", "keras": "3.1", "numpy": "2.1"}
-    page = matrix.table(
-        {
-            "cells": {"2.20-3.12": {"versions": versions, "parts": {"unit": found}}},
-            "not_tried": {"2.19-3.13": "no wheels"},
-        }
-    )
-    assert "| 2.20.0 | 3.12.1 | 3.1 | 2.1 | 3 passed, **1 failed**, 1 skipped | not run |" in page
-    assert "- 2.20-3.12, unit: failed: `tests/a.py::b`" in page
-    assert "- 2.20-3.12, unit: passed when run again: `tests/a.py::c`" in page
-    assert "- TensorFlow and Python 2.19-3.13: no wheels" in page
-
-
-def test_a_failed_test_is_run_once_more_by_itself(matrix: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-
-    def pytest_(_python: Path, arguments: list[str]) -> dict[str, str]:
-        asked.append(arguments)
-        return {"a": "failed", "b": "failed", "c": "passed", "d": "skipped"} if len(asked) == 1 else {"a": "passed"}
-
-    monkeypatch.setattr(matrix, "pytest", pytest_)
-    found = matrix.run(Path("python"), ["tests/unit"], 3)
-    assert asked[1] == ["a", "b"]
-    assert (found["passed"], found["skipped"], found["failed"], found["passed_when_run_again"]) == (2, 1, ["b"], ["a"])
-
-
-def test_those_that_failed_can_be_run_alone_later(matrix: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "pytest", lambda _python, names: {name: "passed" for name in names if name != "b"})
-    before = {"passed": 7, "skipped": 0, "failed": ["a", "b"], "passed_when_run_again": ["c"], "seconds": 1}
-    after = {"passed": 8, "skipped": 0, "failed": ["b"], "passed_when_run_again": ["a", "c"], "seconds": 1}
-    assert matrix.again(Path("python"), before) == after
-
-
-def test_how_each_test_ended_comes_from_pytest_itself(matrix: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "test_mine.py").write_text(
-        "import pytest\n\n\ndef test_good():\n    pass\n\n\ndef test_bad():\n    assert False\n\n\n"
-        "@pytest.mark.skip(reason='no')\ndef test_left_out():\n    pass\n\n\n"
-        "@pytest.fixture\ndef falls():\n    yield\n    raise ValueError\n\n\n"
-        "def test_falls_afterwards(falls):\n    pass\n"
-    )
-    found = matrix.pytest(Path(sys.executable), [str(tmp_path / "test_mine.py")])
-    assert {name.rpartition("::")[2]: how for name, how in found.items()} == {
-        "test_good": "passed",
-        "test_bad": "failed",
-        "test_left_out": "skipped",
-        "test_falls_afterwards": "failed",
-    }

@@ -20,12 +20,6 @@ def functions(path):
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
-def test_there_are_enough_cases_and_each_has_a_name_of_its_own():
-    assert len(FAULTY) >= 40
-    assert len(HEALTHY) >= 10
-    assert len({case.name for case in known.CASES}) == len(known.CASES)
-
-
 def test_the_table_holds_every_function_of_the_corpus_that_can_be_tuned():
     written = {
         (path.stem, node.name)
@@ -63,33 +57,3 @@ def test_a_faulty_case_marks_its_lines_and_asks_for_a_finding(case):
 def test_a_healthy_case_has_no_fault(case):
     assert cases.fault_places(case) == []
     assert (case.limiting, case.seen, case.fixes) == ((), (), ())
-
-
-def text_of(case, place):
-    lines = (case.file.parent / place.file).read_text(encoding="utf-8").splitlines()
-    return [lines[number - 1].strip() for number in place.lines]
-
-
-def test_a_mark_in_an_inner_function_stands_for_all_of_it_and_for_what_it_calls():
-    case = next(case for case in known.CASES if case.name == "gil_map_in_parallel")
-    inner, *called = cases.fault_places(case)
-    assert text_of(case, inner) == ["def features(index):", "spin(0.003)  # the fault", "return row(index)"]
-    assert {text_of(case, place)[0].partition("(")[0] for place in called} == {"def spin", "def row"}
-
-
-def test_a_mark_in_a_function_of_the_file_stands_for_it_where_the_case_uses_it_through_others():
-    by_name = {case.name: case for case in known.CASES}
-    found = [
-        text_of(by_name["interleave_in_turn"], place)[0] for place in cases.fault_places(by_name["interleave_in_turn"])
-    ]
-    assert "def arrives(record):" in found
-    other = [text_of(by_name["npy_one_by_one"], place)[0] for place in cases.fault_places(by_name["npy_one_by_one"])]
-    assert "def arrives(record):" not in other
-
-
-def test_a_folder_is_given_to_cases_with_files_alone(tmp_path):
-    by_name = {case.name: case for case in known.CASES}
-    assert by_name["npy_one_by_one"].settings(tmp_path, tuned=True) == {"tuned": True, "folder": str(tmp_path)}
-    assert by_name["blocking_map"].settings(tmp_path) == {}
-    assert by_name["blocking_map"].accelerator() == "emulated:8"
-    assert by_name["eager_training"].accelerator() == "real"

@@ -1,10 +1,8 @@
-"""How the benchmark of fixes chooses its cases, plans a session, compares data, and reads the command."""
+"""How the benchmark of fixes compares versions and data, and what it reads of a report."""
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
-from types import SimpleNamespace
 
 import accepted
 import faulty
@@ -12,47 +10,7 @@ import numpy as np
 import processes
 import pytest
 import side_by_side
-import versions
 import yielded
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-# The cases
-
-
-def test_every_case_has_something_to_mend_in_its_dataset():
-    found = faulty.faulty_cases()
-    assert len({case.name for case in found}) == len(found) > 40
-    assert not any(case.healthy or case.family == "steps" for case in found)
-    assert found[-1] is faulty.PROCESSOR_BOUND
-
-
-def test_cases_are_chosen_by_name_in_that_order_and_once():
-    names = ["tiny_elements", "eager_training", "tiny_elements"]
-    assert [case.name for case in faulty.chosen(names)] == ["tiny_elements", "eager_training"]
-    assert faulty.chosen([]) == faulty.faulty_cases()
-
-
-@pytest.mark.parametrize("name", ["no_such_case", "big_shuffle_of_ids"])
-def test_what_is_no_case_or_healthy_is_refused(name):
-    with pytest.raises(KeyError, match=name):
-        faulty.chosen([name])
-
-
-def test_only_where_the_hand_tuned_version_is_a_rewrite_can_one_reach_it():
-    by_name = {case.name: case for case in faulty.faulty_cases()}
-    assert faulty.reachable(by_name["blocking_map"])
-    assert not faulty.reachable(by_name["gil_map_in_turn"])
-
-
-def test_the_own_case_is_a_function_of_its_file_that_can_be_tuned():
-    case = faulty.PROCESSOR_BOUND
-    tree = ast.parse(case.file.read_text(encoding="utf-8"))
-    names = {node.name: [a.arg for a in node.args.args] for node in tree.body if isinstance(node, ast.FunctionDef)}
-    assert names[case.name] == ["tuned", "folder"]
-    assert case.settings(Path("here"), tuned=True) == {"tuned": True, "folder": "here"}
-    assert case.accelerator() == "real"
-
 
 # The session
 
@@ -60,18 +18,6 @@ def test_the_own_case_is_a_function_of_its_file_that_can_be_tuned():
 def plan(fixes="cache@MapDataset/_3", name="never_cached"):
     case = faulty.chosen([name])[0]
     return side_by_side.planned(case, Path("files"), fixes, blocks=4, window_s=2.0)
-
-
-def test_the_four_versions_are_arms_of_one_target():
-    found = plan()
-    assert [arm.id for arm in found.arms] == ["original", "ours", "hand-tuned", "autotune"]
-    assert [arm.role for arm in found.arms] == ["baseline", *["candidate"] * 3]
-    assert [arm.fix for arm in found.arms] == [None, "cache@MapDataset/_3", None, None]
-    assert [arm.kwargs.get("tuned", False) for arm in found.arms] == [False, False, True, False]
-    assert [arm.kwargs["version"] for arm in found.arms] == ["original", "original", "original", versions.AUTOTUNE]
-    assert found.target.endswith("versions.py:make")
-    assert found.accelerators[0].step_times_ms == (4.0,)
-    assert found.fill_caches
 
 
 def test_without_accepted_fixes_the_original_is_ours(build):
@@ -110,19 +56,6 @@ def test_an_arm_that_died_has_no_figures_and_the_others_have(build):
     assert told["ratios"]["ours / hand-tuned"] is None
     assert "SIGKILL" in told["ended"]["ours"]
     assert told["ratios"]["autotune / original"]["blocks"] == 1
-
-
-@given(st.dictionaries(st.integers(0, 5), st.floats(1e-3, 0.1), min_size=1, max_size=4), st.floats(0.01, 100))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_ratio_is_the_factor_in_each_process_and_the_other_way_its_inverse(build, walls, factor):
-    trials = [trial(build, "original", wall, block, cv=0.0) for block, wall in walls.items()]
-    trials += [trial(build, "ours", wall / factor, block, cv=0.0) for block, wall in walls.items()]
-    trials += [trial(build, "hand-tuned", wall * factor, block, cv=0.0) for block, wall in walls.items()]
-    found = side_by_side.told(plan(), trials)["ratios"]
-    there, back = found["ours / original"], found["hand-tuned / original"]
-    assert there["estimate"] == pytest.approx(factor, rel=1e-4)
-    assert back["estimate"] == pytest.approx(1 / factor, rel=1e-4)
-    assert there["blocks"] == back["blocks"] == len(walls)
 
 
 def test_processes_that_only_one_side_has_count_for_nothing(build):
@@ -186,51 +119,12 @@ def test_elements_are_compared_in_order_and_bit_by_bit(fixed, how):
     assert found["elements"] == min(len(ORIGINAL), len(fixed))
 
 
-def test_texts_are_compared_too():
-    texts = [[np.array([b"ab", b"c"], object)]]
-    assert yielded.same(texts, [[np.array([b"ab", b"c"], object)]])["how"] == "identical"
-    assert not yielded.same(texts, [[np.array([b"ab", b"d"], object)]])["same"]
-
-
 def test_an_original_that_differs_from_itself_says_nothing_of_the_fix():
     other = elements([[5.0], [6.0]], [[7.0], [8.0]])
     read = {"original": ORIGINAL, "ours": other}
     assert processes.judged(read)["same"] is False
     assert processes.judged(read | {"original again": ORIGINAL})["same"] is False
     assert processes.judged(read | {"original again": other[::-1]})["same"] is None
-
-
-# The command and the readers
-
-
-@pytest.fixture
-def commands(monkeypatch):
-    """What would be started, and how it ends."""
-    seen = SimpleNamespace(commands=[], ends=(0, "", ""))
-
-    def run(command, limit_s):
-        seen.commands.append(command)
-        return seen.ends
-
-    monkeypatch.setattr(processes, "run", run)
-    return seen
-
-
-def test_the_command_gets_the_case_s_accelerator_and_settings(commands, tmp_path):
-    found = processes.optimize(faulty.chosen(["interleave_in_turn"])[0], tmp_path / "files", tmp_path, 120.0)
-    command = " ".join(commands.commands[0])
-    assert "optimize" in command
-    assert "--accelerator emulated:6 " in command
-    assert f"--set folder={tmp_path / 'files'}" in command
-    assert found["report"] is None
-    assert found["error"]
-
-
-def test_a_reader_that_dies_leaves_the_data_unknown(commands, tmp_path):
-    commands.ends = (-9, "", "first\nKilled")
-    found = processes.same_data(faulty.PROCESSOR_BOUND, tmp_path, tmp_path, "cache@MapDataset/_3")
-    assert found["same"] is None
-    assert "Killed" in found["why"]
 
 
 # What the command said

@@ -1,17 +1,12 @@
-"""What the cases of the benchmark of fixes come to: goals, pages, and a run that goes on."""
+"""What the cases of the benchmark of fixes come to: its goals, met and missed."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import math
-import sys
 
 import faulty
 import goals
-import kept
 import pytest
-import written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,9 +43,6 @@ def own_case(**more):
     found = row(faulty.PROCESSOR_BOUND.name, **more)
     ratios = found["ratios"] | {"ours / original": {"estimate": 60.0, "low": 55.0, "high": 66.0, "blocks": 2}}
     return found | {"predicted": 60.0, "ratios": more.get("ratios", ratios)}
-
-
-# The goals
 
 
 def test_all_goals_are_met_by_rows_that_meet_them():
@@ -129,124 +121,3 @@ def test_a_case_that_failed_counts_as_missed_and_is_named():
 def test_the_mean_of_ratios_is_the_geometric_one(ratios):
     found = goals.figures([with_ratio("ours / original", value) for value in ratios])
     assert found["ours_over_original_mean"] == pytest.approx(math.prod(ratios) ** (1 / len(ratios)))
-
-
-# What is written
-
-
-def page(*rows):
-    values = goals.figures(rows)
-    more = {"cpus": 2, "blocks": 4, "window_s": 2.0, "budget_s": 300.0, "provisional": False}
-    return written.markdown({"results": rows, "value": values, "goals_met": goals.met(values), **more})
-
-
-def test_the_table_has_a_cell_for_each_column_whatever_is_missing():
-    failed = {"case": "b", "reachable": False, "failed": "ValueError: a | b\nc"}
-    text = page(row(), own_case(), failed)
-    lines = [line for line in text.splitlines() if line.startswith("|")][:5]
-    assert {line.count("|") for line in lines} == {lines[0].count("|")}
-    assert "| blocking_map | 41 | 123 | 125 | 80 | 0.984 (0.974 to 0.994) | 1.5 (" in text
-    assert "| b * |" in text
-
-
-def test_a_goal_that_is_missed_stands_out():
-    assert "| prediction_error_p90 | 0.25 | 0.333 | NO |" in page(row(predicted=4.0), own_case(predicted=None))
-    assert "**different (3)**" in page(row(data={"same": False, "how": "different", "elements": 3}))
-
-
-def test_one_line_tells_what_a_case_came_to():
-    assert written.short(row()) == (
-        "blocking_map: 3 x original, 0.984 x hand-tuned, 1.5 x autotune, identical (64), parallel-map:16"
-    )
-    assert "failed: ValueError" in written.short({"case": "b", "failed": "ValueError"})
-
-
-# Going on
-
-
-def test_a_run_goes_on_after_the_cases_that_are_done(tmp_path):
-    assert kept.kept(tmp_path) == {}
-    kept.keep(tmp_path, row("a", failed="RuntimeError"))
-    kept.keep(tmp_path, row("b"))
-    kept.keep(tmp_path, row("a", seconds=1.0))
-    kept.keep(tmp_path, row("c", failed="RuntimeError"))
-    with (tmp_path / kept.JOURNAL).open("a", encoding="utf-8") as journal:
-        journal.write(json.dumps(row("d"))[:20])
-    found = kept.kept(tmp_path)
-    assert {name: one["seconds"] for name, one in found.items()} == {"a": 1.0, "b": 100.0}
-
-
-# The run
-
-
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """The benchmark with nothing started: ``run(*arguments)``, and ``run.done`` are the cases that were."""
-    spec = importlib.util.spec_from_file_location("fixes_main", faulty.HERE / "__main__.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    seen = []
-
-    def measured(comparison, folder):
-        seen.append(folder.parent.name)
-        if comparison.arms[0].kwargs["target"].endswith(":tiny_elements"):
-            raise RuntimeError("no room")
-        found = row()
-        return {name: found[name] for name in ("steps_per_s", "ratios")}
-
-    said = {"name": "prefetch", "fixes": ["prefetch"], "outcome": "accepted", "why": "so", "chosen": True}
-    said |= {"predicted_speedup": 3.0, "verified_speedup": None, "semantics": None}
-    report = {"fixes": [said]}
-    monkeypatch.setattr(module, "optimize", lambda *_: {"seconds": 60.0, "exit_code": 0, "report": report})
-    monkeypatch.setattr(module, "measured", measured)
-    monkeypatch.setattr(module, "same_data", lambda *_: {"same": True, "how": "identical", "elements": 8})
-    monkeypatch.setattr(module.psutil, "cpu_percent", lambda interval: 50.0)
-
-    def start(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fixes", *arguments, "--out", str(tmp_path / "out")])
-        module.main()
-        return json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
-
-    start.done = seen
-    return start
-
-
-def test_a_case_that_raises_costs_that_case_alone(run, capsys):
-    found = run("--only", "no_prefetch", "tiny_elements", "late_filter")
-    assert run.done == ["no_prefetch", "tiny_elements", "late_filter"]
-    assert [one.get("failed") for one in found["results"]] == [None, "RuntimeError: no room", None]
-    assert found["value"]["failed"] == 1
-    said = capsys.readouterr()
-    assert "tiny_elements" in said.out
-    assert "[3 of 3] late_filter" in said.err
-
-
-def test_going_on_does_what_failed_or_was_not_there_again(run):
-    run("--only", "no_prefetch", "tiny_elements")
-    with pytest.raises(SystemExit):
-        run("--only", "no_prefetch", "late_filter")
-    run.done.clear()
-    found = run("--resume", "--only", "no_prefetch", "tiny_elements", "late_filter")
-    assert run.done == ["tiny_elements", "late_filter"]
-    assert [one["case"] for one in found["results"]] == ["no_prefetch", "tiny_elements", "late_filter"]
-    assert found["provisional"]
-
-
-def test_results_name_no_directory_of_the_machine(run, tmp_path):
-    run("--only", "no_prefetch")
-    for name in ("results.json", "results.md"):
-        assert str(tmp_path) not in (tmp_path / "out" / name).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("wrong", [("--only", "no_such_case"), ("--blocks", "0"), ("--window", "0")])
-def test_wrong_options_are_refused_before_anything_runs(run, wrong):
-    with pytest.raises(SystemExit):
-        run(*wrong)
-    assert run.done == []
-
-
-def test_a_run_does_not_go_on_in_other_circumstances(run):
-    run("--only", "no_prefetch")
-    with pytest.raises(SystemExit, match="another --budget"):
-        run("--resume", "--blocks", "5")
-    assert run.done == ["no_prefetch"]

@@ -1,17 +1,11 @@
-"""What the loading benchmark rests on: its truth, its check, its ratios and its table of contestants."""
+"""What the loading benchmark rests on: its check of batches and its ratios."""
 
-import dataclasses
 import math
 import re
-from itertools import cycle
 
-import contest
-import contestants
-import environments
 import manifest as manifests
 import numpy as np
 import pytest
-import readers
 import results
 
 PAD = -9.0
@@ -48,55 +42,6 @@ def manifest(tmp_path):
 
 def read(clip):
     return MELS[clip]
-
-
-def test_a_batch_is_what_the_plan_says(manifest):
-    batch = manifests.element(manifest, 0, read)
-    pad = np.full((3, 2), PAD, np.float32)
-    np.testing.assert_array_equal(batch["mel"], [MELS[2], [*MELS[0], *pad[:2]]])
-    np.testing.assert_array_equal(batch["reference"], [MELS[1][2:5], [*MELS[0], *pad[:1]]])
-    np.testing.assert_array_equal(batch["text"], [[4, 5, 6], [7, 0, 0]])
-    assert batch["id"].tolist() == [2, 0]
-    assert batch["text_length"].tolist() == [3, 1]
-    assert batch["mel_length"].tolist() == [4, 2]
-    assert batch["reference_start"].tolist() == [-1, 0], "the first frame only where the reference is the clip itself"
-    assert manifests.element(manifest, 1, read)["mel"].shape == (1, 6, 2)
-
-
-def test_the_file_gives_the_manifest_back(manifest, tmp_path):
-    manifest.save(tmp_path / "manifest.npz")
-    again = manifests.load(tmp_path / "manifest.npz")
-    for field in dataclasses.fields(manifest):
-        np.testing.assert_array_equal(getattr(again, field.name), getattr(manifest, field.name))
-    assert (len(again), again.samples) == (2, 3)
-
-
-@pytest.mark.parametrize("rows", [readers.FileRows, readers.PackedRows])
-def test_readinto_gives_the_same_batches(manifest, rows):
-    for number in range(len(manifest)):
-        truth = manifests.element(manifest, number, read)
-        mel, reference = np.empty_like(truth["mel"]), np.empty_like(truth["reference"])
-        readers.fill(manifest, number, rows(manifest), mel, reference)
-        np.testing.assert_array_equal(mel, truth["mel"])
-        np.testing.assert_array_equal(reference, truth["reference"])
-
-
-@pytest.mark.parametrize("reader", readers.READERS)
-def test_the_peers_readers_read_the_files(manifest, reader):
-    np.testing.assert_array_equal(readers.READERS[reader](manifest)(1), MELS[1])
-
-
-def test_readinto_refuses_a_short_file(manifest, tmp_path):
-    rows = readers.FileRows(manifest)
-    (tmp_path / "1.npy").write_bytes((tmp_path / "1.npy").read_bytes()[:-8])
-    with pytest.raises(ValueError, match="40 bytes were to be read, got 32"):
-        rows.read(1, 0, np.empty((5, 2), np.float32))
-
-
-def test_readinto_refuses_another_kind_of_array(manifest, tmp_path):
-    np.save(tmp_path / "2.npy", np.asfortranarray(MELS[2]))
-    with pytest.raises(ValueError, match="Fortran order True"):
-        readers.FileRows(manifest)
 
 
 def write(manifest, directory, change=lambda batch: batch):
@@ -157,32 +102,3 @@ def test_a_figure_is_judged_beside_its_goal():
     assert results.judged({"estimate": 3.9}, 4)["met"] is False
     missing = results.judged(None, 4, reason="no network")
     assert (missing["value"], missing["met"], missing["reason"]) == (None, None, "no network")
-
-
-def test_passes_are_whole(monkeypatch):
-    now = cycle([0.0, 1.0, 2.0, 3.0])
-    monkeypatch.setattr(contest.time, "perf_counter", lambda: next(now))
-    taken = iter(range(100))
-    assert contest.passes(taken, batches=5, at_least_s=1.5) == (2, 2.0)
-    assert next(taken) == 10
-
-
-def test_each_variant_of_a_peer_has_a_name_of_its_own():
-    everyone = [
-        entry
-        for variants in contestants.PEERS.values()
-        for workers in contestants.WORKERS
-        for entry in variants(workers)
-    ]
-    assert len({entry.name for entry in everyone}) == len(everyone)
-    for entry in everyone:
-        assert entry.environment in environments.NAMES
-        assert (contestants.HERE / entry.script).is_file()
-        assert entry.hand_made == (entry.variant["reader"] == "readinto")
-
-
-@pytest.mark.parametrize("peer", environments.NAMES)
-def test_a_peers_packages_are_pinned_and_named_by_no_address(peer):
-    lines = environments.requirements(peer)
-    assert any(line.startswith(f"{peer}==") for line in lines)
-    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in lines)

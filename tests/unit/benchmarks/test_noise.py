@@ -1,96 +1,13 @@
-"""The benchmark of neighbours: they do what they say and end with their maker; what is told of them is judged right."""
+"""What is told of a measurement beside neighbours is judged right."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
-from disturbed import ARMS, TARGETS
-from neighbours import KINDS, WORDS, NotPossibleError, beside
+from neighbours import WORDS
 from told import compared, diagnosed, figures, judged_arm, table
 
-from xttsbench.execution.accelerator import parse_accelerator
-from xttsbench.scenario.load import load_scenario
-from xttsbench.targets.spec import parse_target
-
 NOISE = Path(__file__).resolve().parents[3] / "benchmarks" / "noise"
-
-
-def mine() -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if any(part.endswith("neighbours.py") for part in line) and str(os.getpid()) in line:
-            found.append(process)
-    return found
-
-
-@pytest.mark.parametrize("name", ["none", "core", "bursts", "memory", "steal15"])
-def test_a_neighbour_lives_as_long_as_the_block(name: str) -> None:
-    cores = len(os.sched_getaffinity(0))
-    try:
-        with beside(name) as prefix:
-            assert prefix == []
-            wanted = {"none": 0, "core": 1, "memory": 1}.get(name, cores)
-            until = time.monotonic() + 10  # a process that has just begun may not show its command yet
-            while len(mine()) < wanted and time.monotonic() < until:
-                time.sleep(0.01)
-            assert len(mine()) == wanted
-    except NotPossibleError as error:
-        pytest.skip(str(error))
-    assert mine() == []
-
-
-def test_a_neighbour_ends_with_a_parent_that_was_killed() -> None:
-    code = f"import sys; sys.path.insert(0, {str(NOISE)!r})\nfrom neighbours import beside\nimport time\n"
-    code += "with beside('core'):\n    print('on', flush=True)\n    time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout.readline() == "on\n"
-        (child,) = psutil.Process(parent.pid).children()
-        while not child.cpu_times().user:  # it has asked the kernel to be ended
-            time.sleep(0.01)
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-    child.wait(timeout=10)
-
-
-def test_the_quota_holds_for_what_is_started_with_its_prefix() -> None:
-    code = "import pathlib; print(pathlib.Path('/proc/self/cgroup').read_text())"
-    try:
-        with beside("quota") as prefix:
-            said = subprocess.run(
-                [*prefix, sys.executable, "-c", code], capture_output=True, text=True, check=True
-            ).stdout
-    except NotPossibleError as error:
-        pytest.skip(str(error))
-    assert f"xttsbench-noise-{os.getpid()}" in said
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/xttsbench-noise-{os.getpid()}"))
-
-
-def test_an_unknown_neighbour_and_each_kind_have_their_words() -> None:
-    with pytest.raises(ValueError, match="no such neighbour: 'cat'"), beside("cat"):
-        pass
-    assert set(WORDS) == {"none", "core", "bursts", "memory", "quota", "steal15", "steal35", "steal60"}
-    assert set(KINDS) == {"spin", "bursts", "hog", "steal"}
-
-
-def test_the_targets_are_there_and_have_every_verdict(tmp_path: Path) -> None:
-    assert len(TARGETS) >= 16 + 1
-    assert {verdict for target in TARGETS for verdict in target.verdicts} == {
-        *("input", "dispatch", "compute", "compile", "host", "transfer", "contention", "inconclusive")
-    }
-    for target in TARGETS:
-        assert f"\ndef {target.name}(" in target.file.read_text(encoding="utf-8")
-    for arms in ARMS:
-        path = tmp_path / f"{arms.name}.yaml"
-        path.write_text(arms.scenario(), encoding="utf-8")
-        scenario = load_scenario(path, target=parse_target, accelerator=parse_accelerator)
-        assert [arm.id for arm in scenario.arms] == list(arms.arms)
 
 
 def report(bottleneck: str, sentence: str = "quiet") -> dict:

@@ -1,4 +1,4 @@
-"""What the proof rests on: its gates, met and missed, its control's texts, and the losses that it reads."""
+"""What the proof rests on: its gates, met and missed, and its control's texts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import gates
 import pytest
-import runs
 import speech
 
-from xttsbench.records.training import HistoryLine, Interval
 from xttsbench.xtts.data.speech_data import read_speech_data
 
 GOOD = {
@@ -152,28 +150,3 @@ def test_the_controls_clips_are_the_same_but_for_the_texts_that_are_trained_on(t
             assert true.wav(clip).samefile(other.wav(clip))
             assert (true.text(clip) == other.text(clip)) is (split == "eval")
     assert [true.id(clip)[-1] for clip in range(3)] == ["7", "8", "9"], "the last ones are held out"
-
-
-def test_the_later_loss_of_a_step_counts_and_a_step_left_out_has_none():
-    lines = [told(1, 3.0), told(2, 9.0), told(2, 2.0), told(3, None), HistoryLine(session=0, warned="gone back")]
-    assert runs.losses(lines) == {1: 3.0, 2: 2.0}
-
-
-def told(step: int, loss: float | None) -> HistoryLine:
-    interval = Interval(
-        first_step=step,
-        steps=1,
-        loss=loss,
-        mel=None,
-        stop=None,
-        guided=None,
-        gradient_norm=None,
-        skipped=int(loss is None),
-        learning_rate=1e-3,
-        epoch=0,
-        samples=16,
-        valid_frames=1,
-        frames=1,
-        wall_s=0.1,
-    )
-    return HistoryLine(session=0, interval=interval)

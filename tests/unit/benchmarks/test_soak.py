@@ -1,15 +1,8 @@
-"""The soak's judging: growth that was planted is found, noise and a single step are not; what is left is seen."""
-
-import os
-import subprocess
-import sys
-import time
-from pathlib import Path
+"""The soak's judging: growth that was planted is found, noise and a single step are not."""
 
 import numpy as np
 import pytest
 from growth import judge, table
-from traces import TOKEN, files, held, left_behind
 
 
 def noisy(count: int, growth: float, *, seed: int, noise: float = 2.0, level: float = 140.0) -> list[float]:
@@ -72,34 +65,3 @@ def test_the_table_names_what_grows() -> None:
     assert failed
     assert [line.split()[-1] for line in text.splitlines()[1:]] == ["steady", "grows"]
     assert not table({"watch": {"peak_mb": [90.0] * 10}})[1]
-
-
-def test_what_this_process_holds() -> None:
-    before = held(os.getpid())
-    with Path(os.devnull).open():
-        after = held(os.getpid())
-    assert after["descriptors"] == before["descriptors"] + 1
-    assert after["threads"] >= 1
-    assert after["peak_mb"] >= after["rss_mb"] > 10
-    assert held(2**22 + 1) == {}
-
-
-def test_a_child_that_has_gone_its_own_way_is_found_and_one_that_ends_is_not(monkeypatch) -> None:
-    monkeypatch.setattr("traces._GRACE_S", 0.5)
-    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
-    environment = {**os.environ, TOKEN: "of-this-test"}
-    with subprocess.Popen(sleeps, env=environment, start_new_session=True) as child:
-        try:
-            until = time.monotonic() + 10
-            while not left_behind("of-this-test", ()):  # between fork and exec its environment is ours
-                assert time.monotonic() < until
-            assert left_behind("of-this-test", {child.pid}) == []
-        finally:
-            child.kill()
-    assert left_behind("of-this-test", ()) == []
-
-
-def test_files_are_listed_by_place(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "gone").symlink_to("nowhere")
-    assert files({"tmp": tmp_path}) == {"tmp": ["a", "a/b", "a/b/gone"]}

@@ -88,21 +88,6 @@ def test_not_ours_is_said_to_be() -> None:
     assert _JUDGING.judged(_case((), None, "no words"), _report(), "Two words.", _SOURCE)["cured"] == "no"
 
 
-def test_the_page_has_each_row_and_what_they_come_to() -> None:
-    row = {"number": 1, "reference": "a/b#1", "title": "a | b", "seconds": 12.3}
-    row |= _JUDGING.judged(
-        _case(("verdict input",)), _report(fixes=["native"], equivalent=True, speedup={"missing": "none"}), "", _SOURCE
-    )
-    assert (row["speedup"], row["machine"]) == (None, None)
-    row["machine"] = "others used 9 %"
-    row["speedup"] = {"estimate": 2.0, "low": 1.5, "high": 2.5}
-    found = _JUDGING.goals([row])
-    assert found == {"cases": 1, "named": 1, "cured": 1, "not_ours": 0, "wrong": 0}
-    page = _JUDGING.markdown({"machine": "two", "goals": found, "rows": [row]})
-    assert "| 1 | a/b#1 | a / b | yes | it waits for slow() (t.py:3) | yes | native | 2 (1.5 to 2.5) | 12 |" in page
-    assert page.endswith("as its report says:\n\n- 1: others used 9 %\n")
-
-
 def test_every_case_has_its_file_and_reference() -> None:
     numbers = [case.number for case in _CASES.CASES]
     assert sorted(set(numbers)) == sorted(numbers)
