@@ -124,7 +124,13 @@ def frames_page() -> str:
     """docs/frames.md with the columns of each table written anew."""
     text = (HERE / "frames.md").read_text(encoding="utf-8")
     for name, columns in TABLES.items():
-        rows = (f"| `{one.name}` | {DTYPES[one.type]} | {one.unit} | {one.meaning} |\n" for one in columns)
+        ends = {one.name for one in columns if one.name.endswith(("_low", "_high"))}
+        rows = (
+            f"| `{one.name}` | {DTYPES[one.type]} | {one.unit} | {one.meaning}"
+            f"{' (estimate)' * (f'{one.name}_low' in ends)} |\n"
+            for one in columns
+            if one.name not in ends
+        )
         table = f"### {name}\n\n| column | type | unit | meaning |\n|---|---|---|---|\n{''.join(rows)}"
         text = re.sub(rf"^### {name}\n.*?(?=^#|\Z)", lambda _, made=table: f"{made}\n", text, flags=re.M | re.S)
     return text.rstrip("\n") + "\n"

@@ -283,8 +283,7 @@ CACHE: Final = Spec(
     words="a cache in memory",
     does=(
         "a cache in memory after the op; a shuffle or `repeat()` before a map comes after its cache, so that each "
-        "epoch still has an order of its own (the very first batch waits until the shuffle's buffer is full of what "
-        "the map yields); caches that it makes useless are taken out"
+        "epoch still has an order of its own; caches that it makes useless are taken out"
     ),
     mends=("cacheable", "cache-misuse", "python-function"),
     candidates=candidates,

@@ -74,10 +74,9 @@ NATIVE = Spec(
     name="native",
     words="Python functions as ops of TensorFlow",
     does="a `numpy_function` or `py_function` that computes with NumPy becomes TensorFlow's ops: the same function "
-    "with other names, traced by AutoGraph, compared with Python on recorded calls and timed before it is used; floats "
-    "may be rounded otherwise. What keeps state, draws at random, reads files, or has no such name stays Python, with "
-    "the line that says why. With `open-generator` the loop's body becomes ops where its items are numbers and arrays "
-    "that are all alike",
+    "with other names, traced by AutoGraph; floats may be rounded otherwise. What keeps state, draws at random, reads "
+    "files, or has no such name stays Python, with the line that says why. With `open-generator` the loop's body may "
+    "become ops, too",
     mends=("python-function",),
     candidates=candidates,
     rank=3,

@@ -75,10 +75,8 @@ OPEN_GENERATOR: Final = Spec(
     form="name[:n]",
     words="the generator's loop as a parallel map",
     does="`for item in items: yield f(item)` in a generator, or the `__getitem__` of a `PyDataset`, becomes a data set "
-    "of items with a parallel map of the loop's body (AUTOTUNE, or n calls). What comes before and around the loop "
-    "stays a generator, so that order, shuffles and epochs stay. Items come from lists, arrays and the like, by "
-    "themselves or in `zip`, `enumerate` and `reversed`; other forms, and a body that counts, draws, leaves items out "
-    "or needs the element before, are refused with the line",
+    "of items with a parallel map of the loop's body (AUTOTUNE, or n calls); order, shuffles and epochs stay. Other "
+    "forms, and a body that counts, draws, leaves items out or needs the element before, are refused with the line",
     unit="calls",
     mends=("python-function",),
     candidates=candidates,
