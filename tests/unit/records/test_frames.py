@@ -54,7 +54,7 @@ def test_the_page_has_the_columns_of_the_table() -> None:
     assert page == reference.frames_page()
     for columns in TABLES.values():
         rows = {one.name: f"| `{one.name}` | {DTYPES[one.type]} | {one.unit} | {one.meaning}" for one in columns}
-        ends = {f"{name}_{end}" for name in rows for end in ("low", "high")}  # of an estimate, which the page names once
+        ends = {f"{name}_{end}" for name in rows for end in ("low", "high")}  # of an estimate: one row
         assert all(row in page for name, row in rows.items() if name not in ends)
 
 
