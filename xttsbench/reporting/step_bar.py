@@ -54,8 +54,9 @@ class Bars(Block):
 
     @property
     def widths(self) -> tuple[tuple[str, float], ...]:
-        """Name and share of the bar, 0..1, of each visible part; a negative residual has no width, it is listed."""
-        positive = [(part.name, part.share) for part in self.visible if part.share > 0]
+        """Name and share of the bar, 0..1, of each part that its legend names; a negative residual has no width."""
+        named = self.largest if self.compact else self.visible
+        positive = [(part.name, part.share) for part in named if part.share > 0]
         whole = sum(share for _, share in positive)
         return tuple((name, share / whole) for name, share in positive)
 

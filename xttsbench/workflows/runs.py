@@ -183,7 +183,9 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
         why = f"{limiting.title}{next(iter(of_step), '')}"
         return DONE, f"Nothing was tried, since no fix mends what limits the step: {why}. {limiting.remedy}"
     first = next(iter(report.fixes), None)
-    why = f": {first.words}: {first.why}" if first is not None else ""
+    why = f": {first.words}: {first.why.rstrip('.')}" if first is not None else ""
+    if limiting is not None and limiting.remedy:
+        return DONE, f"No fix was tried{why}. {limiting.remedy}"
     return DONE, f"There is nothing here that a fix would make faster{why}."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -83,6 +84,11 @@ def test_the_residual_is_always_listed_and_nothing_is_not() -> None:
     found = bars(input=0.6, compute=0.4)
     assert [part.name for part in found.visible] == ["input", "compute", "residual"]
     assert found.nothing == "Nothing in: launch overhead, compile, host work, transfer, CPU contention."
+
+
+def test_a_compact_bar_draws_no_part_that_its_legend_leaves_out() -> None:
+    found = replace(bars(input=0.06, compute=0.936, host=0.004), compact=True)
+    assert [name for name, _ in found.cells(98)] == [part.name for part in found.largest] == ["input", "compute"]
 
 
 def test_a_negative_residual_takes_no_width() -> None:

@@ -172,6 +172,16 @@ def test_where_nothing_was_tried_the_sentence_says_why_and_what_to_do(runs, why:
         assert "@tf.function" in (sentence or "")
 
 
+def test_an_input_with_a_remedy_by_hand_is_not_called_beyond_mending(runs) -> None:
+    report = assembled(*runs["bare"])
+    limiting = report.findings[0].model_copy(update={"limiting": True, "remedy": "Write .repeat() first."})
+    (fix, *_) = assembled(*runs["eager"]).fixes
+    little = {"outcome": "not verified", "why": "too little.", "semantics": None, "decision": None}
+    told = {"fixes": (fix.model_copy(update=little),), "findings": (limiting,)}
+    code, said = judge_fixes(report.model_copy(update=told))
+    assert (code, said) == (0, f"No fix was tried: {fix.words}: too little. Write .repeat() first.")
+
+
 def changed(runs, index: int, **fields):
     trials = list(runs["starving"].trials)
     trials[index] = trials[index].model_copy(update=fields)

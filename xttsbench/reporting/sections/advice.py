@@ -313,6 +313,7 @@ def _left(found: Finding | None, report: Report) -> str:
         others = f", the best of {len(tried)} that were tried" if len(tried) > 1 else " was tried"
         words = with_calls(best.words, report)
         said = f"{words[:1].upper()}{words[1:]}{others}: {with_calls(best.why.rstrip('.'), report)}."
+        said = _obstacle(best, report) if rounds.that_decide(best.why, report) else said
     if blocked is not None:  # what no fix does comes before one that nothing speaks for
         return f"{first} {said}"
     if untried:
@@ -351,6 +352,8 @@ def _obstacle(found: FixResult, report: Report) -> str:
         return f"{gives}, but the data are not proved to stay the same: {with_calls(_begun(data.sentence), report)}"
     if data is not None and data.equivalent is False:
         said, seen, _ = data.sentence.partition(" Seen: ")  # how that showed is for -v
+        if found.name.startswith("step:"):
+            return f"{gives}, but {said.rpartition('; ')[2]}"
         return f"{gives}, but gives other data{', which was seen' if seen else ''}: {with_calls(_begun(said), report)}"
     if found.verified_speedup is not None and found.decision in FASTER:
         gain = units.ratio_interval(found.verified_speedup)

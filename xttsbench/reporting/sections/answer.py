@@ -273,10 +273,13 @@ def _of_fix(found: FixResult, report: Report) -> Option:
         basis = "estimated, not tried"
     if not measured and (fill_s := _FILLING.search(found.why)) and float(fill_s[1]) > BUDGET_S:
         basis = f"{basis.removesuffix(', not tried')}, {float(fill_s[1]) / 60:.0f} min to fill"
+    data = "not checked" if found.semantics is None else SAME_DATA[found.semantics.how]
+    if found.semantics is not None and found.semantics.how == "different" and found.name.startswith("step:"):
+        data = "NO: other losses"
     return Option(
         words=with_calls(found.words, report),
         gain=speed,
-        data="not checked" if found.semantics is None else SAME_DATA[found.semantics.how],
+        data=data,
         basis=basis,
         measured=measured,
         taken=found.chosen or found.outcome == "accepted",
@@ -336,9 +339,10 @@ def next_command(report: Report, place: str) -> str:
             return f"xttsbench train tiny --set loader={loader}"
     if nothing_accepted(report):
         open_ones = [one for one in report.fixes if one.outcome == "not verified"]
-        short = [one.why for one in open_ones if one.verified_speedup is not None or "no time" in one.why]
-        short = [why for why in short if not rounds.wants_quiet(why, report)]
-        return _again(report, _enough_s(report, short) if short else None)
+        left = [one.why for one in open_ones if one.verified_speedup is not None or "no time" in one.why]
+        short = [why for why in left if not rounds.wants_quiet(why, report)]
+        if left:
+            return _again(report, _enough_s(report, short) if short else None)
     if any(map(_hopeful, options(report))) and report.kind == "diagnose" and (command := _optimize(report)):
         return command
     whys = [untried(report).why] if report.fixes else []

@@ -98,8 +98,9 @@ def test_where_nothing_was_accepted_nothing_is_promised_anywhere(name: str) -> N
     assert "after the fix as now: no fix was accepted" in text
     assert ("Keep it in memory: .cache() after this op." in text) is (name == "no gain")  # where no cache was tried
     assert "patch -p1" not in text
-    more = "--budget 600 " if name in ("no time", "one process", "undecided") else ""
-    assert f"next xttsbench optimize my_project/data.py:make --accelerator emulated:15 {more}report" in text
+    again = "xttsbench optimize my_project/data.py:make --accelerator emulated:15 --budget 600"
+    left = name in ("no time", "one process", "undecided")  # else the same command would end as this one did
+    assert f"next {again if left else 'xttsbench explain cacheable'} report" in text
     for where, said in outputs(report).items():
         assert not re.search(r"(after the|with a) fix \d", said), where
         assert "MapDataset" not in said or where not in ("console, SUMMARY", "one line"), where
@@ -219,6 +220,25 @@ def test_the_next_command_proves_a_fix_only_where_it_does(every_report: dict[str
     for name, report in {**every_report, **SITUATIONS, "hoped": hoped, "bundled": bundled}.items():
         text = flat(screen(report))
         assert ("proved with the next command" in text) <= ("next xttsbench optimize" in text), name
+
+
+def test_a_step_that_learns_something_else_is_not_said_to_get_other_data() -> None:
+    """Its elements are the same: what differs is what the step returns."""
+    said = "51 elements of 3 epochs are the same, bit for bit; the changed step returns other losses"
+    other = Semantics(equivalent=False, how="different", sentence=said)
+    xla = fix("step:xla", "the step through XLA", "rejected", why="it changes what is learnt", semantics=other)
+    text = flat(screen(report_of(xla, findings=())))
+    assert "what to do The step through XLA may help, but the changed step returns other losses" in text
+    assert "gives other data" not in text
+    assert re.search(r"the step through XLA not measured NO: other losses", text)
+
+
+def test_rounds_that_would_decide_are_told_with_what_the_next_command_does() -> None:
+    near = "undecided: 1.02 times as fast (0.80 to 1.30, 3 rounds): about 20 more rounds like these would (40 s)"
+    text = flat(screen(report_of(cache("not verified", verified_speedup=estimate(1.02), rounds=3, why=near))))
+    assert "is not decided: 1.020x (" in text
+    assert "About 20 more rounds would decide it, and the next command has the time for them." in text
+    assert "next xttsbench optimize my_project/data.py:make --accelerator emulated:15 --budget 420" in text
 
 
 def test_no_word_of_a_screen_is_cut_off(every_report: dict[str, Report]) -> None:  # noqa: F811
