@@ -31,7 +31,7 @@ class Placement(Record):
     count: int
     share: float | None = None
     why: str
-    """Why TensorFlow put them there: asked for by ``tf.device``, no kernel for the GPU, no GPU, beside a resource."""
+    """Why TensorFlow put them there: asked for by ``tf.device``, no kernel for the GPU, no GPU."""
 
 
 class StepOps(Record):

@@ -213,25 +213,9 @@ def _function_names(op: Any) -> Iterable[tuple[str, str]]:
 ASKED: Final = "asked for by tf.device"
 NO_GPU: Final = "no GPU here"
 NO_KERNEL: Final = "no kernel for the GPU is registered"
-RESOURCE: Final = "beside a resource that is there"
 STRINGS: Final = "strings live in the host's memory"
 INT32: Final = "int32 is kept in the host's memory"
 PLACER: Final = "the placer's choice"
-
-AVOIDABLE: Final = (ASKED, RESOURCE)
-"""Reasons that the user's own code has, and can take away."""
-
-
-@dataclass(frozen=True)
-class PlacedOp:
-    """Properties of an op that ran."""
-
-    op: str  # its type, ``MatMul``
-    device: str  # where it ran, ``GPU:0``
-    requested: str = ""  # the device that was asked for while it was made, in any spelling; empty for none
-    kernels: Collection[str] = ()  # types of device that have a kernel for it; empty where that is not known
-    dtypes: Collection[str] = ()  # names of the types of its inputs and outputs
-    resource_device: str | None = None  # where the resource is that it reads or writes; ``None`` without one
 
 
 def short_device(device: str) -> str:
@@ -242,24 +226,25 @@ def short_device(device: str) -> str:
     return last if ":" in last else f"{last}:0"
 
 
-def why(placed: PlacedOp, *, gpus: int) -> str:
-    """Why the op is on its device, on a machine with that many GPUs."""
-    if not gpus:
-        return NO_GPU
-    kind = placed.device.split(":")[0]
-    if placed.requested and short_device(placed.requested).split(":")[0] == kind:
+def why(device: str, requested: str, kernels: Collection[str], dtypes: Collection[str]) -> str:
+    """Why an op is on its device, on a machine with a GPU.
+
+    Args:
+        device: where it ran, ``GPU:0``.
+        requested: the device that was asked for while it was made, in any spelling; empty for none.
+        kernels: types of device that have a kernel for it; empty where that is not known.
+        dtypes: names of the types of its outputs.
+    """
+    kind = device.split(":", maxsplit=1)[0]
+    if requested and short_device(requested).split(":")[0] == kind:
         return ASKED
     if kind == "GPU":
         return PLACER
-    if placed.kernels and "GPU" not in placed.kernels:
+    if kernels and "GPU" not in kernels:
         return NO_KERNEL
-    if placed.resource_device is not None and placed.resource_device.split(":")[0] == kind:
-        return RESOURCE
-    if "string" in placed.dtypes:
+    if "string" in dtypes:
         return STRINGS
-    if placed.dtypes and set(placed.dtypes) <= {"int32", "resource", "bool"} and "int32" in placed.dtypes:
-        return INT32
-    return PLACER
+    return INT32 if "int32" in dtypes and set(dtypes) <= {"int32", "resource", "bool"} else PLACER
 
 
 _OUTER: Final = "StatefulPartitionedCall/"

@@ -13,7 +13,6 @@ import contextlib
 import ctypes
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -236,72 +235,32 @@ def _cells(memory: int, registry: int) -> list[int]:
 
 
 _SLOWER_NS: Final = 15_000_000  # a step this much slower than the fastest with its shape may have compiled
-_SHARE: Final = 0.0005  # of the time that went by, for looks within loops
-_SUSPECTS: Final = 64
-_LEAST: Final = 0.3  # of the mean compilation, by which a step that compiled is slow
 
 
 class Compilations:
-    """Says in which steps XLA compiled, from its counters, which are read as seldom as that allows.
+    """Says in which steps XLA compiled.
 
-    A compilation makes a step slow, so steps that took longer than others with the same shape are remembered, and the
-    counters are read when such a stretch is over, and before only as long as all readings within loops together stay a
-    small share of the time that went by. What they show is put down to the slowest of the steps since the reading
-    before. The clock is in nanoseconds.
+    A compilation makes a step slow: the counters are read where a step took longer than others with the same shape, and
+    what was added since the reading before is put down to that step.
     """
 
-    def __init__(self, xla: XlaMetrics | None = None, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, xla: XlaMetrics | None = None) -> None:
         self.xla = xla or XlaMetrics()
-        self._clock = clock
         self._known = XlaCounters()
-        self._suspects: list[tuple[int, int, SegmentRows]] = []
         self._fastest_ns: dict[tuple[SegmentRows, int], int] = {}
-        self._began_ns: int | None = None
-        self._cost_ns = self._spent_ns = 0
 
     def begin(self) -> None:
         """A segment begins: what was compiled before is in none of its steps."""
-        self._suspects.clear()
-        self.look()
+        self._known = self.xla.read()
 
     def step_ended(self, rows: SegmentRows, index: int, step_ns: int, shape_id: int) -> None:
-        """A step ended and its row was written; looks at the counters where it was slow and there is time for it."""
+        """A step ended and its row was written."""
         fastest_ns = self._fastest_ns.get((rows, shape_id), 0)
         if not 0 < fastest_ns <= step_ns:
             self._fastest_ns[rows, shape_id] = step_ns
-        excess_ns = step_ns - fastest_ns
-        if excess_ns < _SLOWER_NS:
+        if step_ns - fastest_ns < _SLOWER_NS:
             return
-        self._suspects.append((excess_ns, index, rows))
-        if len(self._suspects) > _SUSPECTS:
-            self._suspects.remove(min(self._suspects, key=lambda one: one[0]))
-        now = self._clock()
-        self._began_ns = now if self._began_ns is None else self._began_ns
-        if self._spent_ns + self._cost_ns <= _SHARE * (now - self._began_ns):
-            self.look()
-            self._spent_ns += self._cost_ns
-
-    def end(self) -> None:
-        """A stretch of steps is over, and the clocks stand still."""
-        if self._suspects:
-            self.look()
-
-    def look(self) -> None:
-        """Read the counters, and put what was added down to the steps that it explains."""
-        if not self.xla.available:
-            return
-        began = self._clock()
-        found, before = self.xla.read(), self._known
-        self._known, self._cost_ns = found, self._clock() - began
-        compiles, compile_ns = found.compiles - before.compiles, found.compile_ns - before.compile_ns
-        suspects = sorted(self._suspects, key=lambda one: one[0], reverse=True)[: max(compiles, 0)]
-        self._suspects.clear()
-        if not suspects:
-            return
-        mean_ns = compile_ns // compiles
-        charged = [one for one in suspects if one[0] >= _LEAST * mean_ns] or suspects[:1]
-        total_ns = max(sum(excess_ns for excess_ns, _, _ in charged), compile_ns, 1)
-        # The slowest has those that have no step of their own.
-        for place, (excess_ns, index, rows) in enumerate(charged):
-            rows.add_to(index, "xla_compiles", 1 if place else compiles - len(charged) + 1)
-            rows.add_to(index, "xla_ns", compile_ns * excess_ns // total_ns)
+        before, self._known = self._known, self.xla.read()
+        if (compiles := self._known.compiles - before.compiles) > 0:
+            rows.add_to(index, "xla_compiles", compiles)
+            rows.add_to(index, "xla_ns", self._known.compile_ns - before.compile_ns)

@@ -184,7 +184,6 @@ class Bench:
         try:
             self.loop(name, rows, source, step, limit, round)
         finally:
-            self.compilations.end()
             children.spread(rows, first)
             self.lengths.fetch()
         return rows.count - first

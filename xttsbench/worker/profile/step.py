@@ -20,9 +20,9 @@ from xttsbench.records.trial import StackLine, StepProfile
 from xttsbench.step.frames import StackSampler, in_layer, in_order, own_phase, user_frame, writes
 from xttsbench.step.graph_ops import (
     CALLS,
+    NO_GPU,
     GraphOps,
     OpPlace,
-    PlacedOp,
     by_name,
     devices_of,
     scope_of,
@@ -292,7 +292,7 @@ def _summed(ops: list[_Timed], how: str, between_s: float | None, unmeasured: di
             (frame.file, frame.line, frame.function) if frame else ("", 0, scope_of(op.place.name) if op.place else "")
         )
         lines[*where, phase, op.device].append(op)
-        devices[op.op, op.device, why(_known(op, gpus), gpus=gpus)].append(op)
+        devices[op.op, op.device, _why(op, gpus)].append(op)
     by_line = [
         OpLine(file=file, line=number, function=function, phase=phase, device=device, ops=count, share=part)
         for (file, number, function, phase, device), own in lines.items()
@@ -316,15 +316,10 @@ def _summed(ops: list[_Timed], how: str, between_s: float | None, unmeasured: di
     )
 
 
-def _known(op: _Timed, gpus: int) -> PlacedOp:
+def _why(op: _Timed, gpus: int) -> str:
+    """Why an op is on its device."""
     if not gpus:
-        return PlacedOp(op.op, op.device)
+        return NO_GPU
     registered = {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op.op).kernel}
-    place = op.place
-    return PlacedOp(
-        op.op,
-        op.device,
-        requested=place.requested if place else "",
-        kernels=registered & {"CPU", "GPU"},
-        dtypes=place.dtypes if place else (),
-    )
+    requested, dtypes = (op.place.requested, op.place.dtypes) if op.place else ("", ())
+    return why(op.device, requested, registered & {"CPU", "GPU"}, dtypes)

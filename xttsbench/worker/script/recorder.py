@@ -198,7 +198,6 @@ class Results:
             if self.loops.choose(over=True) is None:
                 self.unmeasured["steps"] = "no batch of a tf.data.Dataset was taken on the script's main thread"
             self.tell()
-        self.bench.compilations.end()
 
     def batches(self) -> None:
         """Send the shapes that were seen."""
