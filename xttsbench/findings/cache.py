@@ -17,10 +17,9 @@ from xttsbench.evidence.pipeline import (
     upstream,
 )
 from xttsbench.findings.rule import Findings, Gain, accepted, cost_share, gain, is_main, pace_share, rule
-from xttsbench.fixes.cache import cache_places, shuffled_bytes
+from xttsbench.fixes.cache import cache_places, cut_by, elements_in_a_pass, shuffled_bytes
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Pipeline, PipelineOp, every_op, size
-from xttsbench.records.report import Finding
 from xttsbench.throughput.threads import chain_before
 
 _EXPENSIVE: Final = 0.50
@@ -54,7 +53,7 @@ def cacheable(evidence: Evidence) -> Findings:
     again = any(own.op.startswith("Repeat") for own in (*downstream(pipeline, op), *orderings))
     helps = found if taken or again or _is_seen_again(evidence, pipeline, op, found) else None
     share = pace_share(evidence, *_kept(pipeline, op))
-    memory, each, elements = memory_bytes(evidence), bytes_of(evidence, op), _elements(pipeline, op)
+    memory, each, elements = memory_bytes(evidence), bytes_of(evidence, op), elements_in_a_pass(op, pipeline)
     if taken is None and (each is None or elements is None or share is None):
         return
     held = None if each is None or elements is None else each * elements
@@ -73,10 +72,10 @@ def cacheable(evidence: Evidence) -> Findings:
     if None not in shares and len(shares) > 1:
         kept = f" (with the ops before it {sum(filter(None, shares)):.0%} of the time of all ops){kept}"
     yield cacheable.finding(
-        f"{op.name} makes its {'' if elements is None else f'{elements:,} '}elements anew each time through{kept}",
+        f"{op.name} makes its {'' if elements is None else f'{elements:,.0f} '}elements anew each time through{kept}",
         {
             "pace_share_up_to_it": share,
-            "elements": elements,
+            "elements": None if elements is None else round(elements),
             "bytes": held,
             "fits_in_memory": in_memory if memory is not None else None,
             "epoch_s": _epoch_s(evidence, pipeline, op),
@@ -117,15 +116,13 @@ def _best_place(evidence: Evidence, pipeline: Pipeline) -> tuple[PipelineOp, Gai
         return None
     most = max(worth[op.name] for op in places)
     close = [op for op in places if worth[op.name] >= 0.95 * most]
-    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (_elements(pipeline, op) or 0))
+    chosen = min(close, key=lambda op: (bytes_of(evidence, op) or 0.0) * (elements_in_a_pass(op, pipeline) or 0))
     return chosen, next((found for op, found in gains if op is chosen), None)
 
 
 def _repeats(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> bool:
-    """Whether an op yields known elements without side effects, and nothing keeps them yet."""
-    if not _elements(pipeline, op) or bytes_of(evidence, op) is None:
-        return False
-    if any(own.op.startswith(("Cache", "Snapshot")) for own in (*downstream(pipeline, op), op)):
+    """Whether an op yields known elements without side effects."""
+    if not elements_in_a_pass(op, pipeline) or bytes_of(evidence, op) is None:
         return False
     before = every_op(_before_cache(pipeline, op))
     if any(own.side_effects and not own.python_functions for own in before):
@@ -159,16 +156,9 @@ def _before_cache(pipeline: Pipeline, op: PipelineOp) -> list[PipelineOp]:
     return [own for own in (*upstream(pipeline, op), op) if own.name not in later]
 
 
-def _elements(pipeline: Pipeline, op: PipelineOp) -> int | None:
-    """Elements that a cache after an op would hold; ``None`` where their number is not known, or they never end."""
-    name = chain_before(op, pipeline).source
-    source = next(own for own in pipeline.ops if own.name == name)
-    return source.cardinality if source.cardinality is not None and source.cardinality > 0 else None
-
-
 def _epoch_s(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> float | None:
     """Seconds of an epoch now, judged by the number of elements of ``op``; ``None`` where not known."""
-    elements = _elements(pipeline, op)
+    elements = elements_in_a_pass(op, pipeline)
     if not evidence.wall_s or not op.elements_per_batch or elements is None:
         return None
     return elements / op.elements_per_batch * evidence.wall_s
@@ -238,29 +228,10 @@ def _endless(evidence: Evidence, op: PipelineOp, source: PipelineOp | None) -> F
 
 
 def _cut_short(evidence: Evidence, pipeline: Pipeline, op: PipelineOp) -> Findings:
-    """Finds ops that end the iteration before the cache has seen the end of its input, so that it is thrown away.
-
-    A cache is complete once its last element was read (tried on TensorFlow 2.21): ``take`` of exactly as many is fine.
-    """
-    if op.cardinality is None or op.cardinality <= 0:
+    """Finds an op that ends the iteration before the cache has seen the end of its input, so that it is thrown away."""
+    if (cut := cut_by(op, pipeline)) is None:
         return
-    reading = {op.name: op.cardinality}  # elements that an op on the way yields when it is read to its end
-    for own in downstream(pipeline, op):
-        sources = [name for name in own.inputs if name in reading]
-        if not sources or own.cardinality is None or own.cardinality == -2:
-            return
-        whole = reading[sources[0]]
-        cuts = own.op.startswith("TakeDataset") or (own.op.startswith("ZipDataset") and len(own.inputs) > 1)
-        if cuts and 0 <= own.cardinality < whole:
-            yield _thrown_away(evidence, pipeline, op, own)
-            return
-        if whole == INFINITE or own.op.startswith(("Repeat", "Skip", "Shard", "Concatenate")):
-            return  # it may well be read to its end once
-        reading[own.name] = own.cardinality
-
-
-def _thrown_away(evidence: Evidence, pipeline: Pipeline, op: PipelineOp, cut: PipelineOp) -> Finding:
-    return cache_misuse.finding(
+    yield cache_misuse.finding(
         f"{op.name} is never filled: {cut.name} ends the epoch before the cache has read its input, so it is discarded",
         {
             "fault": "cut short",

@@ -113,7 +113,12 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 
 def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
-    """Whether each epoch reads all elements of an op, as far as it is known.
+    """Whether each epoch reads all elements of an op, as far as it is known."""
+    return cut_by(op, pipeline) is None
+
+
+def cut_by(op: PipelineOp, pipeline: Pipeline) -> PipelineOp | None:
+    """The op that ends an epoch before all elements of another one were read; ``None`` where none is known to.
 
     A cache is complete once its last element was read (tried on TensorFlow 2.21): ``take`` of exactly as many is fine.
     """
@@ -128,7 +133,7 @@ def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
                 reader.op.startswith("ZipDataset") and len(inputs_of(reader, pipeline)) > 1
             )
             if cuts and reader.cardinality is not None and 0 <= reader.cardinality < whole:
-                return False
+                return reader
             if reader.op.startswith((*_REPEATS, "Skip", "Shard", "Concatenate")):
                 continue  # it may well be read to its end once
             if reader.cardinality is None or reader.cardinality < -1:
@@ -137,7 +142,7 @@ def is_read_to_its_end(op: PipelineOp, pipeline: Pipeline) -> bool:
                 endless = reader.cardinality == -1  # a pass of it is as many as the op's makes
                 left[reader.name] = whole / (reader.batch_size or 1) if endless else float(reader.cardinality)
                 waiting.append(reader.name)
-    return True
+    return None
 
 
 def _same_every_pass(pipeline: Pipeline) -> dict[str, bool]:
