@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tensorflow.python.autograph.impl import api as autograph_api
 
-from xttsbench.pipeline.python.names import parameters
+from xttsbench.pipeline.python.names import own_nodes, parameters
 
 
 def before_autograph(file: str, line: int) -> tuple[str | None, int | None]:
@@ -142,12 +142,7 @@ def above(node: Any) -> Iterator[Any]:
 
 def within(node: Any) -> Iterator[Any]:
     """The nodes of a function, without those of functions and classes written inside it."""
-    waiting = list(node.body) if isinstance(node.body, list) else [node.body]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        if not isinstance(one, Definition | ast.ClassDef):
-            waiting.extend(ast.iter_child_nodes(one))
+    return own_nodes(node.body if isinstance(node.body, list) else [node.body])
 
 
 def first_line(node: Definition) -> int:

@@ -402,7 +402,7 @@ def test_of_two_calls_on_one_line_the_one_that_ran_is_meant() -> None:
     unknown = tuple(op.model_copy(update={"calls": ()}) for op in pipeline.ops)
     patch = propose(FixSet.of(["parallel-map", "prefetch"]), Pipeline(ops=unknown), lambda _: text, own=lambda _: True)
     assert patch.edits == ()  # where Python did not tell which ran
-    assert all("not clear which is meant" in why for why in patch.unpatched.values())
+    assert all("does not come from a call" in why for why in patch.unpatched.values())
 
 
 def test_two_fixes_of_one_argument_are_not_both_written() -> None:

@@ -1,13 +1,11 @@
 """Calls in the source that made the ops of a graph, and edits of them that move ops behind others.
 
-An op has the calls that were running when it was made, each by where it ends. Where Python does not tell that, the call
-on the op's line whose method makes such ops is taken; where a line has several, the order of the chain is that of the
-graph. A call that made several ops (in a loop, in a function called twice) is edited only where all of them are meant.
+An op has the calls that were running when it was made, each by where it ends. A call that made several ops (in a loop,
+in a function called twice) is edited only where all of them are meant.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -133,28 +131,17 @@ class Calls:
             NoEditError: there is none, it is not clear which, or it made other ops as well.
         """
         names, meant = names or methods(op), {*meant, op.name}
-        module = self.module(op.location.file)
-        exact, here = self._exact(op), [link for link in _at(module, op.location.line) if link.name in names]
-        outer = [link for link in here if not _traced(module, link)]
-        found = outer or here
-        if exact is not None:
-            found = [exact] if exact.name in names else []
-        if not found:
+        module, link = self._made_by(op)
+        if link is None or link.name not in names:
             raise NoCallError(f"{names[0]} at {place(op)} does not come from a call of .{names[0]}(...) there")
-        same = _same_place if exact is None else _same_call
-        siblings = [one.name for one in self.pipeline.ops if same(one, op) and kind(one) == kind(op)]
         inside = [one for one in _inner(self.pipeline.ops) if _same_place(one, op) and set(methods(one)) & set(names)]
-        if inside and (len(outer) == len(here) or (exact is None and len(outer) != len(siblings))):
+        here = [one for one in module.links if one.line == link.line and one.name in names]
+        if inside and not any(_traced(module, one) for one in here):
             raise NoEditError(f"the call at {place(op)} makes a dataset inside another one's function as well")
-        number = siblings.index(op.name)
-        if len(found) == len(siblings) and (len(found) == 1 or _one_chain(module, found)):
-            return module, found[number]
-        others = not meant.issuperset(siblings)
-        if others and len(found) == 1:
+        siblings = [one.name for one in self._of_call(op) if kind(one) == kind(op)]
+        if not meant.issuperset(siblings):
             raise NoEditError(f"the call at {place(op)} runs {len(siblings)} times, and not all of them are meant")
-        if others or len(found) > len(siblings):
-            raise NoEditError(f"there are {len(found)} such calls at {place(op)}, and it is not clear which is meant")
-        return module, found[min(number, len(found) - 1)]
+        return module, link
 
     def maker(self, op: PipelineOp) -> Call:
         """The call behind which a link can be put so that it comes behind the op: its own, or that of a helper.
@@ -165,14 +152,12 @@ class Calls:
         try:
             return self.call(op)
         except NoEditError:
-            module, exact = self.module(op.location.file), self._exact(op)
-            same = _same_place if exact is None else _same_call
-            here = [one for one in self.pipeline.ops if same(one, op)]
-            whole = [exact] if exact is not None else _at(module, op.location.line)
-            whole = [link for link in whole if _outermost(module, link)]
-            if len(whole) != 1 or not here or here[-1].name != op.name or whole[0].name in methods(op):
+            module, link = self._made_by(op)
+            if link is None or link.name in methods(op):
                 raise
-            return module, whole[0]
+            if not _outermost(module, link) or self._of_call(op)[-1].name != op.name:
+                raise
+            return module, link
 
     def in_one_function(self, ops: Sequence[PipelineOp]) -> tuple[Module, list[Link]]:
         """For each of several ops the call of one run of one function that made it, or in which it was made.
@@ -181,8 +166,8 @@ class Calls:
             NoEditError: as for :meth:`call`, or such a call makes other ops as well.
         """
         ways, every = [op.calls[::-1] for op in ops], {op.name for op in ops}
-        if not all(ways) or any(self._exact(op) is None for op in ops):
-            return self.links(ops, every)
+        if not all(ways):
+            raise NoEditError("the line of a call was not noted")
         depth = 0
         while all(len(way) > depth + 1 and way[depth] == ways[0][depth] for way in ways):
             depth += 1
@@ -209,11 +194,19 @@ class Calls:
             raise NoEditError(f"{what} makes the {kind(more)} of {place(more)} as well")
         return module, link
 
-    def _exact(self, op: PipelineOp) -> Link | None:
-        """The call that ran when an op was made, where Python told where it ends."""
-        if not op.calls or op.calls[0].file != op.location.file:
-            return None
-        return self.module(op.calls[0].file).ending(op.calls[0].end_line, op.calls[0].end_column)
+    def _made_by(self, op: PipelineOp) -> tuple[Module, Link | None]:
+        """The call that ran when an op was made, and its file.
+
+        Raises:
+            NoEditError: as for :meth:`module`.
+        """
+        module = self.module(op.location.file)
+        site = op.calls[0] if op.calls and op.calls[0].file == module.file else None
+        return module, None if site is None else module.ending(site.end_line, site.end_column)
+
+    def _of_call(self, op: PipelineOp) -> list[PipelineOp]:
+        """The ops that were made by the call of one, in the order of the pipeline."""
+        return [one for one in self.pipeline.ops if one.calls[:1] == op.calls[:1]]
 
     def links(self, ops: Sequence[PipelineOp], meant: Collection[str] = ()) -> tuple[Module, list[Link]]:
         """The calls that made several ops, all in one file.
@@ -274,15 +267,6 @@ def place(op: PipelineOp) -> str:
     return f"{op.location.file}:{op.location.line}" if op.location.file else "an unknown place"
 
 
-def _at(module: Module, line: int | None) -> list[Link]:
-    """The calls that run at a line; a call with ``*`` runs at the line where its whole expression begins."""
-    return [
-        link
-        for link in module.links
-        if link.line == line or (module.line(link.node) == line and any(one.star for one in link.node.args))
-    ]
-
-
 def _traced(module: Module, link: Link) -> bool:
     """Whether a link runs inside a function that is written as the argument of a dataset's method."""
     around = [link.node, *module.ancestors(link.node)]
@@ -296,17 +280,6 @@ def _traced(module: Module, link: Link) -> bool:
     )
 
 
-def _one_chain(module: Module, links: list[Link]) -> bool:
-    """Whether each is called on what the one before returned, possibly with other links between."""
-    for before, after in itertools.pairwise(links):
-        current: Link | None = before
-        while current is not None and current is not after:
-            current = module.next_link(current)
-        if current is None:
-            return False
-    return True
-
-
 def _outermost(module: Module, link: Link) -> bool:
     """Whether a call is outermost: no method is called on it, and it is no argument of another call."""
     ends = (cst.Call, cst.Lambda, cst.BaseSmallStatement, cst.BaseCompoundStatement)
@@ -315,10 +288,6 @@ def _outermost(module: Module, link: Link) -> bool:
 
 def _same_place(one: PipelineOp, other: PipelineOp) -> bool:
     return (one.location.file, one.location.line) == (other.location.file, other.location.line)
-
-
-def _same_call(one: PipelineOp, other: PipelineOp) -> bool:
-    return one.calls[:1] == other.calls[:1]
 
 
 def _inner(ops: Iterable[PipelineOp]) -> Iterator[PipelineOp]:

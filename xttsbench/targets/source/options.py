@@ -6,9 +6,7 @@ Which options there are is asked of TensorFlow's own classes where it is loaded;
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 import libcst as cst
@@ -74,7 +72,7 @@ def dead_options(module: Module, known: Known) -> Iterator[SourceFact]:
             settings.append((call, (*base, name) if base is not None and name is not None else None))
     for node, path in settings:
         if path and (why := _dead(path, known)):
-            yield module.fact("dead-option", node, f"{why}{_hidden(module, node)}")
+            yield module.fact("dead-option", node, why)
 
 
 def pool_sizes(module: Module) -> Iterator[SourceFact]:
@@ -147,22 +145,6 @@ def _dead(path: tuple[str, ...], known: Known) -> str | None:
     return _NO_BOUND.get(".".join(path))
 
 
-def _hidden(module: Module, node: cst.CSTNode) -> str:
-    """Phrase for surrounding code that hides the error; empty where it is raised."""
-    for child, around in itertools.pairwise([node, *module.ancestors(node)]):
-        if isinstance(around, cst.FunctionDef):
-            break
-        if isinstance(around, cst.If) and "hasattr" in module.code(around.test):
-            return "; hasattr passes over it"
-        if isinstance(around, cst.Try) and child is around.body:
-            caught = [module.code(one.type) if one.type else "" for one in around.handlers]
-            if any(not one or "AttributeError" in one or "Exception" in one for one in caught):
-                return "; the except clause hides the error"
-        if isinstance(around, cst.With) and "suppress" in module.code(around.items[0].item):
-            return "; suppress hides the error"
-    return ""
-
-
 def _only_sets(module: Module, use: cst.CSTNode) -> bool:
     """Whether the name stands there only so that an attribute of it can be set."""
     node = use
@@ -202,15 +184,7 @@ def _is_dataset(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -
 Sure = Literal["is", "may be"]
 _SMALLEST: Final = ("numpy.minimum", "tensorflow.minimum", "tensorflow.math.minimum")
 _LARGEST: Final = ("numpy.maximum", "tensorflow.maximum", "tensorflow.math.maximum")
-_ARITHMETIC: Final[dict[str, Callable[[int, int], float] | None]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": None,
-}
+_ARITHMETIC: Final = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
 
 def autotune_arithmetic(module: Module) -> Iterator[SourceFact]:
@@ -247,24 +221,12 @@ def _operation(
     sign = module.code(symbol).strip().removesuffix("=")
     if sign not in _ARITHMETIC or isinstance(left, cst.BaseString):
         return
-    sure = [_autotune(module, left), _autotune(module, right)]
+    sure = (_autotune(module, left), _autotune(module, right))
     if not any(sure):
         return
-    numbers = [-1 if told else module.integer(side) for told, side in zip(sure, (left, right), strict=True)]
     detail = "AUTOTUNE is -1" if "is" in sure else "one side may be AUTOTUNE, which is -1"
-    if (result := _result(sign, *numbers)) is not None:
-        written = f"{module.shown(left)} {sign} {module.shown(right)}"[:60]
-        comes_to = "AUTOTUNE again" if result == -1 else "no number of calls"
-        detail += f", so {written} is {result:g}: {comes_to}"
-    yield module.fact("autotune-arithmetic", node, detail)
-
-
-def _result(sign: str, left: int | None, right: int | None) -> float | None:
-    compute = _ARITHMETIC[sign]
-    try:
-        return None if compute is None or left is None or right is None else float(compute(left, right))
-    except ZeroDivisionError:
-        return None
+    written = f"{module.shown(left)} {sign} {module.shown(right)}"[:60]
+    yield module.fact("autotune-arithmetic", node, f"{detail}: {written} is no number of calls")
 
 
 def _autotune(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> Sure | None:

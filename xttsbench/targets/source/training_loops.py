@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from xttsbench.pipeline.python.names import last_name
+from xttsbench.pipeline.python.names import last_name, own_nodes
 from xttsbench.targets.source.rewritten import Rewrite, rewriting
 
 _NAME: Final = "__xttsbench_loop__"
@@ -27,7 +27,6 @@ _UPDATES: Final = frozenset({"apply_gradients", "minimize", "train_on_batch", "G
 _TRAINS: Final = re.compile(r"_?(train|training|fit|update)_?(one_?|on_?)?(step|batch|iteration)|_?(step|batch)_?train")
 """Names of functions that are taken to train, where their text is not at hand."""
 _MOST_FILES: Final = 50  # that a file imports, which are read for functions that train
-_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class Place(NamedTuple):
@@ -187,14 +186,7 @@ class _Telling(ast.NodeTransformer):
 
     def _trains(self, node: ast.AST) -> bool:
         """Whether a statement trains when it runs: what it defines does so only when it is called."""
-        waiting = [node]
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, ast.Call) and self._is_training(one):
-                return True
-            if not isinstance(one, _SCOPES):
-                waiting += ast.iter_child_nodes(one)
-        return False
+        return any(isinstance(one, ast.Call) and self._is_training(one) for one in own_nodes([node]))
 
     def _is_training(self, call: ast.Call) -> bool:
         name = last_name(call.func)
