@@ -14,7 +14,7 @@ from xttsbench.analysis.steps import Steps, measured
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.throughput.pace import Consumer, FloatArray, Machine, Pace, Thread, pace, period_s, production_times_s
-from xttsbench.throughput.threads import consumers, inputs_of, limiting_op, pool_size, stages, threads
+from xttsbench.throughput.threads import consumers, inputs_of, limiting_op, pool_size, threads
 
 INFINITE: Final = -1
 """Cardinality of what never ends."""
@@ -136,7 +136,7 @@ def ops_cost_s(evidence: Evidence) -> float | None:
 
 def pipeline_pace(pipeline: Pipeline, step: Consumer, evidence: Evidence) -> Pace:
     """Pace of a pipeline and a step together on the machine of the evidence."""
-    return pace(stages(pipeline, allowed_cpus(evidence)), step, machine(pipeline, evidence))
+    return pace(threads(pipeline, allowed_cpus(evidence)), step, machine(pipeline, evidence))
 
 
 def machine(pipeline: Pipeline, evidence: Evidence) -> Machine:
@@ -264,14 +264,13 @@ def bursts(evidence: Evidence, pipeline: Pipeline, input_s: float) -> Bursts | N
 
 def kept_ready(pipeline: Pipeline, source: str, cpus: int) -> float | None:
     """Batches that may lie ready between an op and the consumer; ``None`` where the op is not in the pipeline."""
-    consumer = threads(pipeline, cpus)
-    found = None if consumer is None else next(_paths(consumer, source), None)
+    found = next(_paths(threads(pipeline, cpus), source), None)
     return None if found is None else sum(thread.ready for thread in found)
 
 
-def _paths(thread: Thread[PipelineOp], source: str) -> Iterator[tuple[Thread[PipelineOp], ...]]:
+def _paths(thread: Thread, source: str) -> Iterator[tuple[Thread, ...]]:
     """The threads from the consumer's to the one that runs an op."""
-    if any(op.name == source for op in thread.items):
+    if any(work.name == source for work in thread.items):
         yield (thread,)
     for one in thread.inputs:
         for path in _paths(one, source):

@@ -8,14 +8,10 @@ from xttsbench.evidence import Evidence
 from xttsbench.findings.rule import Findings, Rule, rule
 from xttsbench.records.base import Location
 from xttsbench.records.code import SourceFact
-from xttsbench.records.pipeline import every_op
 from xttsbench.records.report import Finding, Severity
 
 _LINE: Final = "the text of the line"
 _EVERY_LINE: Final = "such a line in what was read of the target's source; never a bottleneck"
-_NPY_OFFSET: Final = 128
-"""The header of most ``.npy`` files of format 1.0, which is padded to a multiple of 64 and grows with shape and type
-(NEP 1)."""
 
 
 @rule(
@@ -82,9 +78,9 @@ def late_runtime_config(evidence: Evidence) -> Findings:
 
 @rule(
     "fixed-npy-header",
-    evidence=f"{_LINE}, or the offset in the graph",
-    threshold=f"a slice at byte 80, 96 or {_NPY_OFFSET} in the source, or at {_NPY_OFFSET} in the graph; in the source "
-    "also any slice of what tf.io.read_file gives, which has no dimension; never a bottleneck",
+    evidence=_LINE,
+    threshold="a slice at byte 80, 96 or 128, or any of what tf.io.read_file gives, which has no dimension; never a "
+    "bottleneck",
     remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
     "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
     false_alarms="files whose headers are all that long",
@@ -95,18 +91,6 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
         slices = "no dimension" in fact.detail
         title = fact.detail if slices else f"a .npy file cut at a constant: {fact.detail}"
         yield _at(fact, fixed_npy_header, title)
-    reported = {fact.file for fact in evidence.source if fact.kind == "fixed-npy-header"}
-    for op in every_op(evidence.graph.ops):
-        if op.byte_offset != _NPY_OFFSET or op.location.file in reported:
-            continue
-        yield fixed_npy_header.finding(
-            f"{op.name} cuts a file at byte {op.byte_offset}, as if every .npy header were that long",
-            {"byte_offset": op.byte_offset},
-            "The header's length is in bytes 8 and 9 (little endian; the data begin at 10 + that), and it depends on "
-            "shape and type: read it from there, or store the arrays as TFRecord or raw bytes.",
-            at=op,
-            severity="warning",
-        )
 
 
 @rule(

@@ -18,7 +18,7 @@ from xttsbench.fixes.spec import Candidate
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Fix, FixSet
 from xttsbench.records.pipeline import Pipeline, Prediction
-from xttsbench.throughput.pace import Consumer, Stage, pace
+from xttsbench.throughput.pace import Consumer, Thread, pace
 
 AS_IT_IS: Final = "as it is"
 COSTS_NOTHING: Final = "input costs nothing"
@@ -90,7 +90,7 @@ def unmeasured(rows: Sequence[Prediction]) -> dict[str, str]:
 
 def _ceiling(evidence: Evidence, step: Consumer, alone: Estimate | None) -> Prediction:
     """The step alone, which no fix of the input can beat."""
-    found = pace(Stage(), step, machine(evidence.pipeline or Pipeline(), evidence))
+    found = pace(Thread(), step, machine(evidence.pipeline or Pipeline(), evidence))
     why_not = "the step took no time" if found.period_s <= 0 else None
     if not evidence.has_step and not evidence.emulated:
         why_not = "there is no step to set the pace"

@@ -1,12 +1,8 @@
-"""Functions of a graph: components that they pass on, reads, random draws, captures and cuts of a file's bytes.
+"""Functions of a graph: components that they pass on, reads, random draws and captures.
 
 A ``FunctionDef`` names its arguments, its nodes and, per result, the node's output that it is. The functions of
 ``tf.data`` take the element's components first and what they capture after them. Calls are followed; a branch or a
 loop counts as depending on all that it is given.
-
-The header of a ``.npy`` file is 128 bytes for most arrays and longer for some; a constant in the graph reads garbage
-from those. A cut of a few bytes (a length field of the header) is how a header is read properly, so only what takes
-the rest of the file counts.
 """
 
 from __future__ import annotations
@@ -22,10 +18,6 @@ from xttsbench.pipeline import nodes
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _DEEPEST: Final = 30  # calls inside calls that are followed; beyond, an answer is "not known" or "all of it"
-_UNCHANGED: Final = ("Identity", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "EnsureShape")
-_DECODERS: Final = ("DecodeRaw", "DecodePaddedRaw", "DecodeCompressed")
-_CUTS: Final = ("Substr", "StridedSlice", "Slice")
-_FIELD_BYTES: Final = 1024  # a cut of no more bytes than this is a field of a header, not the data after it
 
 
 def reads(library: nodes.FunctionLibrary, name: str | None, components: int) -> tuple[int, ...] | None:
@@ -66,19 +58,16 @@ def returned(function: Any, reference: str) -> str | None:
 
 
 class _Body:
-    """One function, its nodes by name and its arguments by number, and the call through which it is read, if any."""
+    """One function, its nodes by name and its arguments by number, so many calls below the one that is asked of."""
 
-    def __init__(
-        self, library: nodes.FunctionLibrary, function: Any, caller: _Body | None = None, call: Any = None
-    ) -> None:
-        self._library, self._function, self._caller, self._call = library, function, caller, call
-        self._depth: int = 0 if caller is None else caller._depth + 1
+    def __init__(self, library: nodes.FunctionLibrary, function: Any, depth: int = 0) -> None:
+        self._library, self._function, self._depth = library, function, depth
         self._nodes = {node.name: node for node in function.node_def}
         self._arguments = {argument.name: number for number, argument in enumerate(function.signature.input_arg)}
 
     def _called(self, node: Any) -> _Body | None:
         target = callee(self._library, node) if self._depth < _DEEPEST else None
-        return None if target is None else _Body(self._library, target, self, node)
+        return None if target is None else _Body(self._library, target, self._depth + 1)
 
     def _result(self, node: Any, reference: str) -> tuple[_Body, str] | None:
         """Called function's body, and the reference in it of the result that a reference to the node stands for."""
@@ -146,50 +135,6 @@ class _Body:
             else:
                 found.add(node.op)
         return found
-
-    def cut(self) -> int | None:
-        """The first fixed cut of a file's bytes in this function, or in one that it calls with them."""
-        for node in self._function.node_def:
-            found = self._cut_at(node) if node.op in _CUTS else None
-            if found is None and (body := self._called(node)) is not None:
-                found = body.cut()
-            if found is not None:
-                return found
-        return None
-
-    def _width(self, reference: str) -> int | None:
-        """Bytes per element of a value made of a file's bytes; ``None`` for any other value."""
-        name = nodes.node_of(reference)
-        if name in self._arguments:
-            given = nodes.data_inputs(self._call) if self._call is not None else []
-            number = self._arguments[name]
-            return self._caller._width(given[number]) if self._caller is not None and number < len(given) else None
-        node = self._nodes.get(name)
-        if node is None:
-            return None
-        if node.op == "ReadFile":
-            return 1
-        if node.op in (*_UNCHANGED, *_CUTS, *_DECODERS):
-            width, kind = self._width(node.input[0]), node.attr["out_type"].type if node.op in _DECODERS else 0
-            return int(tf.as_dtype(kind).size or 1) if kind and width is not None else width
-        result = self._result(node, reference)
-        return None if result is None else result[0]._width(result[1])
-
-    def _cut_at(self, node: Any) -> int | None:
-        width, begin = self._width(node.input[0]), self._first(node.input[1])
-        if width is None or begin is None or begin <= 0:
-            return None
-        last = self._first(node.input[2])
-        count = None if last is None or last < 0 else last
-        if node.op == "StridedSlice":
-            if node.attr["begin_mask"].i & 1 or node.attr["shrink_axis_mask"].i & 1:
-                return None
-            count = None if count is None or node.attr["end_mask"].i & 1 else count - begin
-        return None if count is not None and count * width <= _FIELD_BYTES else begin * width
-
-    def _first(self, reference: str) -> int | None:
-        value = nodes.constant(reference, self._nodes)
-        return None if value is None or not np.size(value) else int(value.ravel()[0])
 
 
 _RANDOM: Final = re.compile(
@@ -281,16 +226,3 @@ def _uses(library: nodes.FunctionLibrary, node: Any, number: int) -> set[str]:
         return set()
     place = len(function.signature.input_arg) - len(nodes.captured_inputs(node)) + number
     return _Body(library, function).consumers(place) if place >= 0 else set()
-
-
-def byte_offset(library: nodes.FunctionLibrary, names: Iterable[str]) -> int | None:
-    """The first constant position above 0 from which bytes of a file read in the same function are taken to the end."""
-    functions = list(library.functions(names))
-    if not any(node.op == "ReadFile" for function in functions for node in function.node_def):
-        return None
-    return next((found for one in functions if (found := _Body(library, one).cut()) is not None), None)
-
-
-def header_bytes(node: Any, by_name: Mapping[str, Any]) -> int | None:
-    """The bytes that a ``FixedLengthRecordDataset`` skips at the head of each file, where constant and above 0."""
-    return nodes.constant_input(node, "header_bytes", by_name) or None

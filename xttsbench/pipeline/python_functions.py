@@ -27,7 +27,6 @@ from xttsbench.pipeline.source import Registered, generator_start_token, lookup,
 from xttsbench.records.pipeline import GeneratorParts, GilClass, Pipeline, PythonFunction, PythonKind
 
 _KEPT_BYTES: Final = 256 * 2**20  # copies of arguments kept per function
-_TIMES: Final = 128  # times of single calls that are kept per function
 _MOST_COUNTED: Final = 1_000_000  # items of a generator that are counted
 _MOST_COMPUTED: Final = 0.5  # share of its calls' wall time that a function which waits may compute
 _TRIES: Final = 3  # of the experiment, where it says of a function that computed that it waits
@@ -89,7 +88,6 @@ def classify(
             "calls": recorder.calls,
             "call_time_s": wall_s,
             "call_cpu_s": cpu_s,
-            "call_times_s": recorder.times_s(),
             "calls_per_batch": (after - before) / (drawn - 1) if drawn > 1 else None,  # buffers fill before the first
             "around_call_s": around_s[function.kind],
             "settings": state.settings,
@@ -159,10 +157,6 @@ class _Recorder:
         """Whether calls spent more of their time on a processor than what waits may."""
         mean = self.mean_s()
         return mean is not None and mean[1] > _MOST_COMPUTED * mean[0]
-
-    def times_s(self) -> tuple[float, ...]:
-        """Wall times of single calls, the newest."""
-        return tuple(round(wall_s, 6) for wall_s in self._wall_s[1:][-_TIMES:])
 
     def _begin(self, arguments: tuple[Any, ...]) -> None:
         with self._lock:

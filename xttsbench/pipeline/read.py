@@ -17,16 +17,14 @@ import tensorflow as tf
 
 from xttsbench.pipeline import nodes
 from xttsbench.pipeline.functions import (
-    byte_offset,
     captures,
     has_side_effects,
-    header_bytes,
     is_random,
     passes,
     reads,
     shuffles,
 )
-from xttsbench.pipeline.places import Made, Places, beneath, calls_of, place_of, places, user_place
+from xttsbench.pipeline.places import Made, Place, Places, beneath, calls_of, place_of, places, user_place
 from xttsbench.pipeline.source import (
     PYTHON_OPS,
     display_name,
@@ -35,7 +33,6 @@ from xttsbench.pipeline.source import (
     user_function,
     users_behind,
     walk,
-    wrapped_functions,
 )
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
@@ -98,7 +95,6 @@ def _op(
         side_effects=has_side_effects(library, functions),
         reads=reads(library, function, components) if node.op.startswith(_READING) else None,
         passes=passes(library, function, components) if node.op.startswith(_MAPS) else {},
-        byte_offset=byte_offset(library, functions) or header_bytes(node, by_name),
         inner=_inner(functions, library, places, depth),
         location=_location(node, function, places),
         calls=places.calls.get(node.name, ()),
@@ -143,12 +139,13 @@ def _called_trace(made: Made | None, function: str) -> Made | None:
 
 def _location(node: Any, function: str | None, places: Places) -> Location:
     """The line of the call that made the op; where that was not noted, the line of its function."""
-    if node.name in places.nodes:
-        file, line = places.nodes[node.name]
-        return Location(file=file, line=line, op=node.name)
-    if function in places.users:
+    if node.name not in places.nodes and function in places.users:
         return locate(places.users[function], node.name)
-    return Location()
+    return _at(places.nodes.get(node.name), node.name)
+
+
+def _at(place: Place | None, name: str) -> Location:
+    return Location() if place is None else Location(file=place[0], line=place[1], op=name)
 
 
 def _through_options(name: str, by_name: Mapping[str, Any]) -> str:
@@ -160,43 +157,30 @@ def _through_options(name: str, by_name: Mapping[str, Any]) -> str:
 _BUFFERED_KINDS: Final = ("Prefetch", "Shuffle")
 
 
-def _python_side_ops(dataset: Any) -> tuple[tuple[PipelineOp, ...], nodes.FunctionLibrary]:
-    """The ops, sources first, and the library of the functions that they run.
+def _python_side_ops(dataset: Any) -> list[PipelineOp]:
+    """The ops as the Python objects show them, sources first.
 
     Names are the class name and a number; an attribute that is no constant gives ``None``. Objects that only wrap
     another's dataset (options among them) are no op of their own.
     """
     datasets = [current for current in walk(dataset) if not _is_wrapper(current)]
-    names = {id(current): f"{_class_name(current)}/{number}" for number, current in enumerate(datasets)}
-    definitions: dict[str, Any] = {}
-    ops = []
-    for current in datasets:
-        wrapped = wrapped_functions(current)
-        definitions.update((f.signature.name, f) for w in wrapped for f in _definitions(w.function))
-        library = nodes.FunctionLibrary(definitions.values())
-        functions = [w.function.name.decode() for w in wrapped]
-        name, kind = names[id(current)], _class_name(current)
-        ops.append(
-            PipelineOp(
-                name=name,
-                op=kind,
-                inputs=tuple(names[id(one)] for one in _inputs(current)),
-                function=functions[0] if functions else None,
-                parallelism=_constant(current, "_num_parallel_calls"),
-                buffer_size=_constant(current, "_buffer_size") if kind.startswith(_BUFFERED_KINDS) else None,
-                batch_size=_constant(current, "_batch_size"),
-                cycle_length=_constant(current, "_cycle_length"),
-                filename=_text(current, "_filename"),
-                stateful=library.stateful(functions),
-                python_functions=tuple(library.python_tokens(functions)),
-                random=_shuffles(current) or is_random(library, functions),
-                side_effects=has_side_effects(library, functions),
-                byte_offset=byte_offset(library, functions),
-                location=_object_location(current, wrapped, name),
-                calls=calls_of(current),
-            )
+    kinds = [type(current).__name__.lstrip("_") for current in datasets]
+    names = {
+        id(current): f"{kind}/{number}" for number, (current, kind) in enumerate(zip(datasets, kinds, strict=True))
+    }
+    return [
+        PipelineOp(
+            name=names[id(current)],
+            op=kind,
+            inputs=tuple(names[id(one)] for one in _inputs(current)),
+            parallelism=_constant(current, "_num_parallel_calls"),
+            buffer_size=_constant(current, "_buffer_size") if kind.startswith(_BUFFERED_KINDS) else None,
+            batch_size=_constant(current, "_batch_size"),
+            location=_at(user_place(place_of(current)), names[id(current)]),
+            calls=calls_of(current),
         )
-    return tuple(ops), nodes.FunctionLibrary(definitions.values())
+        for current, kind in zip(datasets, kinds, strict=True)
+    ]
 
 
 def _is_wrapper(dataset: Any) -> bool:
@@ -211,44 +195,9 @@ def _inputs(dataset: Any) -> list[Any]:
     return found
 
 
-def _object_location(dataset: Any, wrapped: list[Any], name: str) -> Location:
-    place = user_place(place_of(dataset))
-    if place is not None:
-        return Location(file=place[0], line=place[1], op=name)
-    users = [user for one in wrapped if (user := user_function(one._func)) is not None]
-    return locate(users[0], name) if users else Location()
-
-
-def _shuffles(dataset: Any) -> bool:
-    if not _class_name(dataset).startswith("Shuffle"):
-        return False
-    seeds = [_constant(dataset, name) for name in ("_seed", "_seed2")]
-    return None in seeds or not any(seeds) or getattr(dataset, "_reshuffle_each_iteration", None) is not False
-
-
-def _class_name(dataset: Any) -> str:
-    return type(dataset).__name__.lstrip("_")
-
-
-def _definitions(function: Any) -> list[Any]:
-    graph = tf.Graph()
-    with graph.as_default():
-        function.add_to_graph(graph)
-    return list(graph.as_graph_def().library.function)
-
-
-def _static(dataset: Any, attribute: str) -> Any:
-    return tf.get_static_value(getattr(dataset, attribute)) if hasattr(dataset, attribute) else None
-
-
 def _constant(dataset: Any, attribute: str) -> int | None:
-    value = _static(dataset, attribute)
+    value = tf.get_static_value(getattr(dataset, attribute, None))
     return None if value is None else int(value)
-
-
-def _text(dataset: Any, attribute: str) -> str | None:
-    value = _static(dataset, attribute)
-    return value.decode(errors="replace") if isinstance(value, bytes) else None
 
 
 _IGNORE_EXTERNAL_STATE: Final = 1
@@ -273,28 +222,17 @@ def read_graph(dataset: Any) -> Any:
 def inspect(dataset: Any, graph: Any = None) -> Pipeline:
     """Describe a dataset without running it; ``graph`` saves reading it again.
 
-    An op's location is the line that made it where :mod:`xttsbench.pipeline.places` was watching, else that
-    of its function. The Python functions are found but not classified (see
-    :mod:`xttsbench.pipeline.python_functions`).
+    What has no graph is described as far as the Python objects show it. An op's location is the line that made it where
+    :mod:`xttsbench.pipeline.places` was watching, else that of its function. The Python functions are found but not
+    classified (see :mod:`xttsbench.pipeline.python_functions`).
     """
-    unserialisable: str | None = None
-    try:
-        graph = read_graph(dataset) if graph is None else graph
-    except tf.errors.OpError as error:
-        unserialisable = error.message
-        ops, library = _python_side_ops(dataset)
-        options = dataset.options()._to_proto()
-    else:
-        library = nodes.FunctionLibrary(graph.library.function)
-        datasets, by_name = nodes.dataset_nodes(graph), {node.name: node for node in graph.node}
-        ops = describe(datasets, by_name, library, places(dataset, graph))
-        options = nodes.graph_options(graph)
-    return Pipeline(
-        ops=ops,
-        python_functions=_python_functions(ops, library),
-        unserialisable=unserialisable,
-        **nodes.option_fields(options),
-    )
+    if graph is None:
+        return strip_unserialisable_tail(dataset)[0]
+    library = nodes.FunctionLibrary(graph.library.function)
+    datasets, by_name = nodes.dataset_nodes(graph), {node.name: node for node in graph.node}
+    ops = describe(datasets, by_name, library, places(dataset, graph))
+    functions = _python_functions(ops, library)
+    return Pipeline(ops=ops, python_functions=functions, **nodes.option_fields(nodes.graph_options(graph)))
 
 
 def _python_functions(ops: Sequence[PipelineOp], library: nodes.FunctionLibrary) -> tuple[PythonFunction, ...]:
@@ -319,21 +257,21 @@ def strip_unserialisable_tail(dataset: Any) -> tuple[Pipeline, Any, Any]:
     Ops after that beginning are those that the Python objects show, in their order; ``unserialisable`` says why they
     have no graph. Where no beginning has one, the dataset itself and ``None`` come back.
     """
-    begun, graph = dataset, None
+    begun, graph, why = dataset, None, None
     while graph is None:
         try:
             graph = read_graph(begun)
-        except tf.errors.OpError:
-            inputs = begun._inputs()
+        except tf.errors.OpError as error:
+            why, inputs = why or error.message, begun._inputs()
             if len(inputs) != 1:
-                return inspect(dataset), dataset, None
+                break
             begun = inputs[0]
-    found = inspect(begun, graph)
-    if begun is dataset:
+    found = Pipeline() if graph is None else inspect(begun, graph)
+    if why is None:
         return found, dataset, graph
-    whole = inspect(dataset)
-    tail = list(whole.ops[len(_python_side_ops(begun)[0]) :])
-    if tail and found.ops:
-        tail[0] = tail[0].model_copy(update={"inputs": (found.ops[-1].name,)})
-    update = {"ops": (*found.ops, *tail), "python_functions": found.python_functions}
-    return whole.model_copy(update=update), begun, graph
+    tail = _python_side_ops(dataset)
+    if graph is not None:
+        tail = tail[len(_python_side_ops(begun)) :]
+        tail[:1] = [one.model_copy(update={"inputs": (found.ops[-1].name,)}) for one in tail[:1]]
+    update = {"ops": (*found.ops, *tail), "unserialisable": why, **nodes.option_fields(dataset.options()._to_proto())}
+    return found.model_copy(update=update), dataset if graph is None else begun, graph

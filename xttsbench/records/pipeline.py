@@ -66,8 +66,6 @@ class PipelineOp(Record):
     """Components of its input that the result of its function depends on; ``None`` where that was not worked out."""
     passes: dict[int, int] = {}
     """Components of its output that are components of its input, untouched: output's number -> input's."""
-    byte_offset: int | None = None
-    """Constant position (above 0) from which its function cuts the bytes of a file that it reads itself."""
     inner: tuple[PipelineOp, ...] = ()
     """Ops of the datasets that its function makes (``interleave``, ``flat_map``, ``group_by_window``), sources
     first; their names are unique only among themselves."""
@@ -153,7 +151,6 @@ class PythonFunction(Record):
     call_time_s: float | None = None  # Mean wall time of one call
     call_cpu_s: float | None = None  # Mean processor time of one call on its own thread
     calls_per_batch: float | None = None
-    call_times_s: tuple[float, ...] = ()  # Wall times of single calls, some of them: how much they vary
     around_call_s: float | None = None
     """Time that TensorFlow takes to call a function that does nothing, nearly all of it under the interpreter lock;
     ``None`` where it was not measured.
@@ -186,7 +183,7 @@ class Pipeline(Record):
     cpus: int | None = None  # Processors that the process could use while the costs were read
     costs_from: str | None = None  # How the costs were read, or why they could not be
     unserialisable: str | None = None
-    """Why the graph could not be taken; then ``ops`` holds what Python-side attributes show."""
+    """Why the whole has no graph; the ops that are not in it are then as Python-side attributes show them."""
 
 
 _KIND: Final = re.compile(r"^_*(?:Experimental|Legacy|Parallel)*(\w+?)(?:Dataset)?(?:V\d+)?$")

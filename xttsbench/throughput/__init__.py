@@ -1,1 +1,1 @@
-"""Simulation of a pipeline's speed beside a step, from its record: pure, and free of TensorFlow."""
+"""Speed of a pipeline beside a step, worked out from its record: pure, and free of TensorFlow."""

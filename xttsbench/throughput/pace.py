@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-
-Item = TypeVar("Item")
 
 STEP: Final = "step"
 PROCESSORS: Final = "processors"
@@ -46,11 +44,11 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Thread(Generic[Item]):
-    """One thread of a pipeline, and the parallel calls that it hands elements to: of ops, or of the work of ops.
+class Thread:
+    """One thread of a pipeline, and the parallel calls that it hands elements to.
 
     Attributes:
-        spread: ops whose work is spread over the elements of a batch, from the source on.
+        spread: needs of the ops whose work is spread over the elements of a batch, from the source on.
         at_once: those that work when the elements of a batch are together.
         calls: the parallel op that the thread feeds, with the ``batch`` fused to it; empty for a prefetch or the
             consumer's own thread.
@@ -61,29 +59,25 @@ class Thread(Generic[Item]):
         in_turn: whether it takes one input after the other (``concatenate``), else all of them for every element.
     """
 
-    spread: tuple[Item, ...] = ()
-    at_once: tuple[Item, ...] = ()
-    calls: tuple[Item, ...] = ()
+    spread: tuple[Work, ...] = ()
+    at_once: tuple[Work, ...] = ()
+    calls: tuple[Work, ...] = ()
     parallelism: int = 1
     ready: float = 0.0
     elements: float = 1.0
-    inputs: tuple[Thread[Item], ...] = ()
+    inputs: tuple[Thread, ...] = ()
     in_turn: bool = False
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[Work, ...]:
         """All that this thread and its calls do."""
         return (*self.spread, *self.at_once, *self.calls)
 
-    def walk(self) -> Iterator[Thread[Item]]:
+    def walk(self) -> Iterator[Thread]:
         """Iterates over a thread and all that feed it."""
         yield self
         for thread in self.inputs:
             yield from thread.walk()
-
-
-Stage = Thread[Work]
-"""A thread with the time that each of its ops needs."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,7 @@ class Pace:
     limited_by: str
 
 
-def pace(consumer: Stage, step: Consumer, machine: Machine) -> Pace:
+def pace(consumer: Thread, step: Consumer, machine: Machine) -> Pace:
     """The pace of a pipeline whose last stage is the thread that also runs the step, all zero for a bare dataset.
 
     The consumer's thread has no work of its own where a prefetch is before it.
@@ -144,7 +138,7 @@ def pace(consumer: Stage, step: Consumer, machine: Machine) -> Pace:
     return Pace(max(own.period_s, largest.period_s), own.limited_by)
 
 
-def _waits_for_lock_s(consumer: Stage) -> float:
+def _waits_for_lock_s(consumer: Thread) -> float:
     """Expected wait of the consumer for the interpreter lock after it took a batch, in seconds.
 
     Taking a batch makes room for another, and its calls want the lock at the moment at which the consumer needs it to
@@ -173,7 +167,7 @@ class _Limit:
     ready: float
 
 
-def _limits(stage: Stage, burst: Work | None = None) -> list[_Limit]:
+def _limits(stage: Thread, burst: Work | None = None) -> list[_Limit]:
     """Lower bounds of the period at a stage: its own work, and each stage before it.
 
     A thread spreads ``F`` seconds over the ``n`` elements of a batch and works ``B`` seconds when it has them all, so
@@ -198,7 +192,7 @@ def _limits(stage: Stage, burst: Work | None = None) -> list[_Limit]:
     return found or [_Limit(0.0, "", stage.ready)]
 
 
-def _fed(stage: Stage) -> list[_Limit]:
+def _fed(stage: Thread) -> list[_Limit]:
     each = [_limits(before) for before in stage.inputs]
     if not stage.in_turn:
         return [limit for limits in each for limit in limits]

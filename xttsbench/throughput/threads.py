@@ -6,10 +6,7 @@ after it; a ``map`` right before a ``batch`` is fused with it, and then works a 
 a prefetch is appended unless the last op is asynchronous already; every function (a generator's too) runs on a thread
 of the pool, also that of a sequential ``map``; an interleave brings threads of its own for what is not a function.
 
-What each thread does for a batch are the stages of :mod:`xttsbench.throughput.pace`. Where parallel calls keep their
-order and their times vary, a slow one holds up those behind it. There is no closed form for calls of any distribution
-that are handed on in order; the recurrence of :func:`in_order` is exact for one sequence of times, and is run on a long
-one drawn from those that were measured.
+What each thread does for a batch are the stages that :mod:`xttsbench.throughput.pace` takes.
 """
 
 from __future__ import annotations
@@ -18,13 +15,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction, every_op
-from xttsbench.throughput.pace import LOCK, POOL, PROCESSORS, Consumer, Machine, Stage, Thread, Work, pace
+from xttsbench.throughput.pace import LOCK, POOL, PROCESSORS, Consumer, Machine, Thread, Work, pace
 
 _PARALLEL: Final = re.compile(r"^(Legacy)?Parallel(Map|Filter|Batch|Interleave)|^MapAndBatch")
 _GATHERS: Final = re.compile(r"Batch|Window")
@@ -39,9 +33,9 @@ _READ_AHEAD: Final = 2
 """Elements that AUTOTUNE keeps ready in a prefetch, and an interleave for each of its inputs, at least."""
 
 
-def threads(pipeline: Pipeline, allowed_cpus: int) -> Thread[PipelineOp] | None:
-    """The consumer's thread, with those that feed it; ``None`` for a pipeline without ops."""
-    return _Builder(pipeline, allowed_cpus).consumer() if pipeline.ops else None
+def threads(pipeline: Pipeline, allowed_cpus: int) -> Thread:
+    """The consumer's thread, with those that feed it; costs that were not measured count nothing."""
+    return _Builder(pipeline, allowed_cpus).consumer() if pipeline.ops else Thread()
 
 
 def pool_size(pipeline: Pipeline, allowed_cpus: int) -> int:
@@ -187,7 +181,7 @@ class _Builder:
         self._by_name = {op.name: op for op in pipeline.ops}
         self._taken = elements_per_batch(pipeline)
 
-    def consumer(self) -> Thread[PipelineOp]:
+    def consumer(self) -> Thread:
         last = self._last()
         ahead = self._boundary(last)
         if ahead is not None:
@@ -206,7 +200,7 @@ class _Builder:
             op = self._by_name[inputs_of(op, self._pipeline)[0]]
         return op
 
-    def _boundary(self, op: PipelineOp) -> Thread[PipelineOp] | None:
+    def _boundary(self, op: PipelineOp) -> Thread | None:
         """The thread that an asynchronous op runs, or ``None`` for one that runs in its consumer's thread."""
         if op.op.startswith("PrefetchDataset") and op.buffer_size != 0:
             buffered = op.buffer_size if op.buffer_size and op.buffer_size > 0 else op.chosen_buffer_size
@@ -227,7 +221,7 @@ class _Builder:
             ready = float(_READ_AHEAD * max(parallelism, op.cycle_length or 0))
         return replace(
             self._collect(calling, keep=False),
-            calls=(op,) if fused is None else (fused, op),
+            calls=tuple(map(self._demand, (op,) if fused is None else (fused, op))),
             parallelism=parallelism,
             ready=ready / self._per_batch(op),
             elements=self._per_batch(op),
@@ -242,27 +236,30 @@ class _Builder:
             return None
         return before if _allowed(self._pipeline, "map_and_batch_fusion") else None
 
-    def _collect(self, op: PipelineOp, *, keep: bool) -> Thread[PipelineOp]:
+    def _collect(self, op: PipelineOp, *, keep: bool) -> Thread:
         """The thread of what is before ``op``; with ``keep``, the op's own work goes into it."""
         parts = [self._upstream(name) for name in inputs_of(op, self._pipeline) if name in self._by_name]
-        ops = [one for part in parts for one in part.spread]
+        works = [one for part in parts for one in part.spread]
         at_once = [one for part in parts for one in part.at_once]
         inputs = tuple(thread for part in parts for thread in part.inputs)
         in_turn = any(part.in_turn for part in parts) or (op.op.startswith("Concatenate") and len(inputs) > 1)
         if keep:
             if _GATHERS.search(op.op) and not _SCATTERS.match(op.op):
-                ops, at_once = [*ops, *at_once], [op]
+                works, at_once = [*works, *at_once], [self._demand(op)]
             elif at_once:
-                at_once.append(op)
+                at_once.append(self._demand(op))
             else:
-                ops.append(op)
-        return Thread(spread=tuple(ops), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
+                works.append(self._demand(op))
+        return Thread(spread=tuple(works), at_once=tuple(at_once), inputs=inputs, in_turn=in_turn)
 
-    def _upstream(self, name: str) -> Thread[PipelineOp]:
+    def _upstream(self, name: str) -> Thread:
         """Input of an op: a thread of its own to take from, or work to do itself."""
         op = self._by_name[name]
         boundary = self._boundary(op)
         return Thread(inputs=(boundary,)) if boundary is not None else self._collect(op, keep=True)
+
+    def _demand(self, op: PipelineOp) -> Work:
+        return demand(op, self._pipeline, self._allowed_cpus)
 
     def _per_batch(self, op: PipelineOp) -> float:
         return max(self._taken.get(op.name, 1.0), 1e-9)
@@ -313,16 +310,6 @@ def chain_of(name: str, types: Mapping[str, str], inputs: Mapping[str, Sequence[
     return found
 
 
-_CALLS: Final = 4_000  # Calls of the simulated sequence
-_FEW: Final = 8  # Fewer times say too little of how they vary
-
-
-def stages(pipeline: Pipeline, cpus: int) -> Stage:
-    """The consumer's stage with all that feed it; costs that were not measured count nothing."""
-    thread = threads(pipeline, cpus)
-    return Stage() if thread is None else _stage(thread, pipeline, cpus)
-
-
 def limiting_op(pipeline: Pipeline, allowed_cpus: int) -> PipelineOp | None:
     """The op that sets the pace of a pipeline without a step; ``None`` where no op has a cost.
 
@@ -330,65 +317,10 @@ def limiting_op(pipeline: Pipeline, allowed_cpus: int) -> PipelineOp | None:
     1978, as Plumber applies it to tf.data: Kuchnik et al., MLSys 2022). Where it is the pool's threads, the interpreter
     lock or the processors that all ops share, it is the op that needs most of them.
     """
-    found = pace(stages(pipeline, allowed_cpus), Consumer(), Machine(allowed_cpus, pool_size(pipeline, allowed_cpus)))
+    found = pace(threads(pipeline, allowed_cpus), Consumer(), Machine(allowed_cpus, pool_size(pipeline, allowed_cpus)))
     kind = {POOL: "pool_s", LOCK: "lock_s", PROCESSORS: "cpu_s"}.get(found.limited_by)
     if found.period_s <= 0:
         return None
     if kind is not None:
         return max(pipeline.ops, key=lambda op: float(getattr(demand(op, pipeline, allowed_cpus), kind)))
     return next((op for op in pipeline.ops if op.name == found.limited_by), None)
-
-
-@lru_cache(maxsize=256)
-def in_order(times_s: tuple[float, ...], parallelism: int, seed: int = 0) -> float:
-    """Slow-down of calls that are handed on in order, relative to calls without order; at least 1.
-
-    Call ``i`` begins when call ``i - p`` was handed on, which is when it and all before it are ready: a result that is
-    ready keeps its slot until then (as a ``tf.data`` map does). The time without order is the mean over ``p``, the
-    calls at once. Times of single calls are in seconds; ``seed`` draws from them.
-    """
-    if parallelism <= 1 or len(times_s) < _FEW or sum(times_s) <= 0:
-        return 1.0
-    drawn = np.random.default_rng(seed).choice(np.asarray(times_s, dtype=np.float64), _CALLS)
-    handed_on_s = [0.0] * parallelism  # of the last p calls
-    last_s = 0.0
-    for number, call_s in enumerate(drawn):
-        last_s = max(last_s, handed_on_s[number % parallelism] + float(call_s))
-        handed_on_s[number % parallelism] = last_s
-    return max(1.0, last_s * parallelism / float(drawn.sum()))
-
-
-def _stage(thread: Thread[PipelineOp], pipeline: Pipeline, cpus: int) -> Stage:
-    return Stage(
-        spread=tuple(demand(op, pipeline, cpus) for op in thread.spread),
-        at_once=tuple(demand(op, pipeline, cpus) for op in thread.at_once),
-        calls=_calls(thread, pipeline, cpus),
-        parallelism=thread.parallelism,
-        ready=thread.ready,
-        elements=thread.elements,
-        inputs=tuple(_stage(one, pipeline, cpus) for one in thread.inputs),
-        in_turn=thread.in_turn,
-    )
-
-
-def _calls(thread: Thread[PipelineOp], pipeline: Pipeline, cpus: int) -> tuple[Work, ...]:
-    """The work of parallel calls; longer by what keeping their order costs where their times vary."""
-    works = tuple(demand(op, pipeline, cpus) for op in thread.calls)
-    if len(works) != 1 or not keeps_order(thread.calls[0], pipeline):
-        return works  # with the batch fused to it, a map has a whole batch to be late in
-    times_s = call_times_s(thread.calls[0], pipeline)
-    longer = in_order(times_s, min(thread.parallelism, pool_size(pipeline, cpus)))
-    return (replace(works[0], cost_s=works[0].cost_s * longer),)
-
-
-def keeps_order(op: PipelineOp, pipeline: Pipeline) -> bool:
-    """Whether a parallel map hands its results on in their order."""
-    said = (op.deterministic or "default").lower()
-    ordered = said == "true" or (said == "default" and pipeline.deterministic is not False)
-    return ordered and op.op.startswith(("ParallelMap", "MapDataset"))
-
-
-def call_times_s(op: PipelineOp, pipeline: Pipeline) -> tuple[float, ...]:
-    """Times of single calls of an op, where it is one Python function that takes nearly all of its time."""
-    own = functions_of(op, pipeline)
-    return own[0].call_times_s if len(own) == 1 else ()

@@ -153,63 +153,6 @@ def test_captured_state_is_told_in_words():
     assert last(numbers().flat_map(lambda x: numbers().map(lambda y: VARIABLE + 1.0))).captures == ("variable",)
 
 
-def sliced(file):
-    return tf.io.decode_raw(tf.io.read_file(file), tf.uint8)[128:]
-
-
-def substring(file):
-    return tf.io.decode_raw(tf.strings.substr(tf.io.read_file(file), 128, -1), tf.float32)
-
-
-def by_element(file):
-    return tf.io.decode_raw(tf.io.read_file(file), tf.float32)[32:]
-
-
-def in_a_call(file):
-    raw = tf.io.read_file(file)
-    return tf.function(lambda data: tf.io.decode_raw(tf.strings.substr(data, 128, 1_000_000), tf.uint8))(raw)
-
-
-def to_the_measured_end(file):
-    raw = tf.io.read_file(file)
-    return tf.strings.substr(raw, 128, tf.strings.length(raw) - 128)
-
-
-def parsed(file):
-    raw = tf.io.read_file(file)
-    length = tf.io.decode_raw(tf.strings.substr(raw, 8, 2), tf.uint16)[0]
-    return tf.io.decode_raw(tf.strings.substr(raw, 10 + tf.cast(length, tf.int32), -1), tf.float32)
-
-
-def whole(file):
-    return tf.io.decode_raw(tf.io.read_file(file), tf.uint8)[0:]
-
-
-def of_the_name(file):
-    return tf.strings.substr(file, 128, -1)
-
-
-def field(file):
-    return tf.io.decode_raw(tf.io.read_file(file), tf.uint8)[22:24]
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [(one, 128) for one in (sliced, substring, by_element, in_a_call, to_the_measured_end)]
-    + [(one, None) for one in (parsed, whole, of_the_name, field)],
-)
-def test_a_file_cut_at_a_fixed_byte_is_found_and_a_parsed_header_is_not(function, expected):
-    files = tf.data.Dataset.from_tensor_slices(["a.npy"])
-    assert last(files.map(function)).byte_offset == expected
-    assert last(files.interleave(lambda f: tf.data.Dataset.from_tensors(function(f)))).byte_offset == expected
-
-
-def test_the_header_that_a_reader_skips():
-    op = last(tf.data.FixedLengthRecordDataset("a.npy", 8, header_bytes=128))
-    assert [one.byte_offset for one in op.inner] == [128]
-    assert [one.byte_offset for one in last(tf.data.FixedLengthRecordDataset("a", 8)).inner] == [None]
-
-
 @pytest.mark.parametrize("reader", [tf.data.TFRecordDataset, tf.data.TextLineDataset])
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB", "", None])
 def test_how_records_are_compressed(reader, compression):

@@ -15,7 +15,7 @@ from xttsbench.fixes.proposals import proposals
 from xttsbench.records.base import Estimate
 from xttsbench.records.pipeline import Pipeline, PipelineOp, PythonFunction
 from xttsbench.records.trial import Segment, TrialRecord, TrialSpec
-from xttsbench.throughput.threads import stages
+from xttsbench.throughput.threads import threads
 
 MS = 1_000_000
 
@@ -92,7 +92,7 @@ def test_stages_carry_what_the_ops_need():
                    inputs=("a",)),
         PipelineOp(name="c", op="PaddedBatchDatasetV2", batch_size=4, cost_s=0.01, inputs=("b",)),
     )  # fmt: skip
-    (prefetch,) = stages(Pipeline(ops=ops), 2).inputs
+    (prefetch,) = threads(Pipeline(ops=ops), 2).inputs
     assert [work.name for work in prefetch.at_once] == ["c"]
     (calls,) = prefetch.inputs
     assert (calls.calls[0].cost_s, calls.calls[0].cpu_s, calls.calls[0].pool_s) == (0.04, 0.01, 0.04)

@@ -10,7 +10,6 @@ from xttsbench.findings import RULES
 from xttsbench.findings.elements import input_bound, late_filter, per_element_overhead
 from xttsbench.findings.source import fixed_npy_header
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.code import SourceFact
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.trial import Batches
 
@@ -169,26 +168,6 @@ def test_on_busy_cores_the_processor_time_tells(evidence) -> None:
     assert not silent(per_element_overhead, evidence("input", pipeline=waiting))
 
 
-def test_a_header_of_fixed_length(evidence) -> None:
-    cutting = op("Map/_2", "MapDataset", byte_offset=128, location=Location(file="a.py", line=3))
-    found = only(fixed_npy_header, evidence("compute", pipeline=Pipeline(ops=(cutting,))))
-    assert (found.rule, found.severity, found.limiting) == ("fixed-npy-header", "warning", False)
-    assert found.location.line == 3
-    inside = op("Interleave/_1", "InterleaveDataset", inner=(cutting,))
-    assert not silent(fixed_npy_header, evidence(pipeline=Pipeline(ops=(inside,))))
-    wav = cutting.model_copy(update={"byte_offset": 44})
-    assert silent(fixed_npy_header, evidence(pipeline=Pipeline(ops=(wav, op("a", "MapDataset")))))
-    assert silent(fixed_npy_header, evidence())
-
-
-def test_what_the_source_says_already_is_not_said_twice(evidence) -> None:
-    cutting = op("Map/_2", "MapDataset", byte_offset=128, location=Location(file="a.py", line=3))
-    fact = SourceFact(kind="fixed-npy-header", file="a.py", line=5, text="raw[128:]")
-    assert only(fixed_npy_header, evidence(pipeline=Pipeline(ops=(cutting,)), source=(fact,))).location.line == 5
-    other = fact.model_copy(update={"file": "b.py"})
-    assert not silent(fixed_npy_header, evidence(pipeline=Pipeline(ops=(cutting,)), source=(other,)))
-
-
 KINDS = (
     "RangeDataset",
     "TensorSliceDataset",
@@ -234,7 +213,6 @@ OPS = st.fixed_dictionaries(
         "element_bytes": st.sampled_from([None, 8.0, 1e8]),
         "reads": st.sampled_from([None, (), (0,)]),
         "passes": st.sampled_from([{}, {0: 0}]),
-        "byte_offset": st.sampled_from([None, 44, 128]),
         "filename": st.sampled_from([None, "", "/a/cache"]),
         "python_functions": st.sampled_from([(), ("t",)]),
         "inner": st.sampled_from([(), (PipelineOp(name="inner", op="TFRecordDataset"),)]),

@@ -8,7 +8,6 @@ from xttsbench.findings import RULES, find
 from xttsbench.findings.source import autotune_arithmetic, late_runtime_config, memory_growth_conflict
 from xttsbench.records.base import Location
 from xttsbench.records.code import SourceFact
-from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.trial import Devices
 from xttsbench.targets.source.scan import scan_text
 
@@ -74,12 +73,6 @@ def test_how_to_measure_with_an_own_variable(evidence) -> None:
 def test_growth_beside_a_limit_harms_nobody_without_a_gpu(evidence) -> None:
     told = (fact("growth-with-limit"),)
     assert [one.severity for one in memory_growth_conflict(evidence("input", source=told))] == ["info"]
-
-
-def test_a_header_that_the_graph_shows_too_is_told_once(evidence) -> None:
-    op = PipelineOp(name="Map", op="MapDataset", byte_offset=128, location=Location(file="data.py", line=7))
-    given = evidence("input", source=(fact("fixed-npy-header"),), pipeline=Pipeline(ops=(op,)))
-    assert [one.rule for one in find(given)].count("fixed-npy-header") == 1
 
 
 def test_from_text_to_finding(evidence) -> None:

@@ -10,18 +10,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.analysis.simulator import Part, Resource, Simulation, simulate
-from xttsbench.throughput.pace import Consumer, Machine, Stage, Work, pace, period_s, production_times_s
+from xttsbench.throughput.pace import Consumer, Machine, Thread, Work, pace, period_s, production_times_s
 
 MACHINE = Machine(processors=64, pool_threads=64)
 
 
 def thread(name, seconds, **fields):
-    return Stage(spread=(Work(name, seconds),), **fields)
+    return Thread(spread=(Work(name, seconds),), **fields)
 
 
 def ahead(name, seconds, **fields):
     """A prefetch of several batches, and a consumer that only takes."""
-    return Stage(inputs=(thread(name, seconds, ready=2.0, **fields),))
+    return Thread(inputs=(thread(name, seconds, ready=2.0, **fields),))
 
 
 def model(parts, *, elements, spread_s, at_once_s, pool, step_s):
@@ -35,7 +35,7 @@ def model(parts, *, elements, spread_s, at_once_s, pool, step_s):
         calls = ()
         if part.calls_s is not None:
             calls = (work(f"calls {number}", part.calls_s, part.calls_s if part.locked else 0.0),)
-        stage = Stage(
+        stage = Thread(
             spread=(work(f"thread {number}", part.spread_s),),
             calls=calls,
             parallelism=part.buffer if calls else 1,
@@ -44,7 +44,7 @@ def model(parts, *, elements, spread_s, at_once_s, pool, step_s):
             inputs=before,
         )
         before = (stage,)
-    last = Stage(
+    last = Thread(
         spread=(work("taking", spread_s),), at_once=(Work("batch", at_once_s, pool_s=at_once_s),), inputs=before
     )
     return pace(last, Consumer(alone_s=step_s), Machine(64, pool)).period_s
@@ -64,59 +64,59 @@ def test_with_a_prefetch_the_slower_of_the_two_sets_the_pace():
 
 
 def test_ops_of_one_thread_add_up_and_the_most_costly_is_named():
-    both = Stage(spread=(Work("read", 0.01), Work("map", 0.02)), ready=2.0)
-    found = pace(Stage(inputs=(both,)), Consumer(), MACHINE)
+    both = Thread(spread=(Work("read", 0.01), Work("map", 0.02)), ready=2.0)
+    found = pace(Thread(inputs=(both,)), Consumer(), MACHINE)
     assert (found.period_s, found.limited_by) == (pytest.approx(0.03), "map")
 
 
 def test_parallel_calls_wait_for_the_thread_that_feeds_them():
     # A call holds its slot while its element is made: (5 + 10) / 2 = 7.5 ms, not 5; measured on TensorFlow 2.21.
-    fed = Stage(spread=(Work("make", 0.005),), calls=(Work("map", 0.010),), parallelism=2, ready=2.0)
-    assert pace(Stage(inputs=(fed,)), Consumer(), MACHINE).period_s == pytest.approx(0.0075)
-    many = Stage(spread=(Work("make", 0.005),), calls=(Work("map", 0.010),), parallelism=8, ready=8.0)
-    assert pace(Stage(inputs=(many,)), Consumer(), MACHINE).period_s == pytest.approx(0.005)
+    fed = Thread(spread=(Work("make", 0.005),), calls=(Work("map", 0.010),), parallelism=2, ready=2.0)
+    assert pace(Thread(inputs=(fed,)), Consumer(), MACHINE).period_s == pytest.approx(0.0075)
+    many = Thread(spread=(Work("make", 0.005),), calls=(Work("map", 0.010),), parallelism=8, ready=8.0)
+    assert pace(Thread(inputs=(many,)), Consumer(), MACHINE).period_s == pytest.approx(0.005)
 
 
 def test_a_small_buffer_overlaps_only_with_what_it_holds():
     # 8 elements of 8 ms by 4 calls beside a step of 32 ms: 4 of the 8 are ready after it. Measured: 41.6 ms.
-    calls = Stage(calls=(Work("map", 0.064),), parallelism=4, ready=0.5, elements=8)
-    assert pace(Stage(inputs=(calls,)), Consumer(alone_s=0.032), MACHINE).period_s == pytest.approx(0.040)
+    calls = Thread(calls=(Work("map", 0.064),), parallelism=4, ready=0.5, elements=8)
+    assert pace(Thread(inputs=(calls,)), Consumer(alone_s=0.032), MACHINE).period_s == pytest.approx(0.040)
 
 
 def test_calls_are_bounded_by_the_threads_of_the_pool():
-    calls = Stage(calls=(Work("map", 0.064, pool_s=0.064),), parallelism=8, ready=8.0)
-    found = pace(Stage(inputs=(calls,)), Consumer(), Machine(64, 2))
+    calls = Thread(calls=(Work("map", 0.064, pool_s=0.064),), parallelism=8, ready=8.0)
+    found = pace(Thread(inputs=(calls,)), Consumer(), Machine(64, 2))
     assert (found.period_s, found.limited_by) == (pytest.approx(0.032), "thread pool")
 
 
 def test_functions_and_step_share_one_interpreter_lock():
     # 5 ms of input and 10 ms of the step's own Python: measured 15.6 ms.
-    stage = Stage(spread=(Work("python", 0.005, lock_s=0.005, pool_s=0.005),), ready=2.0)
-    found = pace(Stage(inputs=(stage,)), Consumer(alone_s=0.010, lock_s=0.010), MACHINE)
+    stage = Thread(spread=(Work("python", 0.005, lock_s=0.005, pool_s=0.005),), ready=2.0)
+    found = pace(Thread(inputs=(stage,)), Consumer(alone_s=0.010, lock_s=0.010), MACHINE)
     assert (found.period_s, found.limited_by) == (pytest.approx(0.015), "interpreter lock")
 
 
 def test_input_and_step_share_the_processors():
-    calls = Stage(calls=(Work("map", 0.06, cpu_s=0.06),), parallelism=4, ready=4.0)
-    found = pace(Stage(inputs=(calls,)), Consumer(alone_s=0.03, cpu_s=0.05), Machine(2, 64))
+    calls = Thread(calls=(Work("map", 0.06, cpu_s=0.06),), parallelism=4, ready=4.0)
+    found = pace(Thread(inputs=(calls,)), Consumer(alone_s=0.03, cpu_s=0.05), Machine(2, 64))
     assert (found.period_s, found.limited_by) == (pytest.approx(0.055), "processors")
 
 
 def test_threads_that_wait_for_the_lock_do_nothing_else():
     # Two threads, half of each call under the lock: mean value analysis by hand gives 3 / 4 of a call per call.
-    calls = Stage(calls=(Work("map", 0.006, lock_s=0.003, pool_s=0.006),), parallelism=8, ready=8.0)
-    assert pace(Stage(inputs=(calls,)), Consumer(), Machine(64, 2)).period_s == pytest.approx(0.00375)
+    calls = Thread(calls=(Work("map", 0.006, lock_s=0.003, pool_s=0.006),), parallelism=8, ready=8.0)
+    assert pace(Thread(inputs=(calls,)), Consumer(), Machine(64, 2)).period_s == pytest.approx(0.00375)
 
 
 def test_a_free_input_leaves_the_step():
-    found = pace(Stage(), Consumer(alone_s=0.02, handoff_s=0.001), MACHINE)
+    found = pace(Thread(), Consumer(alone_s=0.02, handoff_s=0.001), MACHINE)
     assert (found.period_s, found.limited_by) == (pytest.approx(0.021), "step")
 
 
 def test_inputs_in_turn_add_up_and_inputs_together_do_not():
     two = (thread("a", 0.02, ready=2.0), thread("b", 0.03, ready=2.0))
-    assert pace(Stage(inputs=two), Consumer(), MACHINE).period_s == pytest.approx(0.03)
-    assert pace(Stage(inputs=two, in_turn=True), Consumer(), MACHINE).period_s == pytest.approx(0.05)
+    assert pace(Thread(inputs=two), Consumer(), MACHINE).period_s == pytest.approx(0.03)
+    assert pace(Thread(inputs=two, in_turn=True), Consumer(), MACHINE).period_s == pytest.approx(0.05)
 
 
 MS = st.floats(0.0005, 0.02)
@@ -179,8 +179,8 @@ def test_nearly_every_pipeline_is_within_a_tenth_of_the_simulation(pools, share)
 def test_more_of_anything_is_never_slower_and_never_beats_the_bounds(cost, lock, step, calls, pool, ready):
     def period(calls=calls, pool=pool, ready=ready, processors=4.0):
         work = Work("map", cost, cpu_s=cost / 2, lock_s=lock * cost, pool_s=cost)
-        stage = Stage(calls=(work,), parallelism=calls, ready=ready, elements=4.0)
-        return pace(Stage(inputs=(stage,)), Consumer(alone_s=step), Machine(processors, pool)).period_s
+        stage = Thread(calls=(work,), parallelism=calls, ready=ready, elements=4.0)
+        return pace(Thread(inputs=(stage,)), Consumer(alone_s=step), Machine(processors, pool)).period_s
 
     given_s = period()
     assert given_s >= max(step, cost / calls, cost / pool, lock * cost, cost / 8) - 1e-12
@@ -197,7 +197,7 @@ def test_more_of_anything_is_never_slower_and_never_beats_the_bounds(cost, lock,
 def calling(at_once_s, *, calls=8, parallelism=1):
     """A prefetch of a map whose calls wait 1 ms in all, and want the lock for ``at_once_s`` as they begin."""
     work = Work("map", 0.001, lock_s=at_once_s, at_once_s=at_once_s, calls=calls)
-    return Stage(inputs=(Stage(calls=(work,), parallelism=parallelism, ready=2.0),))
+    return Thread(inputs=(Thread(calls=(work,), parallelism=parallelism, ready=2.0),))
 
 
 @pytest.mark.parametrize(
@@ -217,17 +217,17 @@ def test_a_step_waits_for_the_lock_of_the_calls_that_begin_as_it_takes_a_batch(p
 
 
 def test_a_call_keeps_the_lock_from_the_step_for_a_switch_interval_at_most():
-    held = Stage(inputs=(Stage(spread=(Work("map", 0.05, lock_s=0.05, at_once_s=0.05),), ready=2.0),))
+    held = Thread(inputs=(Thread(spread=(Work("map", 0.05, lock_s=0.05, at_once_s=0.05),), ready=2.0),))
     assert pace(held, Consumer(alone_s=0.1), MACHINE).period_s == pytest.approx(0.1 + 0.005 / 2)
 
 
 def test_calls_one_after_the_other_hand_the_lock_over_one_at_a_time():
-    in_turn = Stage(inputs=(Stage(spread=(Work("map", 0.004, lock_s=0.004, at_once_s=0.004, calls=4),), ready=2.0),))
+    in_turn = Thread(inputs=(Thread(spread=(Work("map", 0.004, lock_s=0.004, at_once_s=0.004, calls=4),), ready=2.0),))
     assert pace(in_turn, Consumer(alone_s=0.1), MACHINE).period_s == pytest.approx(0.1 + 0.001 / 2)
 
 
 def test_what_the_step_runs_itself_and_what_nobody_waits_for_keeps_no_lock_from_it():
-    own = Stage(spread=(Work("map", 0.01, lock_s=0.01, at_once_s=0.01),))
+    own = Thread(spread=(Work("map", 0.01, lock_s=0.01, at_once_s=0.01),))
     assert pace(own, Consumer(alone_s=0.02), MACHINE).period_s == pytest.approx(0.03)
     assert pace(calling(0.0004), Consumer(), MACHINE).period_s == pytest.approx(0.001)
 

@@ -15,7 +15,7 @@ def appended(setting: Setting) -> Iterator[Candidate]:
     """A prefetch at the end, where something still runs in the consumer's thread."""
     pipeline = setting.pipeline
     consumer = threads(pipeline, setting.cpus)
-    if consumer is not None and (consumer.spread or consumer.at_once):
+    if consumer.spread or consumer.at_once:
         yield Candidate("prefetch", lambda given: _with_prefetch(given, AUTOTUNE), ops=(pipeline.ops[-1].name,))
 
 

@@ -225,8 +225,6 @@ def notes(op: PipelineOp, functions: Mapping[str, PythonFunction]) -> Iterator[s
         yield "stateful"
     if op.deterministic == "false":
         yield "any order"
-    if op.byte_offset is not None:
-        yield f"cuts its file at byte {op.byte_offset:,}"
     if op.elements_per_batch is not None:
         size = "" if op.element_bytes is None else f" of {units.size(op.element_bytes)}"
         many = op.elements_per_batch
