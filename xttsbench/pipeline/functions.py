@@ -11,9 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import numpy as np
-import tensorflow as tf
-
 from xttsbench.pipeline import nodes
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
@@ -149,13 +146,9 @@ _EFFECTS: Final = re.compile(
     r"|\w*Summary\w*Writer\w*|CollectiveReduce\w*|DeleteFile|RenameFile"
 )
 """Ops that leave a trace. ``PyFuncStateless`` is not one: there the user promised that the function computes only."""
-_USES: Final = (  # what a captured resource is, by the ops that use it; the first that fits counts
-    (re.compile(r"Stateful|Rng"), "random generator"),
-    (re.compile(r"LookupTable"), "table"),
-    (re.compile(r"(Optional)?Iterator"), "iterator"),
-    (re.compile(r"(ReadVariableOp|Assign\w*Variable|Resource)"), "variable"),
-)
-_LARGE_BYTES: Final = 1_000_000  # a captured tensor is told from this size on
+_VARIABLE: Final = re.compile(r"ReadVariableOp|Assign\w*Variable|Resource")
+_NO_VARIABLE: Final = re.compile(r"Stateful|Rng|LookupTable|(Optional)?Iterator")
+"""Ops that use a random generator, a table or an iterator, which are resources as variables are."""
 
 
 def is_random(library: nodes.FunctionLibrary, names: Iterable[str]) -> bool:
@@ -182,40 +175,19 @@ def has_side_effects(library: nodes.FunctionLibrary, names: Iterable[str]) -> bo
 
 
 def captures(node: Any, by_name: Mapping[str, Any], library: nodes.FunctionLibrary) -> tuple[str, ...]:
-    """The state that a dataset node's functions capture, in words; small tensors are not worth one."""
-    words = [
-        _word(nodes.node_of(name), by_name, _uses(library, node, number))
-        for number, name in enumerate(nodes.captured_inputs(node))
-    ]
-    return tuple(dict.fromkeys(word for word in words if word is not None))
+    """State that a dataset node's functions capture and a step may assign, in a word: ``variable``, or nothing."""
+    for number, name in enumerate(nodes.captured_inputs(node)):
+        uses, source = _uses(library, node, number), nodes.behind_identities(nodes.node_of(name), by_name)
+        made = source is not None and source.op == "VarHandleOp"
+        if not any(map(_NO_VARIABLE.match, uses)) and (made or any(map(_VARIABLE.match, uses))):
+            return ("variable",)
+    return ()
 
 
 def _fixed_seed(node: Any, by_name: Mapping[str, Any]) -> bool:
     """Whether the seed is a constant; two zeros ask TensorFlow to draw one."""
     seeds = [nodes.constant_input(node, name, by_name) for name in ("seed", "seed2")]
     return None not in seeds and any(seeds)
-
-
-def _word(name: str, by_name: Mapping[str, Any], uses: set[str]) -> str | None:
-    if (known := next((word for pattern, word in _USES if any(map(pattern.match, uses))), None)) is not None:
-        return known
-    source = nodes.behind_identities(name, by_name)
-    if source is None:
-        return None
-    if source.op != "Const":
-        kinds = {
-            "variable": source.op == "VarHandleOp",
-            "table": "Table" in source.op,
-            "dataset": nodes.is_dataset(source),
-        }
-        return next((word for word, fits in kinds.items() if fits), None)
-    tensor = source.attr["value"].tensor
-    kind = tf.as_dtype(tensor.dtype)
-    if kind == tf.resource:
-        return "resource"
-    count = int(np.prod([dimension.size for dimension in tensor.tensor_shape.dim]))
-    size = tensor.ByteSize() if kind in (tf.string, tf.variant) else count * (kind.size or 1)
-    return f"tensor of {size / 1e6:.1f} MB" if size >= _LARGE_BYTES else None
 
 
 def _uses(library: nodes.FunctionLibrary, node: Any, number: int) -> set[str]:

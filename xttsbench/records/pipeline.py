@@ -49,9 +49,7 @@ class PipelineOp(Record):
     location: Location = Location()  # The user's file and line, where it could be found
     calls: tuple[CallSite, ...] = ()
     """The calls of the user's code that were running when it was made, the innermost, which made it, first."""
-    captures: tuple[str, ...] = ()
-    """State that its functions capture, in words: ``variable``, ``table``, ``random generator``, ``iterator``,
-    ``tensor of 3.2 MB``."""
+    captures: tuple[str, ...] = ()  # State that its functions capture and a step may assign: ``variable``
     random: bool = False
     """Whether the op's elements differ from pass to pass: it shuffles, or its function draws random numbers."""
     side_effects: bool = False

@@ -135,21 +135,18 @@ def test_side_effects(function, expected):
     assert last(numbers().map(run)).side_effects is expected
 
 
-def test_captured_state_is_told_in_words():
-    large, small = tf.constant(np.zeros((500, 1000))), tf.constant(np.zeros(10))
-    following = iter(numbers())
-    inner = numbers(3)
+def test_a_variable_is_told_among_what_is_captured():
+    following, inner = iter(numbers()), numbers(3)
 
-    def words(function):
+    def told(function):
         return last(numbers().map(function)).captures
 
-    assert words(lambda x: VARIABLE + 1.0) == ("variable",)
-    assert words(lambda x: TABLE.lookup(tf.cast(x, tf.int32))) == ("table",)
-    assert words(lambda x: GENERATOR.uniform([])) == ("random generator",)
-    assert words(lambda x: (tf.gather(large, x), tf.gather(small, x))) == ("tensor of 4.0 MB",)
-    assert words(lambda x: next(following)) == ("iterator",)
-    assert words(lambda x: x) == ()
-    assert last(numbers().flat_map(inner.skip)).captures == ("dataset",)
+    assert told(lambda x: VARIABLE + 1.0) == ("variable",)
+    assert told(lambda x: TABLE.lookup(tf.cast(x, tf.int32))) == ()
+    assert told(lambda x: GENERATOR.uniform([])) == ()
+    assert told(lambda x: next(following)) == ()
+    assert told(lambda x: x) == ()
+    assert last(numbers().flat_map(inner.skip)).captures == ()
     assert last(numbers().flat_map(lambda x: numbers().map(lambda y: VARIABLE + 1.0))).captures == ("variable",)
 
 
