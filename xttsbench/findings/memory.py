@@ -21,6 +21,9 @@ _MIN_SAMPLES: Final = 8
 _STRETCHES: Final = 8
 _MIN_GROWTH_BYTES: Final = 8 << 20
 _MIN_GROWTH_SHARE: Final = 0.01  # Of the resident memory: an allocator's own pools grow by less for a while
+_WARMING_S: Final = 10.0
+_WARMING_SHARE: Final = 0.2
+"""What memory must grow by within so few seconds: the allocators of TensorFlow's threads add a tenth meanwhile."""
 _UNKNOWN_BUFFER: Final = 16  # Elements that a tuned buffer is taken to hold where its size was not read
 _SOON_S: Final = 3600.0
 _TRACES: Final = (
@@ -47,7 +50,7 @@ class _Growth:
 @rule(
     "memory-leak",
     evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
-    threshold="8 MiB and 1 % grown, from one eighth of the steps to the next six times of seven and still at the end, "
+    threshold="8 MiB and 1 % grown (20 % within less than 10 s, but for calls of tf.py_function), from one eighth of the steps to the next six times of seven and still at the end, "
     "beyond what buffers and caches of the pipeline can hold; critical where the memory is full within an hour; never "
     "a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
@@ -57,7 +60,8 @@ class _Growth:
 )
 def memory_leak(evidence: Evidence) -> Findings:
     """Memory that grows from step to step, to the end, in every process that was read often enough."""
-    measured = [one for trial in evidence.ladder if (one := _growth(trial)) is not None]
+    calls = evidence.anatomy.ops.get(_KEEPING, 0.0) if evidence.anatomy is not None else 0.0
+    measured = [one for trial in evidence.ladder if (one := _growth(trial, known=calls > 0)) is not None]
     growths = [one for one in measured if isinstance(one, _Growth)]
     if not growths or len(growths) < len(measured):
         return
@@ -69,7 +73,6 @@ def memory_leak(evidence: Evidence) -> Findings:
     seconds_left = (room - growth.last_bytes) / growth.bytes_per_s if room else None
     retraced = sum(trace.reason != "first" for trace in evidence.traces)
     ends = f"; the {of} is full after {max(steps_left, 0):,.0f} more steps" if steps_left is not None else ""
-    calls = evidence.anatomy.ops.get(_KEEPING, 0.0) if evidence.anatomy is not None else 0.0
     remedy = _PY_FUNCTION if calls else _TRACES if retraced >= growth.steps / 10 else None
     yield memory_leak.finding(
         f"memory grows by {growth.bytes_per_step / 1e6:.2g} MB a step"
@@ -91,8 +94,11 @@ def memory_leak(evidence: Evidence) -> Findings:
     )
 
 
-def _growth(trial: TrialRecord) -> _Growth | bool | None:
-    """Growth of memory in a trial; ``False`` where it did not grow, ``None`` where it was not read often enough."""
+def _growth(trial: TrialRecord, *, known: bool) -> _Growth | bool | None:
+    """Growth of memory in a trial; ``False`` where it did not grow, ``None`` where it was not read often enough.
+
+    ``known``: the step calls what is known to keep memory, so that a little of it is no allocator's.
+    """
     span, host = measured_span(trial), trial.readings.host
     if span is None or host is None or len(host.rss_bytes) != len(host.t_ns):
         return None
@@ -104,7 +110,8 @@ def _growth(trial: TrialRecord) -> _Growth | bool | None:
     levels = np.array([np.median(part) for part in np.array_split(resident, _STRETCHES)])
     rises, grown = np.diff(levels), float(levels[-1] - levels[0])
     found = trend(resident, at_s - at_s[0])
-    if found is None or grown < max(_MIN_GROWTH_BYTES, _MIN_GROWTH_SHARE * float(resident[-1])):
+    share = _WARMING_SHARE if span.seconds < _WARMING_S and not known else _MIN_GROWTH_SHARE
+    if found is None or grown < max(_MIN_GROWTH_BYTES, share * float(resident[-1])):
         return False
     # One jump, or a growth that levels off, is something that filled up.
     goes_on = float(levels[-1] - levels[_STRETCHES // 2]) >= 0.3 * grown and float(rises[-2:].sum()) >= 0.1 * grown

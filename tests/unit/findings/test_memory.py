@@ -84,6 +84,7 @@ def test_py_function_called_op_by_op_is_named_with_its_line(evidence, build) -> 
     [
         line(0, noise=3.0),
         line(4),  # an allocator's pools
+        line(80),  # those of TensorFlow's threads, which a plain loop over the same data fills within seconds
         np.concatenate([line(240)[: SAMPLES // 2], np.full(SAMPLES - SAMPLES // 2, 620 * MB)]),  # filled up half way
         np.where(np.arange(SAMPLES) < 20, 500, 700) * MB,  # one jump
         (500 + 200 * (1 - np.exp(-np.arange(SAMPLES) / 5))) * MB,  # levels off

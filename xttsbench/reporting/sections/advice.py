@@ -353,7 +353,7 @@ def _obstacle(found: FixResult, report: Report) -> str:
     if data is not None and data.equivalent is False:
         said, seen, _ = data.sentence.partition(" Seen: ")  # how that showed is for -v
         if found.name.startswith("step:"):
-            return f"{gives}, but {said.rpartition('; ')[2]}"
+            return f"{gives}, but {said.rpartition('; ')[2].rstrip('.')}."
         return f"{gives}, but gives other data{', which was seen' if seen else ''}: {with_calls(_begun(said), report)}"
     if found.verified_speedup is not None and found.decision in FASTER:
         gain = units.ratio_interval(found.verified_speedup)
