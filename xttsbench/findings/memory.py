@@ -50,9 +50,9 @@ class _Growth:
 @rule(
     "memory-leak",
     evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
-    threshold="8 MiB and 1 % grown (20 % within less than 10 s, but for calls of tf.py_function), from one eighth of the steps to the next six times of seven and still at the end, "
-    "beyond what buffers and caches of the pipeline can hold; critical where the memory is full within an hour; never "
-    "a bottleneck",
+    threshold="8 MiB and 1 % grown (20 % within less than 10 s, but for calls of tf.py_function), from one eighth of "
+    "the steps to the next six times of seven and still at the end, beyond what buffers and caches of the pipeline can "
+    "hold; critical where the memory is full within an hour; never a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
     "many steps), functions, optimizers or datasets made inside the loop, a cache in memory of a data set that "
     "never ends.",
