@@ -13,7 +13,7 @@ import json
 import re
 import runpy
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,8 @@ _COMMANDS = """\
 
 <!-- Written by `make docs` from the command line itself: change xttsbench/cli, not this page. -->
 
-What `xttsbench COMMAND --help` prints. Exit codes, files and defaults of your own are on [the page before
-this](command-line.md).
+What `xttsbench COMMAND --help` prints, the options of several commands in one table. Exit codes, files and defaults of
+your own are on [the page before this](command-line.md).
 """
 _REPORT = """\
 # The fields of report.json
@@ -50,9 +50,9 @@ _REPORT = """\
 <!-- Written by `make docs` from xttsbench/records/report.schema.json: change the records, not this page. -->
 
 What a program finds in `report.json`, from [its JSON Schema](../xttsbench/records/report.schema.json), which comes with
-the package. Units are in the names (`_s` is seconds). Fields are only added within a `schema_version`, so expect some
-that are not here. What was not measured is `{"missing": "why"}` in its place; null is what there is none of. To read a
-report with your own eyes, see [reading a report](reading-a-report.md).
+the package. Units are in the names (`_s` is seconds). Fields may be added within a `schema_version`, so expect some
+that are not here. Where a type is *or null*, `{"missing": "why"}` may stand in place of a value that was not measured.
+To read a report with your own eyes, see [reading a report](reading-a-report.md).
 """
 
 
@@ -62,9 +62,8 @@ _SUMMARY = """\
 <!-- Written by `make docs` from xttsbench/records/watch.py: change the records, not this page. -->
 
 What a program finds in the `summary.json` of [a watched run](watch.md). Units are in the names (`_s` is seconds).
-Fields are only added within a `schema_version`, so expect some that are not here. Why a field of the summary itself is
-null stands in `unmeasured`. The file is replaced whole every three seconds while the run goes on, every ten where the
-process watches itself.
+Fields may be added within a `schema_version`, so expect some that are not here. The file is replaced whole every few
+seconds while the run goes on.
 """
 
 
@@ -74,32 +73,28 @@ _FINDINGS = """\
 <!-- Written by `make docs` from the rules in xttsbench/findings: change them, not this page. -->
 
 A rule looks at what was measured, and at the source, and says what it saw, where, with which numbers, and what to do.
-The thresholds below say when a rule reports something, and when its finding is called a *bottleneck*. A step *waits*
-for data, or for cores, where that is the verdict, or where it takes 10 % of a step whose verdict is not undecided. Of a
-step that waits for data a fix *helps* where it was accepted or measured to be 5 % faster at the low end of its interval
-(10 % in one process) or, where it was not measured, where the model of the pipeline estimates 10 %. The *cost* of an op
-is its time for a batch; its *pace* is the least time that it needs for a batch, calls at once considered. Shares of the
-cost and of the pace are of the sums over all ops of the pipeline; 30 % of the pace count only where all ops by
-themselves take a third of the wait, if all their costs are known, but for `late-filter`. `xttsbench explain RULE`
-prints the text of one rule.
+A threshold below says what has to hold, at least, before a rule reports something, and before its finding is called a
+*bottleneck*. A step *waits* for data, or for cores, where that is the verdict, or where it takes 10 % of a step whose
+verdict is not undecided. A fix *helps* where it was accepted, or where it was measured or estimated to make such a step
+faster by 10 % (by 5 % where several processes measured it). The *pace* of an op is the least time that it needs for a
+batch; shares of it are of the sum over all ops of the pipeline. `xttsbench explain RULE` prints the text of one rule.
 """
 _FINDINGS_END = "`xttsbench data verify` checks the files of a speech data set.\n"
 
 
 def findings_page() -> str:
-    """The rules by what they are about: a table of them, then each in words."""
+    """The rules by what they are about: links to them, then each in words."""
     return "\n".join((_FINDINGS, *(part for about in RULES for part in _section(about)), _FINDINGS_END))
 
 
 def _section(about: str) -> Iterator[str]:
-    rows = "".join(f"| [`{rule.id}`](#{rule.id}) | {rule.symptom} |\n" for rule in RULES[about])
-    yield f"## {about}\n\n| rule | what it sees |\n|---|---|\n{rows}"
+    yield f"## {about}\n\n{', '.join(f'[`{rule.id}`](#{rule.id})' for rule in RULES[about])}\n"
     yield from (_rule(rule) for rule in RULES[about])
 
 
 def _rule(rule: Rule) -> str:
-    said = (("Evidence", rule.evidence), ("Threshold", rule.threshold), ("Known false alarms", rule.false_alarms))
-    lines = "".join(f"- **{name}:** {text[0].upper()}{text[1:]}.\n" for name, text in said)
+    said = (("Threshold", rule.threshold), ("Known false alarms", rule.false_alarms))
+    lines = "".join(f"- **{name}:** {text[0].upper()}{text[1:]}.\n" for name, text in said if text != "none known")
     parts = explain(rule.id).parts
     code = "\n".join(_code(f"{side}:", parts[side]) for side in ("Bad", "Good"))
     return f"### {rule.id}\n\n{rule.symptom}\n\n{code}\n{lines}- **Remedy:** {rule.remedy}\n"
@@ -136,17 +131,28 @@ def frames_page() -> str:
     return text.rstrip("\n") + "\n"
 
 
+_SHARED = 3
+"""Commands that have the same option, in the same words, from which on it is explained once for all of them."""
+
+
 def commands_page() -> str:
     """Every command with its arguments, options, defaults and examples, in the groups of ``--help``."""
     group = get_command(app)
     found = list(_commands(group, "xttsbench"))
     panels: dict[str, list[str]] = {}
+    having: dict[str, list[str]] = {}
     for name, command in found:
         panel = getattr(group.commands[name.split()[1]], "rich_help_panel", None) or "Commands"
         does = command.help.split("\n\n")[0]
         panels.setdefault(panel, []).append(f"| [`{name}`](#{name.replace(' ', '-')}) | {_cell(does)} |\n")
+        for row in _rows(name, command)["option"]:
+            having.setdefault(row, []).append(name.removeprefix("xttsbench "))
     tables = (f"## {panel}\n\n| command | what it does |\n|---|---|\n{''.join(rows)}" for panel, rows in panels.items())
-    return "\n".join((_COMMANDS, *tables, *(_command(name, command) for name, command in found)))
+    shared = {row: names for row, names in having.items() if len(names) >= _SHARED}
+    of = {row: "all" if len(names) == len(found) else ", ".join(names) for row, names in shared.items()}
+    rows = "".join(f"{row[:-1]} {names} |\n" for row, names in of.items())
+    options = f"## Options of several commands\n\n| option | | commands |\n|---|---|---|\n{rows}"
+    return "\n".join((_COMMANDS, *tables, options, *(_command(name, command, shared) for name, command in found)))
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -157,19 +163,26 @@ def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", command
 
 
-def _command(name: str, command: Any) -> str:
+def _command(name: str, command: Any, shared: Container[str]) -> str:
     context = command.make_context(name, [], resilient_parsing=True)
     paragraphs = command.help.split("\n\n")
     examples = [one.split("Example:", 1)[1].strip() for one in paragraphs if one.startswith("Example:")]
     words = [" ".join(one.split()) for one in paragraphs if not one.startswith("Example:")]
     usage = " ".join([name, *command.collect_usage_pieces(context)])
+    own = {kind: [row for row in rows if row not in shared] for kind, rows in _rows(name, command).items()}
+    tables = (f"\n| {kind} | |\n|---|---|\n{''.join(found)}" for kind, found in own.items() if found)
+    said, fenced = "\n\n".join(words), "\n".join((usage, *examples))
+    return f"## {name}\n\n{said}\n\n```\n{fenced}\n```\n{''.join(tables)}"
+
+
+def _rows(name: str, command: Any) -> dict[str, list[str]]:
+    """The arguments and options of a command, each as a row of a table."""
+    context = command.make_context(name, [], resilient_parsing=True)
     rows: dict[str, list[str]] = {"argument": [], "option": []}
     for parameter in (one for one in command.params if not getattr(one, "hidden", False)):
         what, meaning = parameter.get_help_record(context)
         rows[parameter.param_type_name].append(f"| `{_cell(what, code=True)}` | {_cell(meaning)} |\n")
-    tables = (f"\n| {kind} | |\n|---|---|\n{''.join(found)}" for kind, found in rows.items() if found)
-    said, fenced = "\n\n".join(words), "\n".join((usage, *examples))
-    return f"## {name}\n\n{said}\n\n```\n{fenced}\n```\n{''.join(tables)}"
+    return rows
 
 
 def report_page() -> str:
@@ -178,15 +191,22 @@ def report_page() -> str:
 
 
 def summary_page() -> str:
-    """Every field of summary.json."""
-    return _fields(_SUMMARY, "WatchSummary", report_schema(WatchSummary, SUMMARY_FILE))
+    """Every field of summary.json; records that a report has too are on its page."""
+    there = report_schema()["$defs"]
+    page = _fields(_SUMMARY, "WatchSummary", report_schema(WatchSummary, SUMMARY_FILE), known=there)
+    return re.sub(r"\(#(\w+)\)", lambda at: f"({_page(at[1], there)}#{at[1]})", page)
 
 
-def _fields(lead: str, title: str, whole: dict[str, Any]) -> str:
-    """Every field with its type and meaning, the records in the order in which one meets them."""
+def _page(anchor: str, there: Iterable[str]) -> str:
+    return "report-json.md" if anchor in map(str.lower, there) else ""
+
+
+def _fields(lead: str, title: str, whole: dict[str, Any], known: Container[str] = ()) -> str:
+    """Every field with its type and meaning, the records in the order in which one meets them, without the known."""
     records, order = whole["$defs"], [""]
     for name in order:  # which grows as it is read
-        order += [one for one in dict.fromkeys(_references(records[name] if name else whole)) if one not in order]
+        found = dict.fromkeys(_references(records[name] if name else whole))
+        order += [one for one in found if one not in order and one not in known]
     return "\n".join((lead, *(_record(name or title, records[name] if name else whole) for name in order)))
 
 
@@ -204,11 +224,16 @@ def _references(part: Any) -> Iterator[str]:
 
 
 def _record(name: str, part: dict[str, Any]) -> str:
+    fields = {field: what.get("description") for field, what in part["properties"].items()}
     rows = "".join(
-        f"| `{field}` | {_type(what)} | {_cell(what.get('description', ''))} |\n"
-        for field, what in part["properties"].items()
+        f"| `{field}` | {_type(part['properties'][field])} | {_cell(said)} |\n"
+        for field, said in fields.items()
+        if said
     )
-    return f"## {name}\n\n{_cell(part['description'])}\n\n| field | type | meaning |\n|---|---|---|\n{rows}"
+    plain = ", ".join(f"`{field}` ({_type(part['properties'][field])})" for field, said in fields.items() if not said)
+    table = f"| field | type | meaning |\n|---|---|---|\n{rows}" if rows else ""
+    others = f"{'Besides' if rows else 'Fields'}: {plain}\n" if plain else ""
+    return f"## {name}\n\n{_cell(part['description'])}\n\n" + "\n".join(filter(None, (table, others)))
 
 
 def _type(part: dict[str, Any]) -> str:
@@ -216,7 +241,7 @@ def _type(part: dict[str, Any]) -> str:
         name = part["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in part:
-        return " or ".join(_type(one) for one in part["anyOf"])
+        return " or ".join(_type(one) for one in part["anyOf"] if not one.get("$ref", "").endswith("/Missing"))
     if "enum" in part:
         return ", ".join(f"`{one}`" for one in part["enum"])
     if "const" in part:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from xttsbench.workflows.explain import Explanation, explain, explanations
@@ -19,28 +18,25 @@ _SYMPTOMS = """\
 
 <!-- Written by `make docs` from xttsbench/workflows/symptoms.yaml: change that file, not this page. -->
 
-Find what you see, and type what stands below it. `train.py` is your script with its own arguments behind `--`; a
-function that returns a dataset, with its step or model, is [as good a target](targets.md), but for `watch`, which takes
-scripts only. `xttsbench explain` takes the same words: `xttsbench explain "gpu at 20 %"`.
+Find what you see, and type what stands below it. `train.py` is your script with its own arguments behind `--`;
+`diagnose` and `optimize` also take [a function](targets.md) that returns a dataset, with its step or model.
+`xttsbench explain` takes the same words: `xttsbench explain "gpu at 20 %"`.
 """
 
 
 def symptoms_page() -> str:
     """Each symptom with its answer, its commands, and links to what may be behind it."""
     found = [one for one in explanations() if one.kind == "symptom"]
-    return "\n".join((_SYMPTOMS, _rows(found, ""), *map(_symptom, found)))
+    return "\n".join((_SYMPTOMS, *map(_symptom, found)))
 
 
 def index_page() -> str:
     """docs/index.md with its table of symptoms written anew."""
-    rows = _rows([one for one in explanations() if one.kind == "symptom"], "symptoms.md")
+    found = (one for one in explanations() if one.kind == "symptom")
+    rows = (f"\n| [{one.about}](symptoms.md#{_anchor(one.about)}) | `{one.parts['Commands'][0]}` |" for one in found)
+    table = f"| you see | you type |\n|---|---|{''.join(rows)}"
     text = (HERE / "index.md").read_text(encoding="utf-8")
-    return re.sub(r"^\| you see \|.*?(?=\n\n)", lambda _: rows.rstrip(), text, count=1, flags=re.MULTILINE | re.DOTALL)
-
-
-def _rows(found: Iterable[Explanation], page: str) -> str:
-    rows = (f"| [{one.about}]({page}#{_anchor(one.about)}) | `{one.parts['Commands'][0]}` |\n" for one in found)
-    return f"| you see | you type |\n|---|---|\n{''.join(rows)}"
+    return re.sub(r"^\| you see \|.*?(?=\n\n)", lambda _: table, text, count=1, flags=re.MULTILINE | re.DOTALL)
 
 
 def _anchor(heading: str) -> str:

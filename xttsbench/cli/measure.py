@@ -171,7 +171,7 @@ def optimize(
 
     Exit code 0: done; with --strict 3 where what was tried could not be decided.
 
-    A script runs several times, as it is and with fixes.
+    A script may run several times, as it is and with fixes.
 
     Example:  xttsbench optimize my_project/data.py:make_dataset --accelerator emulated:10
 

@@ -67,10 +67,7 @@ Workers = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where the result is undecided.")]
 KeepWrites = Annotated[bool, typer.Option("--keep-writes", help="A script's first run writes to disk, not memory.")]
 Repeat = Annotated[bool, typer.Option("--repeat", help="A script may run again, whatever its first run did.")]
-ShowOutput = Annotated[
-    bool,
-    typer.Option("--show-output", help="Let through what the target prints, which else goes to the run's output.log."),
-]
+ShowOutput = Annotated[bool, typer.Option("--show-output", help="Let through what the target prints.")]
 AssumePure = Annotated[
     list[str] | None,
     typer.Option(

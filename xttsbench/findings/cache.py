@@ -30,17 +30,13 @@ _LONGEST_EPOCH_S: Final = 24 * 3600.0  # A data set that takes longer to go thro
 
 @rule(
     "cacheable",
-    evidence="share of the pace, elements and bytes to keep, whether they fit into memory, seconds of an epoch, and "
-    "how many ops with Python functions it would keep",
-    threshold="the step waits for data or for cores, and a cache was accepted or, of ops with 30 % of the pace, "
-    "measured or estimated to help, which makes it a bottleneck where it was accepted, the pipeline repeats or, unless "
-    "the cache may change the data, an epoch takes 10 minutes at most; where none was measured or estimated, 50 % of "
-    "the pace in ops that draw nothing at random",
+    threshold="the step waits for data or for cores, and a cache was measured or estimated to help or ops that draw "
+    "nothing at random have 50 % of the pace; a bottleneck only where it helps",
     remedy="Keep it with .cache() after this op, before anything random.",
     false_alarms="one pass over the data gains nothing; a Python function may return something else each time",
 )
 def cacheable(evidence: Evidence) -> Findings:
-    """An expensive beginning of the pipeline that draws nothing at random and could be kept."""
+    """An expensive beginning of the pipeline that could be kept."""
     pipeline = evidence.graph
     if not (evidence.limits("input") or evidence.limits("contention")):
         return
@@ -172,10 +168,8 @@ def _before(orderings: Sequence[PipelineOp]) -> str:
 
 @rule(
     "cache-misuse",
-    evidence="which fault, the op that causes it and its line, elements and bytes, as far as the fault has them",
-    threshold="random ops before the cache; an endless input; an op behind it that ends the epoch before its input "
-    "ends; more than half of the memory in one that is kept there; a bottleneck only where it is never filled and "
-    "another place for it helps",
+    threshold="random ops before the cache, an endless input, an op behind it that ends the epoch before its input "
+    "ends, or half of the memory in one; a bottleneck only where it is never filled",
     remedy="Cache what is finite and not random, before shuffle and repeat, and let it be read to its end once.",
     false_alarms="freezing the order can be meant, for the same batches in each epoch",
 )

@@ -47,8 +47,6 @@ _EACH_EPOCH: Final = (
 
 @rule(
     "retracing",
-    evidence="traces in the steady state, the reason that cost most, seconds of a trace, seconds lost, and the shape "
-    "that cost most",
     threshold="a trace in the steady state, and one that is not a function's first; a bottleneck where "
     "compilation is one",
     remedy="Fix shapes, pass Python numbers as tensors, and make tf.functions once, outside of the loop.",
@@ -100,8 +98,6 @@ def retracing(evidence: Evidence) -> Findings:
 
 @rule(
     "xla-recompilation",
-    evidence="compilations, traces, and shapes compiled in the steady steps, seconds of a compilation, and the "
-    "shape that cost most",
     threshold="one compilation in the steady state; a bottleneck where compilation is one",
     remedy="Give XLA few fixed shapes (buckets, drop_remainder=True) and compile each before training, or turn it off: "
     "jit_compile=False.",
@@ -135,11 +131,9 @@ def xla_recompilation(evidence: Evidence) -> Findings:
 
 @rule(
     "partial-batch",
-    evidence="usual and partial size, traces, compilations, seconds lost, and their share of the steady steps' time",
-    threshold="one trace or compilation at a smaller last batch, or an error at a smaller one; a bottleneck where "
-    "compilation is one and that of such batches takes 10 % of the time of the steady steps",
+    threshold="a trace, a compilation or an error at a smaller batch; a bottleneck only where compilation is one",
     remedy="batch(n, drop_remainder=True), or pad the last batch to the full size and mask its rows.",
-    false_alarms="in a long run it costs little, since each process traces or compiles that size once",
+    false_alarms="a long run, in which it costs little",
 )
 def partial_batch(evidence: Evidence) -> Findings:
     """The last, smaller batch of an epoch traces or compiles the step anew, or breaks it."""

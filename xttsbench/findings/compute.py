@@ -15,7 +15,6 @@ from xttsbench.records.trial import PRECISIONS
 
 @rule(
     "xla-untried",
-    evidence="speed of the step alone, and seconds of the first compilation",
     threshold="a step that runs as a graph is 5 % faster by XLA at the low end of the interval; never a bottleneck",
     remedy="tf.function(jit_compile=True), with fixed shapes; weigh the compilation of each shape.",
     false_alarms="each shape that was not measured is compiled as well",
@@ -35,7 +34,6 @@ def xla_untried(evidence: Evidence) -> Findings:
 
 @rule(
     "xla-slower",
-    evidence="speed of the step alone, and seconds of the first compilation",
     threshold="a step that runs as a graph is 5 % slower by XLA at the high end of the interval or, of a step that XLA "
     "compiles, 5 % faster without it at the low end; never a bottleneck",
     remedy="Leave XLA off for this step on this device.",
@@ -78,7 +76,6 @@ _DONE_BY: Final = {
 
 @rule(
     "precision",
-    evidence="which precision, whether it helps, and the speed of the step alone",
     threshold="5 % faster at the low end of the interval, or slower at its high end; never a bottleneck",
     remedy="Set the policy before the model is built, and compare the losses before it is kept.",
     false_alarms="speed says nothing of the losses",
@@ -112,10 +109,8 @@ _ASKED: Final = "asked for"
 
 @rule(
     "cpu-placement",
-    evidence="share of ops on the CPU in the time of all ops, the heaviest of them (that tf.device put there, if any), "
-    "how often it comes, and why",
     threshold="2 % of the time of the step's ops or, where no times are known, ops that tf.device puts there; a "
-    "bottleneck from 10 % where the verdict is compute",
+    "bottleneck only where the verdict is compute",
     remedy="Use an op with a kernel for the GPU, or move the work into the input pipeline.",
     false_alarms="ops on shapes and small integers belong on the CPU",
 )

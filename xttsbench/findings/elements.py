@@ -37,11 +37,10 @@ _KEEPS_ALL: Final = 0.99
 
 @rule(
     "late-filter",
-    evidence="share of the elements that the filter keeps, and the share of the pace that goes to the others",
-    threshold="work for elements that are thrown away has 5 % of the pace, or a share that is not known; a bottleneck "
-    "where the step waits for data, the share kept is known and the maps before the filter have 30 % of the pace",
+    threshold="work for elements that are thrown away has 5 % of the pace, where that is known; a bottleneck only "
+    "where the step waits for data",
     remedy="Filter first: .filter(...) before the map, on what that map is given.",
-    false_alarms="none known: a filter that keeps more than 99 % is not reported",
+    false_alarms="none known",
 )
 def late_filter(evidence: Evidence) -> Findings:
     """A filter behind a map whose results it does not look at: the map works for elements that are thrown away."""
@@ -124,10 +123,8 @@ _BATCHES: Final = ("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")
 
 @rule(
     "per-element-overhead",
-    evidence="elements in a batch, ops for each, seconds and bytes of an element, and shares of cost and pace",
     threshold="the step waits for data or for cores, and half of the pace is in ops that take 32 elements or more "
-    "for a batch, of up to 16 KiB, in under 100 us each, or in under 300 us of which under 100 on a processor, one of "
-    "them with a function or of slices of arrays; a bottleneck where batching first or gathering helps",
+    "for a batch, each in under 0.3 ms; a bottleneck where batching first or gathering helps",
     remedy="Batch first: .batch(n).map(f), with f written for a whole batch; rows of arrays in memory are gathered a "
     "batch at a time, by indices that go through the pipeline in their place.",
     false_alarms="ops that really need that long for an element gain nothing from a batch",
@@ -210,8 +207,6 @@ def _runs_in_parallel(op: PipelineOp) -> bool:
 
 @rule(
     "input-bound",
-    evidence="seconds that a step waits, seconds of a batch without a step, and time, processor time and shares of "
-    "cost and pace of the op that sets the pace",
     threshold="the input is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Make the costly op cheaper, run it in parallel, or cache what it yields.",
     false_alarms="a dataset without a step has nothing to wait for but its input",
@@ -254,8 +249,6 @@ _SURE: Final = 0.01
 
 @rule(
     "padding-waste",
-    evidence="share of padding, batches examined, the number of shapes of all batches (50 at most), and the seconds "
-    "that padding costs a step whose time grows with the length of its batch",
     threshold="30 % of the largest padded component of the batches examined; a warning from 50 %; never a bottleneck",
     remedy="Batch elements of similar length together: bucket_by_sequence_length with fixed edges.",
     false_alarms="zeros that mean something at the end of an element; batches padded to one shape for XLA",
@@ -304,9 +297,8 @@ def _padding_s(evidence: Evidence, padding_share: float) -> float | None:
 
 @rule(
     "dynamic-shape",
-    evidence="number of shapes, traces for a new shape, compilations by XLA in the steady state, and an example",
-    threshold="three shapes, a trace for a new one or a compilation by XLA, and time lost to either in the steady "
-    "state; a bottleneck where compilation is one",
+    threshold="three shapes, and time lost to tracing or compiling in the steady state; a bottleneck where "
+    "compilation is one",
     remedy="Pad to a few fixed edges (buckets), so that each shape is compiled once, before training.",
     false_alarms="shapes that are all seen in the first steps",
 )
@@ -355,8 +347,7 @@ def _differ_in_count_only(shapes: Sequence[str]) -> bool | None:
 
 @rule(
     "nan-batch",
-    evidence="the components that hold them, and how many batches were examined",
-    threshold="one such number in the batches that were kept, of a target that is no script; never a bottleneck",
+    threshold="one such number in the batches examined, of a target that is no script; never a bottleneck",
     remedy="Find the element: tf.debugging.check_numerics in the last map raises at the first.",
     false_alarms="infinity as a mask, as in attention",
 )

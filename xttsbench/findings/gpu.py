@@ -22,7 +22,6 @@ _SLOW_CLOCK: Final = 0.9
 
 @rule(
     "gpu-shared",
-    evidence="number of other processes, and the GPU's memory in use before the run beside its total",
     threshold="another process, or more than 2 GiB and 5 % of the memory taken before the run; never a bottleneck",
     remedy="End the others (nvidia-smi names them) or choose another GPU with CUDA_VISIBLE_DEVICES, and measure again.",
     false_alarms="none known",
@@ -59,11 +58,9 @@ def gpu_shared(evidence: Evidence) -> Findings:
 
 @rule(
     "gpu-throttled",
-    evidence="share of the samples with clocks held back, by reason, mean clock beside the highest, and power",
-    threshold="10 % of the samples; a bottleneck from half of them, for another reason than power, with "
-    "clocks below 90 % of the highest, where the verdict is compute",
+    threshold="10 % of the samples; a bottleneck only where the verdict is compute",
     remedy="nvidia-smi -q -d PERFORMANCE,CLOCK shows what holds the clocks back.",
-    false_alarms="a GPU at full load reaches its power limit; that is for information, unless clocks are below 90 %",
+    false_alarms="a GPU at full load reaches its power limit",
 )
 def gpu_throttled(evidence: Evidence) -> Findings:
     """The GPU's clocks were held back by heat, power or a fault while the steps ran."""
@@ -144,9 +141,7 @@ _UNEVEN: Final = 0.10  # By which the busiest GPU's kernels take longer than the
 
 @rule(
     "exposed-copies",
-    evidence="seconds a step of copying, and of copying while nothing else ran, bytes to the device and back",
-    threshold="copies while nothing else runs take 10 % of the profiled steps on a GPU; never a bottleneck: "
-    "device-copies is the rule for that",
+    threshold="copies while nothing else runs take 10 % of the profiled steps on a GPU; never a bottleneck",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device, so that a batch is copied while the step "
     "before it runs; copy smaller types (uint8, float16) and fewer, larger tensors; fetch results every tenth step.",
     false_alarms="profiled steps wait for the device at their end, so that none overlaps the next one's copy",
@@ -174,8 +169,6 @@ def exposed_copies(evidence: Evidence) -> Findings:
 
 @rule(
     "gpu-imbalance",
-    evidence="seconds of kernels a step on the slowest GPU and on average, the share of steps in which it is the "
-    "slowest, GPUs without a kernel",
     threshold="the busiest GPU is 10 % above the mean of those that compute, or a visible one computes nothing; never "
     "a bottleneck",
     remedy="Give every replica the same work: batches of equal size and padding (drop_remainder, buckets by length), "
@@ -217,7 +210,6 @@ def gpu_imbalance(evidence: Evidence) -> Findings:
 
 @rule(
     "gpu-collectives",
-    evidence="seconds a step in collectives, and in collectives while nothing was computed",
     threshold="collectives without a kernel beside them take 10 % of the profiled steps; never a bottleneck",
     remedy="Do more per synchronisation: larger batches per GPU, or gradients accumulated over several steps; send "
     "less (float16 gradients); look at how the GPUs are connected (nvidia-smi topo -m).",

@@ -15,10 +15,9 @@ from xttsbench.records.trial import StackLine
 
 @rule(
     "host-sync",
-    evidence="fetches a step, their seconds, and their share of the step",
-    threshold="one fetch for two steps; a bottleneck where host work is one and fetching takes 10 % of the step",
+    threshold="one fetch for two steps; a bottleneck only where host work is one",
     remedy="Keep metrics on the device and fetch them every hundred steps.",
-    false_alarms="on a CPU, where a fetch costs next to nothing",
+    false_alarms="on a CPU, where a fetch costs little",
 )
 def host_sync(evidence: Evidence) -> Findings:
     """Values that are fetched from the device to Python step after step."""
@@ -71,10 +70,7 @@ def _is_of_calls(evidence: Evidence) -> bool:
 
 @rule(
     "host-stall",
-    evidence="seconds and share of the step, the line that takes most and in how many steps it is seen, the period, "
-    "and seconds of garbage collection",
-    threshold="host work is the verdict, or takes 10 % of the step, and is not mostly that of call-per-batch; "
-    "always a bottleneck",
+    threshold="host work is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Do this work less often, or in a thread beside the training, or after the epoch.",
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )
@@ -114,7 +110,6 @@ def host_stall(evidence: Evidence) -> Findings:
 
 @rule(
     "python-function-in-step",
-    evidence="share of the step, and how many such functions",
     threshold="any is reported; a bottleneck from 10 % of the step where the verdict is compute",
     remedy="Write the function in TensorFlow ops, or move it into the input pipeline.",
     false_alarms="a function that runs once in many steps",
@@ -144,10 +139,8 @@ _AT_ONCE: Final = (
 
 @rule(
     "call-per-batch",
-    evidence="number of calls, seconds of a call, seconds of a call outside its compiled function, and their share of "
-    "the time from the first of such calls to the last",
-    threshold="20 calls of a line, of two batches at most on average, without steps_per_execution, and 10 % of that "
-    "time outside the compiled function; a bottleneck unless TensorFlow sees a GPU",
+    threshold="20 calls of a line, of two batches at most on average, that spend 10 % of the time outside the "
+    "compiled function; a bottleneck unless TensorFlow sees a GPU",
     remedy="Hand over all rows in one call, or call the method for one batch: train_on_batch, test_on_batch, "
     "predict_on_batch.",
     false_alarms="on a GPU, where a wait for results counts as time outside the function",

@@ -12,8 +12,6 @@ from xttsbench.records.trial import HALF_BATCH
 
 @rule(
     "eager-step",
-    evidence="eager ops and calls of tf.functions a step, seconds to launch an op, and what became of the step as "
-    "one graph",
     threshold="10 eager ops and calls of tf.functions a step, both together; a bottleneck where launch overhead is the "
     "verdict, or takes 10 % of the step",
     remedy="Decorate the step with @tf.function (for Keras: compile(run_eagerly=False)).",
@@ -52,11 +50,8 @@ _SMALL_OPS: Final = 2.0
 
 @rule(
     "launch-bound",
-    evidence="seconds to hand over a batch, seconds of a step, time of half a batch relative to a whole one, mean "
-    "time of an op",
-    threshold="launch overhead is the verdict or takes 10 % of a compiled step, always a bottleneck; or half a "
-    "batch takes at least 85 % of the time of a whole one, by the low end of the interval, and an op on average no "
-    "longer than two launches, a bottleneck where computing is the verdict and half of the step",
+    threshold="launch overhead is the verdict or takes 10 % of a compiled step; or half a batch takes 85 % of the "
+    "time of a whole one and ops are short, which is a bottleneck only where the verdict is compute",
     remedy="Larger batches, or several steps in one call: iterate inside the tf.function, or steps_per_execution.",
     false_alarms="on a CPU, where XLA may be the better remedy: it fuses the ops",
 )

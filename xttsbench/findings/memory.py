@@ -23,7 +23,7 @@ _MIN_GROWTH_BYTES: Final = 8 << 20
 _MIN_GROWTH_SHARE: Final = 0.01  # Of the resident memory: an allocator's own pools grow by less for a while
 _WARMING_S: Final = 10.0
 _WARMING_SHARE: Final = 0.2
-"""What memory must grow by within so few seconds: the allocators of TensorFlow's threads add a tenth meanwhile."""
+"""Least growth of memory within so few seconds: the allocators of TensorFlow's threads add a tenth meanwhile."""
 _UNKNOWN_BUFFER: Final = 16  # Elements that a tuned buffer is taken to hold where its size was not read
 _SOON_S: Final = 3600.0
 _TRACES: Final = (
@@ -49,10 +49,8 @@ class _Growth:
 
 @rule(
     "memory-leak",
-    evidence="bytes a step, bytes grown, resident bytes, and steps and seconds until the memory is full",
-    threshold="8 MiB and 1 % grown (20 % within less than 10 s, but for calls of tf.py_function), from one eighth of "
-    "the steps to the next six times of seven and still at the end, beyond what buffers and caches of the pipeline can "
-    "hold; critical where the memory is full within an hour; never a bottleneck",
+    threshold="8 MiB and 1 % grown, and still at the end, beyond what buffers of the pipeline can hold; critical "
+    "where the memory is full within an hour; never a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
     "many steps), functions, optimizers or datasets made inside the loop, a cache in memory of a data set that "
     "never ends.",
@@ -164,12 +162,8 @@ _WAITS_SHARE: Final = 0.5
 
 @rule(
     "cold-storage",
-    evidence="bytes a step read in all and from storage, bytes a second from storage, major page faults, and the "
-    "processor time of the input",
-    threshold="4 MiB read, and a quarter of a batch's bytes a step; 10 % of it from storage, or 2 % at most where the "
-    "data were not read again or outgrow the memory; a bottleneck from 50 % where the step waits for data, input or "
-    "process computes for less than half of the time, and a fifth of what storage gave is read in the second half of "
-    "the steps",
+    threshold="4 MiB read, and a quarter of a batch's bytes a step; 10 % of it from storage, or 2 % at most; a "
+    "bottleneck only from 50 % where the step waits for data",
     remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
     false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
     "cache",

@@ -21,16 +21,15 @@ _NUMBERED: Final = re.compile(r"enumerate\((.*?)(, *(start=)?\d+)?\)")
 
 @rule(
     "no-dataset",
-    evidence="seconds that a step waits for its batch, their share of the step, and the line of the loop",
-    threshold="a script whose training loop has no dataset, or waits for a queue that another thread or process fills; "
-    "a bottleneck where the step waits for input",
+    threshold="a script whose training loop reads no dataset, or waits for a queue; a bottleneck where the step "
+    "waits for data",
     remedy="Put a tf.data.Dataset with a prefetch around what makes the batches: it makes them while a step runs. "
     "Where the step waits less than 5 ms, that gains nothing: take larger batches or, of arrays, "
     "from_tensor_slices. Where a queue is filled too slowly, make several batches at once.",
     false_alarms="a loader with threads or processes of its own that hands its batches over by no queue of Python's",
 )
 def no_dataset(evidence: Evidence) -> Findings:
-    """The script makes each batch in the thread that trains, so that none is made while a step runs."""
+    """The script makes batches without a dataset: none while a step runs, or too slowly for those who wait for them."""
     own = evidence.script.own_batches if evidence.script is not None else None
     if own is None or (own.elsewhere and not evidence.limits("input")):
         return
@@ -112,9 +111,7 @@ _SHARE: Final = 0.3  # Of the time from the first of them on, that passes betwee
 
 @rule(
     "between-fits",
-    evidence="calls of fit, the seconds between them, and their share of the training",
-    threshold="four calls of fit, and 30 % of the time between two of one model's with different datasets; critical "
-    "from half; never a bottleneck of a step",
+    threshold="four calls of fit, and 30 % of the time between them; critical from half; never a bottleneck",
     remedy="Make one dataset of all pieces and call fit once: then the next piece is made while a step runs.",
     false_alarms="models that are trained one after another, each from its start",
 )

@@ -18,11 +18,9 @@ from xttsbench.throughput.threads import functions_of, may_wait
 
 @rule(
     "sequential-map",
-    evidence="the map's shares of cost and pace, its seconds for a batch, and how many such maps there are",
-    threshold="parallel calls were measured to help or, where the sequential maps have 30 % of the pace, estimated to, "
-    "those whose Python holds the interpreter lock left out; always a bottleneck",
+    threshold="parallel calls were measured or estimated to help; always a bottleneck",
     remedy="Give the map num_parallel_calls: as many as were tried, or tf.data.AUTOTUNE.",
-    false_alarms="TensorFlow makes stateless maps parallel by itself; only what it leaves sequential is reported",
+    false_alarms="none known",
 )
 def sequential_map(evidence: Evidence) -> Findings:
     """A map that runs one element at a time, where running it in parallel helps."""
@@ -65,9 +63,8 @@ READERS: Final = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDatase
 
 @rule(
     "sequential-read",
-    evidence="number of sources, cycle length, kind of reader, shares of cost and pace",
-    threshold="the step waits for data, and reading in parallel was measured to help or, where the op has 30 % of the "
-    "pace, was estimated to or, of files, not tried; a bottleneck where it helps",
+    threshold="the step waits for data, and reading several at once was measured or estimated to help or, of files, "
+    "was not tried; a bottleneck where it helps",
     remedy="Read several at once: .interleave(..., num_parallel_calls=tf.data.AUTOTUNE), or num_parallel_reads.",
     false_alarms="on one spinning disk several readers can be slower",
 )
@@ -138,10 +135,8 @@ _BUSY: Final = 0.8
 
 @rule(
     "thread-pool",
-    evidence="threads in the pool, cores, and the number of threads that the gain is of",
-    threshold="a larger pool was measured or estimated to help, and calls wait or the pool has fewer threads than "
-    "there are cores, which makes it a bottleneck; or a private one has 4 threads for each core, and nothing in it "
-    "waits",
+    threshold="a larger pool was measured or estimated to help, which makes it a bottleneck; or a private one has 4 "
+    "threads for each core",
     remedy="Set options.threading.private_threadpool_size to the calls at once that are wanted, and "
     "num_parallel_calls to the same; leave the option out where the pool is too large.",
     false_alarms="a pool that is too large costs nothing that was measured, and is for information",
@@ -215,7 +210,6 @@ _UNEVEN: Final = 0.5  # Waits that vary this much beside their mean are those of
 
 @rule(
     "order-sensitive",
-    evidence="share of the pace, parallel calls, spread of the waits, and whether the order is random anyway",
     threshold="the step waits for data, waits vary by half of their mean, and the op has 30 % of the pace; never a "
     "bottleneck",
     remedy="Set options.deterministic = False, or deterministic=False in this call: the same elements in another "
@@ -261,7 +255,6 @@ def _wait_spread(evidence: Evidence) -> float:
 
 @rule(
     "compressed-records",
-    evidence="kind of compression, shares of cost and pace of the op that reads",
     threshold="the step waits for data, and the op that reads compressed files has 30 % of the pace; never a "
     "bottleneck by itself",
     remedy="Write the records once without compression, or keep them behind the reader with .cache(); where the files "

@@ -24,7 +24,6 @@ from xttsbench.records.pipeline import Pipeline, PipelineOp, size
 
 @rule(
     "no-prefetch",
-    evidence="the pipeline's last op, and whether TensorFlow adds a prefetch by itself",
     threshold="a prefetch at the end was measured or estimated to help, which makes it a bottleneck; or the last op is "
     "prefetch(0) and the step waits for data",
     remedy="End the pipeline with .prefetch(tf.data.AUTOTUNE).",
@@ -74,10 +73,9 @@ def _overlapped(evidence: Evidence) -> Gain | None:
 
 @rule(
     "redundant-prefetch",
-    evidence="number of prefetches, and the elements and bytes that the needless ones hold",
     threshold="a prefetch right before another, where one ends the pipeline; never a bottleneck",
     remedy="Of prefetches that follow one another, keep the last.",
-    false_alarms="none known: a prefetch with another op behind it is not named",
+    false_alarms="none known",
 )
 def redundant_prefetch(evidence: Evidence) -> Findings:
     """Prefetches right before one another, of which only the last hides anything."""
@@ -113,8 +111,6 @@ _TO_DEVICE: Final = ("CopyToDevice", "PrefetchToDevice")
 
 @rule(
     "oversized-prefetch",
-    evidence="size of the buffer and of an element, bytes held, their share of the memory (the GPU's after a copy "
-    "to it)",
     threshold="two elements or more that take 10 % of the memory; a warning from 25 %, critical from 80 %; never a "
     "bottleneck",
     remedy="Where batches come evenly, two of them hide as much: .prefetch(2), or .prefetch(tf.data.AUTOTUNE).",
@@ -164,7 +160,6 @@ def _gpu_memory_bytes(evidence: Evidence) -> int | None:
 
 @rule(
     "device-prefetch-not-last",
-    evidence="the ops after the copy to the device, and the line of the first",
     threshold="any op but prefetches and options after the copy; a warning where the step waits for data or copies; "
     "never a bottleneck",
     remedy="Move .apply(tf.data.experimental.prefetch_to_device(...)) to the very end of the pipeline.",

@@ -14,7 +14,6 @@ from xttsbench.findings.rule import Findings, rule
 
 @rule(
     "gpu-invisible",
-    evidence="GPUs that the driver shows, whether TensorFlow is built with CUDA, and CUDA_VISIBLE_DEVICES",
     threshold="TensorFlow lists no GPU; critical where the driver shows one, else for information; never a bottleneck",
     remedy="Unset CUDA_VISIBLE_DEVICES, or pip install 'tensorflow[and-cuda]'.",
     false_alarms="a GPU that is hidden on purpose",
@@ -59,13 +58,10 @@ _STOPPED_SHARE: Final = 0.05
 
 @rule(
     "cpu-quota",
-    evidence="quota, visible processors, threads of TensorFlow, and seconds for which the quota stopped threads, "
-    "a second",
-    threshold="a quota below the visible processors and more threads than it by over a half, or threads stopped for 5 "
-    "% of the time, summed over processors; a bottleneck where input and step compete for cores",
+    threshold="a quota below the visible processors and more threads than it, or threads stopped for 5 % of the "
+    "time; a bottleneck where input and step compete for cores",
     remedy="Set the threads of TensorFlow to the quota before anything runs; or raise the quota.",
-    false_alarms="threads that wait use no quota; for information where the quota stopped them for less than 5 % "
-    "of the time and input and step do not compete",
+    false_alarms="threads that wait use no quota",
 )
 def cpu_quota(evidence: Evidence) -> Findings:
     """More threads than the control group's processor quota has processors, or a quota that stopped threads."""
@@ -103,8 +99,6 @@ def _stopped_share(evidence: Evidence) -> float | None:
 
 @rule(
     "core-contention",
-    evidence="share of the cores in use, cores that both want over those there are, the input's processor time for a "
-    "batch, and seconds lost a step",
     threshold="CPU contention is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="Take work from the input: compute features once and cache them, decode less, use fewer parallel calls; "
     "or add cores.",
@@ -133,8 +127,6 @@ def core_contention(evidence: Evidence) -> Findings:
 
 @rule(
     "slower-beside-input",
-    evidence="share of the step by which it is slower beside its input than alone on the same batches, share of the "
-    "cores in use, and cores that both want over those there are",
     threshold="10 % of the step that CPU contention does not explain, its interval above 0; never a bottleneck",
     remedy="Hyper-threads that share a core, memory bandwidth or caches may be the cause. Try fewer parallel "
     "calls of the input, features computed once and cached, or fewer threads of the step.",
@@ -161,7 +153,6 @@ def slower_beside_input(evidence: Evidence) -> Findings:
 
 @rule(
     "device-copies",
-    evidence="seconds a step that copying batches takes",
     threshold="copying is the verdict, or takes 10 % of the step; always a bottleneck",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device; copy smaller types (uint8, float16).",
     false_alarms="none known",

@@ -33,18 +33,14 @@ _MANY_CALLS: Final = 8  # Calls per batch from which one call for the whole batc
 
 @rule(
     "python-function",
-    evidence="kind of function, class (`gil`), wall and processor time of a call, calls for a batch, shares of cost "
-    "and pace",
-    threshold="any is reported; a bottleneck where the step waits for data and the op that calls the function has "
-    "30 % of the pace or, where its pace is not known, the calls or what the other ops leave explain the wait",
+    threshold="any is reported; a bottleneck only where the step waits for data",
     remedy="By class: TensorFlow ops or processes where the function holds the lock, parallel calls with as many "
     "threads where it waits, parallel calls where it releases the lock; or a cache of what it yields. Leave one "
     "that is no bottleneck alone.",
-    false_alarms="a function that limits nothing is harmless; on busy cores, where the kernel does not count the wait "
-    "for a processor, one that waits for its turn looks as if it waited for data",
+    false_alarms="a function that limits nothing is harmless",
 )
 def python_function(evidence: Evidence) -> Findings:
-    """Python inside the graph, by file and line: whether it holds the interpreter lock, waits, or releases it."""
+    """Python inside the graph, by file and line: whether it holds the interpreter lock, as far as that is known."""
     if evidence.bottleneck == "inconclusive":
         alone = "Whether it limits the step is not known: no bottleneck could be named."
     elif evidence.limits("input"):

@@ -51,8 +51,7 @@ class Rule:
     Attributes:
         id: its name in reports, part of the contract.
         symptom: what it sees.
-        evidence: what the numbers of its findings are.
-        threshold: from where on it fires, and when what it finds is limiting.
+        threshold: what has to hold at least for it to fire, and for what it finds to be limiting.
         remedy: what to do; a finding may say it in the terms of the user's own call.
         false_alarms: when what it finds is harmless or mistaken.
         find: the function that looks.
@@ -60,7 +59,6 @@ class Rule:
 
     id: str
     symptom: str
-    evidence: str
     threshold: str
     remedy: str
     false_alarms: str
@@ -116,12 +114,12 @@ class Rule:
         )
 
 
-def rule(name: str, *, evidence: str, threshold: str, remedy: str, false_alarms: str) -> Callable[[_Find], Rule]:
+def rule(name: str, *, threshold: str, remedy: str, false_alarms: str) -> Callable[[_Find], Rule]:
     """Make a rule of a function, whose docstring is the symptom."""
 
     def made(find: _Find) -> Rule:
         symptom = " ".join(inspect.cleandoc(find.__doc__ or "").split())
-        return Rule(name, symptom, evidence, threshold, remedy, false_alarms, find)
+        return Rule(name, symptom, threshold, remedy, false_alarms, find)
 
     return made
 

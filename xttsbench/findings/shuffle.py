@@ -31,11 +31,10 @@ million float32 took (measured with TensorFlow 2.21)."""
 
 @rule(
     "shuffle-fill",
-    evidence="elements in the buffer, seconds until it is full, their share of an epoch, and its share of the memory",
-    threshold="filling takes 2 s or 10 % of an epoch, or the buffer 10 % of the memory, or 256 MiB for elements of at "
-    "most 200 bytes; a warning from 30 s or 25 %; never a bottleneck",
+    threshold="filling takes 2 s or 10 % of an epoch, or the buffer 10 % of the memory or, of small elements, 256 "
+    "MiB; never a bottleneck",
     remedy="A smaller buffer, or shuffle names and numbers in place of data.",
-    false_alarms="none known: an estimate of the time is dropped where the run's first wait took less than 30 % of it",
+    false_alarms="none known",
 )
 def shuffle_fill(evidence: Evidence) -> Findings:
     """A shuffle buffer that must be full before the first element comes: what that takes in time and memory."""
@@ -140,13 +139,12 @@ _NO_FAULT: Final = ("Shuffle", "Unbatch", "GroupByWindow")
 
 @rule(
     "shuffle-after-batch",
-    evidence="batches in the buffer, the bytes that they hold, and the op that makes them",
     threshold="a shuffle that reads batches, with no other shuffle, unbatch or buckets before it; never a bottleneck",
     remedy="Shuffle before .batch(...): the elements mix, and the buffer counts elements, not batches.",
     false_alarms="batches that belong together, such as consecutive pieces of one recording",
 )
 def shuffle_after_batch(evidence: Evidence) -> Findings:
-    """A shuffle of whole batches: the same elements share a batch in every epoch, and the buffer counts batches."""
+    """A shuffle of whole batches: it mixes batches and not their elements, and its buffer counts batches."""
     for op in evidence.graph.ops:
         before = upstream(evidence.graph, op)
         batch = next((own for own in before if own.op.startswith(BATCHES)), None)

@@ -10,13 +10,11 @@ from xttsbench.records.base import Location
 from xttsbench.records.code import SourceFact
 from xttsbench.records.report import Finding, Severity
 
-_LINE: Final = "the text of the line"
 _EVERY_LINE: Final = "such a line in what was read of the target's source; never a bottleneck"
 
 
 @rule(
     "autotune-arithmetic",
-    evidence=_LINE,
     threshold=_EVERY_LINE,
     remedy="Write tf.data.AUTOTUNE alone, or a number alone. To bound the calls, give the map a number or the pipeline "
     "a pool, options.threading.private_threadpool_size; to bound buffers, set options.autotune.ram_budget.",
@@ -30,7 +28,6 @@ def autotune_arithmetic(evidence: Evidence) -> Findings:
 
 @rule(
     "dead-option",
-    evidence=_LINE,
     threshold=_EVERY_LINE,
     remedy="Remove the line, use the new name, apply the options, or assign the result that is thrown away.",
     false_alarms="options that a caller elsewhere applies",
@@ -48,9 +45,8 @@ def dead_option(evidence: Evidence) -> Findings:
 
 @rule(
     "late-runtime-config",
-    evidence=f"{_LINE}; of a setting of threads, those in effect",
-    threshold="such a line in what was read of the target's source, and for information one that sets a variable in "
-    "time that was not set while xttsbench measured; never a bottleneck",
+    threshold="such a line in what was read of the target's source; for information also one that sets a variable "
+    "that was not set while xttsbench measured; never a bottleneck",
     remedy="Set a variable before TensorFlow is imported, or in the shell; threads right after the import.",
     false_alarms="a variable that only child processes read",
 )
@@ -78,9 +74,7 @@ def late_runtime_config(evidence: Evidence) -> Findings:
 
 @rule(
     "fixed-npy-header",
-    evidence=_LINE,
-    threshold="a slice at byte 80, 96 or 128, or any of what tf.io.read_file gives, which has no dimension; never a "
-    "bottleneck",
+    threshold="a slice at byte 80, 96 or 128, or any of what tf.io.read_file gives; never a bottleneck",
     remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
     "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
     false_alarms="files whose headers are all that long",
@@ -95,7 +89,6 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
 
 @rule(
     "memory-growth-conflict",
-    evidence=_LINE,
     threshold="both settings in one function, or outside of all; a warning where TensorFlow sees a GPU; never a "
     "bottleneck",
     remedy="Keep one: growth where the GPU is shared, a limit where its share is fixed.",
@@ -111,7 +104,6 @@ def memory_growth_conflict(evidence: Evidence) -> Findings:
 
 @rule(
     "early-workers",
-    evidence=_LINE,
     threshold="a PyDataset or Sequence of Keras with an on_epoch_begin, and two workers or more in the same file; "
     "never a bottleneck",
     remedy="Write `def on_epoch_end(self):` in place of `def on_epoch_begin(self):`, and `self.on_epoch_end()` at the "

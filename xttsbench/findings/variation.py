@@ -185,11 +185,10 @@ def _usual(values: IntArray) -> int:
 
 @rule(
     "oscillation",
-    evidence="period in steps and seconds, share of the variance, p-value, spread, side, and what has the same period",
     threshold="a p-value of 1 % at most, a tenth of the variance, and a standard deviation of 5 % of the mean; a "
     "bottleneck where the input or host work has the period and is one",
     remedy="Look for what changes every so many steps: the length of batches, accumulation, clocks.",
-    false_alarms="none known: a period that the length of the batches explains is not reported here",
+    false_alarms="none known",
 )
 def oscillation(evidence: Evidence) -> Findings:
     """A period in the step times that chance does not explain, which side of the step has it, and what shares it."""
@@ -248,9 +247,7 @@ _STALLS_LEAD: Final = 0.4  # of all waiting, from which on the few steps are wha
 
 @rule(
     "stragglers",
-    evidence="number of such steps, their time beyond the median, its share of all, their waiting, what most share",
-    threshold="time beyond the median is 5 % of all time; a bottleneck where the step waits for data, more than "
-    "half of the outlying steps' time is waiting, and their time beyond the median is two fifths of all waiting",
+    threshold="their time beyond the median is 5 % of all time; a bottleneck only where the step waits for data",
     remedy="Look at the elements of the batches of those steps, or at what the step does there.",
     false_alarms="other processes of the machine make steps outlie, too",
 )
@@ -312,7 +309,6 @@ _LENGTH_SHARE: Final = 0.50
 
 @rule(
     "length-variance",
-    evidence="share of the variance, seconds for each element, p-value",
     threshold="half of the variance at p < 1 %; never a bottleneck",
     remedy="Not a fault. For steadier steps, batch by a token budget within buckets of length.",
     false_alarms="none known",
@@ -334,10 +330,7 @@ _DRIFT_STEPS: Final = 40
 
 @rule(
     "drift",
-    evidence="change from the first step to the last over the median step, slope, p-value, the side that drifts, and "
-    "processes that agree",
-    threshold="5 % of change over 40 steps or more at p < 1 %; a warning where steps become slower and half of "
-    "the other processes, if any, agree; never a bottleneck",
+    threshold="5 % of change over 40 steps or more at p < 1 %; never a bottleneck",
     remedy="Look for what grows with every step: histories, caches, traces; or for clocks that fall with heat.",
     false_alarms="a machine that warms up",
 )

@@ -141,15 +141,12 @@ class Semantics(Record):
     """Elements that were compared, over all epochs."""
     epochs: int = 0
     rows: int = 0
-    """Samples of an epoch that were compared, of the epoch with the most."""
+    """Samples of an epoch that were compared."""
     rows_of: int | None = None
-    """Samples that an epoch of the whole dataset has."""
     timed_batches: int = 0
-    """Batches of the timed runs that were compared with the original's, by digests."""
+    """Batches of the timed runs that were compared with the original's."""
     timed_of: int = 0
-    """Batches that the fix was timed on."""
     timed_why_not: str | None = None
-    """Why the batches of the timed runs were not compared, where they were not."""
 
     @property
     def checked(self) -> str:
@@ -171,7 +168,6 @@ class Edit(Record):
     file: str
     line: int
     before: str
-    """Text that is replaced: a call, or a line."""
     after: str
 
 
@@ -182,19 +178,17 @@ class Patch(Record):
     diff: str = ""
     """Unified diff of all files; empty where there is no edit."""
     files: dict[str, str] = {}
-    """File -> its whole text with the edits, which is what was run."""
+    """File -> its whole text with the edits."""
     unpatched: dict[str, str] = {}
     """Fix -> why there is no edit for it, with what to write by hand."""
     assumed: tuple[str, ...] = ()
-    """Functions that the user said are pure, on which the proof of the data rests beside what was seen."""
+    """Functions that the user said are pure."""
     also: tuple[str, ...] = ()
     """Other code that runs the changed lines, a sentence each."""
     ran: bool = False
-    """Whether the patched copy was run."""
     equivalent: bool | None = None
     """Whether the patched copy yields the data of the original; ``None`` where it was not run."""
     verified_speedup: Estimate | None = None
-    """Speed-up of the patched copy, measured against the original."""
     why_not: str | None = None
     """Why the patched copy was not run, or how its run ended."""
 
@@ -206,10 +200,8 @@ class FixResult(Record):
     """As ``xttsbench list fixes`` names it; several joined by `` + ``."""
     fixes: tuple[str, ...]
     what: str
-    """Effect of the fix, in a few words."""
     outcome: Outcome
     why: str
-    """Why it was accepted, rejected, or not verified."""
     predicted_speedup: float | None = None
     verified_speedup: Estimate | None = None
     step_time_s: Estimate | None = None
@@ -222,12 +214,9 @@ class FixResult(Record):
     chosen: bool = False
     """Whether the run proposes this fix in the end."""
     rounds: int = 0
-    """Rounds of the fix beside the original."""
     evidence: float | None = None
-    """The e-value that the fix differs from the original."""
     source_limit: int = 0
-    """Elements of each source to which the data were cut, for a cache that takes long to fill; 0 where they were
-    not."""
+    """Elements of each source to which the data were cut for a cache; 0 where they were not."""
 
     @property
     def speed(self) -> Estimate | None:
@@ -246,22 +235,17 @@ class Optimized(Record):
 
     schema_version: int = SCHEMA_VERSION
     run: str
-    """Directory of the run."""
     target: str
     kwargs: dict[str, Any] = {}
     fixes: tuple[str, ...]
     """The fixes in the order in which they are applied; empty where none was accepted."""
     identity: GraphIdentity | None
-    """Identity of the pipeline. When the fixes are applied its ``graph`` has to be the same."""
+    """Identity of the pipeline. When the fixes are applied, its ``graph`` has to be the same."""
     speedup: Estimate | None
-    """Measured speed-up against the original."""
     equivalent: bool | None
     data: str
-    """Result of the same-data check, in a sentence."""
     assume_pure: tuple[str, ...] = ()
-    """Functions that the user said are pure."""
     proven: bool
-    """Whether fixes were accepted."""
     blocks: int = 0
     accelerator: str = "real device"
     fingerprint: str = ""

@@ -230,11 +230,11 @@ class Prediction(Record):
     fixes: tuple[str, ...] = ()
     """The fixes, each with its number or op: ``parallel-map:16``, ``cache@Map/_2``."""
     batches_per_s: float | None
-    """Batches (steps, where there is a step) a second; ``None`` where costs are missing."""
+    """Batches (steps, where there is a step) a second."""
     speedup: float | None = None
     """Predicted speed-up against the target as it is."""
     limited_by: str = ""
-    """Cause of that pace: an op's name, ``step``, ``processors``, ``interpreter lock`` or ``thread pool``."""
+    """Cause of that pace: an op's name, or such as ``step`` or ``processors``."""
     measured_per_s: Estimate | None = None
     why_not: str | None = None
     """Why nothing is predicted, or why the fix would change the data."""
@@ -271,9 +271,7 @@ class GraphIdentity(Record):
     """Identity of a pipeline across processes: hashes that do not depend on the process."""
 
     graph: str
-    """Hash of its ops, their attributes, functions and small constants, and of the code of its Python functions."""
     data: str
-    """Hash of the tensors that its sources hold: names of files, slices in memory."""
 
 
 class Whole(Record):

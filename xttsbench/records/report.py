@@ -38,57 +38,45 @@ class Fingerprint(Record):
     """Hash of the machine and the versions."""
     cpu: str | None = None
     cpus: float | None = None
-    """Processors that a process may use."""
     gpus: tuple[str, ...] = ()
-    """Names of the GPUs."""
     gpu_driver: str | None = None
     tensorflow: str | None = None
     code: str | None = None
-    """Hash of the target's code."""
     data: str | None = None
-    """Hash of the data set."""
 
 
 class Best(Record):
-    """The content of ``best.yaml``: the winner of a sweep."""
+    """The content of ``best.yaml``: the choice of a sweep."""
 
     schema_version: int = SCHEMA_VERSION
     run: str
-    """Name of the run's directory."""
     target: str | None = None
-    """Target of the sweep, ``None`` for the bundled workload."""
     workload: str | None = None
-    """``xtts`` for the bundled workload."""
     arm: str
-    """The id of the configuration that was chosen."""
     config: dict[str, Any]
     """All keyword arguments that were set: the base and what the configuration changes of it."""
     proven: bool
     """Whether the winner was shown to be faster than the baseline."""
     decided: bool
-    """Whether the winner was decided; else the baseline may have been kept for want of evidence."""
+    """False where the baseline was kept for want of evidence."""
     why: str
-    """The decision in one sentence."""
     effect: Estimate | None
-    """Speed against the baseline; ``None`` where the baseline was kept."""
+    """Speed against the baseline, as a ratio."""
     baseline: dict[str, Any]
-    """The baseline's id and configuration."""
     blocks: int
-    """Processes of each side that the decision rests on."""
+    """Processes of each side that the choice rests on."""
     accelerator: dict[str, Any]
-    """``kind`` (real or emulated), ``label`` and the source of recorded step times."""
     steps_per_trial: int
     """Steps that a trial measured, at most."""
     tied_with: tuple[str, ...] = ()
-    """Ids of configurations that are as fast as far as can be told."""
+    """Ids of configurations that are as fast, as far as can be told."""
     smallest_visible_effect: float | None = None
-    """The smallest effect, as a share, that so many rounds would have decided in four cases of five."""
+    """The smallest effect, as a share, that so many rounds would decide in four cases of five."""
     fingerprint: Fingerprint
     xttsbench_version: str
     rounds: int = 0
-    """Paired rounds of those processes."""
     evidence: float | None = None
-    """The e-value of the winner; ``None`` where the baseline was kept."""
+    """The e-value of the winner."""
 
 
 class Attribution(Record):
@@ -118,10 +106,8 @@ class Verdict(Record):
     bottleneck: Bottleneck
     """The largest avoidable loss; ``compute`` where none reaches 10 % of the step, ``inconclusive`` where undecided."""
     summary: str
-    """The verdict in words."""
     confidence: float
-    """Probability of the bottleneck, 0..1; where ``inconclusive``, of the likeliest one, or 0 where none was looked
-    for."""
+    """Probability of the bottleneck, 0..1; where ``inconclusive``, of the likeliest one, if any."""
     at_threshold: bool = False
     """Whether the largest avoidable loss is so near 10 % that the verdict may be either of two."""
     verdict_final_s: float | None = None
@@ -147,12 +133,10 @@ class Finding(Record):
     limiting: bool
     """Whether the finding is a bottleneck: it limits the step now, or is part of what does."""
     title: str
-    """One line for a person."""
     location: Location = Location()
     evidence: dict[str, float | int | str | bool | None] = {}
     """The numbers that the finding rests on, by name."""
     remedy: str = ""
-    """Advice to the user."""
     patch: str | None = None
     """A unified diff of the user's source, where there is one."""
     predicted_speedup: Estimate | None = None
@@ -170,9 +154,7 @@ class Oscillation(Record):
     cv: float | None = None
     """Robust coefficient of variation, 1.4826 MAD / median."""
     p99_over_p50: float | None = None
-    """The 99th percentile of the step time over the median."""
     period_steps: float | None = None
-    """Period of the step time, in steps."""
     period_s: float | None = None
     variance_share: float | None = None
     """Share of the variance of the step time that the period has."""
@@ -185,9 +167,8 @@ class Oscillation(Record):
     ljung_box_p: float | None = None
     """P-value of the Ljung-Box test against independent steps."""
     effective_steps: float | None = None
-    """Independent steps that would tell as much as these, which remember one another."""
+    """Number of independent steps that would tell as much as these."""
     std_over_mean: float | None = None
-    """Standard deviation of the step time over its mean."""
 
 
 class Variant(Record):
@@ -210,13 +191,12 @@ class Variant(Record):
     decision: Word | Literal["ended"] | None = None
     """Result against the baseline by the evidence; ``ended`` where it failed or was refused."""
     group: str = ""
-    """The comparison that it belongs to; with ``accelerator`` it names what the configuration may be compared with."""
+    """The comparison that it belongs to."""
     accelerator: str = ""
     """Label of the accelerator, such as ``real device`` or ``emulated accelerator, 10 ms a step``."""
     utilization: Estimate | None = None
-    """Share of the time, 0..1, in which what ``utilization_of`` names works."""
     utilization_of: str = ""
-    """``emulated accelerator``, ``GPU (driver)`` or ``processor: share of the wall time inside the step``."""
+    """The device whose ``utilization`` it is."""
     valid_frames_per_s: Estimate | None = None
     """Frames without padding, a second of wall time."""
     padding_efficiency: float | None = None
@@ -224,19 +204,16 @@ class Variant(Record):
     cv: float | None = None
     """Robust coefficient of variation of the step time, 1.4826 MAD / median, the mean over the processes."""
     std_over_mean: float | None = None
-    """Standard deviation of the step time over its mean."""
     input_wait_fraction: Estimate | None = None
-    """Share of the step that waits for the next batch, 0..1."""
     steps: int = 0
-    """Steady steps over all its processes; 0 for ``as-given``, whose steps the experiments count."""
+    """Steady steps over all its processes; 0 for ``as-given``."""
     processes: int = 0
-    """Processes of both sides, paired, that the effect rests on; 0 for a baseline and for a mode of the step."""
+    """Processes of both sides that the effect rests on; 0 for a baseline and for a mode of the step."""
     rounds: int = 0
-    """Rounds in those processes: a turn of each side."""
     evidence: float | None = None
-    """The e-value that it differs from the baseline; 20 times the number of candidates decides."""
+    """The e-value that it differs from the baseline."""
     gain_ruled_out: bool = False
-    """Whether a gain that matters is ruled out at 95 %, be it no different, slower or undecided between them."""
+    """Whether a gain that matters is ruled out at 95 %."""
 
 
 class AA(Record):
@@ -245,9 +222,9 @@ class AA(Record):
     effect: Estimate | None = None
     """Speed of one copy against the other, as a ratio."""
     noisy: bool | None = None
-    """Whether processes of equal configurations differ by more than 5 % in this session, as a standard deviation."""
+    """Whether equal configurations differ by more than 5 % in this session."""
     smallest_visible_effect: float | None = None
-    """The smallest effect, as a share, that so many rounds would have decided in four cases of five."""
+    """The smallest effect, as a share, that so many rounds would decide in four cases of five."""
 
 
 class Disturbance(Record):
@@ -260,23 +237,18 @@ class Disturbance(Record):
     throttled_share: float | None
     """Share for which the control group's processor quota stopped the target."""
     rounds: int
-    """Rounds (or fresh processes, where there were no turns) that were measured."""
     invalid_rounds: int
-    """Rounds in which others took 5 % of the processors more than in the quiet ones, or a fixed piece of work took 10 %
-    longer."""
+    """Rounds that others, or a slower processor, disturbed."""
     widened: bool = False
     """Whether so many rounds were disturbed that all are kept, with wider intervals."""
     sentence: str
-    """The disturbance in words."""
 
 
 class Experiment(Record):
     """One isolation experiment: mean seconds per step under one condition."""
 
     name: str
-    """``as_is``, ``input_only``, ``step_only``, or a mode of the step."""
     what: str
-    """The condition in words."""
     step_time_s: Estimate | None
     steps: int
     processes: int
@@ -286,11 +258,10 @@ class WarmUp(Record):
     """Steps before the steady state, kept apart."""
 
     first_step_s: float | None = None
-    """Seconds of the first step, tracing and compilation included; of a training run, of its whole warm-up."""
+    """Seconds of the first step; of a training run, of its whole warm-up."""
     steps_cut: int = 0
-    """Measured steps that were left out, before the steady state."""
+    """Measured steps that were left out as warm-up."""
     steady_state: bool = False
-    """Whether a steady state was found."""
     steps_measured: int = 0
     certified: bool = False
     """Whether a steady state was found, of 240 steps at least."""
@@ -313,7 +284,6 @@ class Report(Reasoned):
     command: str
     """The command line, or the call from Python."""
     created_utc: str
-    """ISO 8601."""
     target: dict[str, Any]
     """Measured target: its name, kind, arguments and how it ended."""
     environment: dict[str, Any]
@@ -328,7 +298,7 @@ class Report(Reasoned):
     """The noise check: the baseline against itself."""
     disturbance: Disturbance | None = None
     unmeasured: dict[str, str] = {}
-    """Path -> reason, of what has no place for one: a trial that was not run, a number that is 0 by definition."""
+    """Path -> reason, of what has no place for one."""
     # What contracts leave open.
     accelerator: dict[str, Any] = {}
     """``{"kind": "real" | "emulated", "label": text, ...}``."""
@@ -336,38 +306,34 @@ class Report(Reasoned):
     """The isolation experiments."""
     warm_up: WarmUp = WarmUp()
     overhead: dict[str, Any] = {}
-    """Measurement overhead: seconds per step, and how they were found."""
     readings: dict[str, Any] = {}
     """Summary of the readings of host and GPUs while the target ran as it is."""
     pipeline: dict[str, Any] | None = None
-    """The ops of the input pipeline, with what each costs."""
+    """The ops of the input pipeline, with their costs as far as they are known."""
     predictions: tuple[Prediction, ...] = ()
     """Throughput as it is and with fixes, as predicted by the model of the pipeline."""
     step: dict[str, Any] | None = None
-    """Content of the step: its phases, the lines that made its ops, their devices, and the cost of each shape."""
+    """Content of the step: its phases and the lines that made its ops, among others."""
     profile: dict[str, Any] | None = None
-    """Path of the TensorFlow profile, and its analysis, XProf's verdict among it."""
+    """The TensorFlow profile's path and analysis, XProf's verdict among it where it has one."""
     trials: tuple[dict[str, Any], ...] = ()
-    """Every trial with its id, block, status, cause and seconds."""
     warnings: tuple[str, ...] = ()
     """Cautions for the reader, a sentence each."""
     notes: tuple[str, ...] = ()
     """Remarks on how the run went, a sentence each."""
     parity: dict[str, Any] | None = None
-    """Whether the configurations yield the baseline's batches (``same``), and by configuration where they differ
-    (``differences``)."""
+    """Whether configurations yield the baseline's batches (``same``), and where they differ (``differences``)."""
     comparison: tuple[str, ...] = ()
-    """Result of each group of configurations, in words."""
     best: Best | None = None
-    """Choice of a sweep, as in ``best.yaml``; ``None`` for other commands."""
+    """Choice of a sweep, as in ``best.yaml``."""
     training: Training | None = None
-    """Losses, evaluations and checkpoints of a training run; ``None`` for other commands."""
+    """Losses, evaluations and checkpoints of a training run."""
     fixes: tuple[FixResult, ...] = ()
     """Fixes that were proposed, with what each was estimated and measured to give, and what it does to the data."""
     proof: Proof | None = None
-    """Whether an edit leaves the data as they are, and its speed; ``None`` for other commands than ``prove``."""
+    """Result of ``prove``: whether an edit leaves the data as they are, and its speed."""
     optimized: Optimized | None = None
-    """Fixes that the run proposes, as in ``optimized.yaml``; ``None`` where no fix was tried."""
+    """Fixes that ``optimize`` proposes, as in ``optimized.yaml``."""
     _read_trials: Callable[[], Sequence[TrialRecord]] | None = PrivateAttr(default=None)
 
     @property

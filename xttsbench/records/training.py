@@ -55,15 +55,12 @@ class CheckpointEntry(Record):
     files: tuple[str, ...]
     """Paths of its files, relative to ``checkpoints/``."""
     weights_sha256: str
-    """Hash of names, types, shapes and bytes of all weights, in the order of their names."""
     optimizer_sha256: str
-    """Hash of the optimizer's variables, averages, loss scale and counters."""
     samples_sha256: str
     """Running hash of the ids of the samples consumed."""
     state_sha256: str
-    """Hash of the file ``state.json``, which holds the run's state without its arrays."""
     best: bool = False
-    """Whether the held-out loss was the lowest so far when the checkpoint was written."""
+    """Whether the held-out loss was the lowest so far."""
 
 
 class Manifest(Record):
@@ -89,7 +86,6 @@ class Interval(Record):
     skipped: int
     """Steps left out for a gradient that was not finite."""
     learning_rate: float
-    """Learning rate of the last step."""
     loss_scale: float | None = None
     epoch: int
     samples: int
@@ -116,7 +112,6 @@ class Ended(Record):
     """End of a session of training."""
 
     reason: Literal["steps", "early_stopping", "terminated"]
-    """``steps``: all are done; ``early_stopping``: no improvement any more; ``terminated``: a signal."""
     step: int
     samples_sha256: str
     weights_sha256: str
@@ -133,18 +128,15 @@ class Begun(Record):
     replicas: int
     accumulation: int
     clips_per_update: float
-    """Mean clips of an update, over all replicas and all batches that are accumulated: the effective batch."""
+    """Mean clips of an update, over all replicas and accumulated batches."""
     updates_per_epoch: int
     clips: int
     parameters: int
     shapes: int
-    """Shapes of batches, each of which is compiled once."""
     setup_s: float
-    """Seconds from the process's start until its data and model were built."""
     warm_up_s: float
-    """Seconds from the end of the setup until the first batch was asked for, compilation included."""
     learns: bool = True
-    """Whether the step is the real one; false behind an emulated accelerator."""
+    """False behind an emulated accelerator."""
 
 
 class Watched(Record):
@@ -171,7 +163,6 @@ class Fitted(Record):
 
     tokens_per_batch: int
     peak_bytes: int
-    """Memory of a step at its highest, in bytes."""
     limit_bytes: int
 
 
@@ -212,9 +203,7 @@ class TakenOver(Record):
     path: str
     proven: bool
     why: str
-    """The decision of the sweep, in its words."""
     config: dict[str, Any]
-    """Arguments that were taken."""
     differences: tuple[str, ...] = ()
     """Differences between what is here and where the sweep was made, a sentence each."""
     overridden: dict[str, str] = {}

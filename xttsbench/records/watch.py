@@ -24,7 +24,7 @@ End = Literal["running", "returned", "exited", "raised", "killed", "interrupted"
 
 
 class Stretch(Record):
-    """Consecutive steps of a watched run, as sums over them; seconds unless the name says otherwise."""
+    """Consecutive steps of a watched run, taken together; seconds unless the name says otherwise."""
 
     start_s: float
     """Seconds since the first step."""
@@ -45,7 +45,7 @@ class Stretch(Record):
     compiling_steps: int
     slowest_s: float
     rss_bytes: int | None = None
-    """Resident memory of the process at the end of the stretch, in bytes; ``None`` where it was not read."""
+    """Resident memory of the process at the end of the stretch."""
 
 
 class StallCause(Record):
@@ -64,14 +64,14 @@ class StallCause(Record):
 
 
 class Stalls(Record):
-    """Steps that took far longer than the others: 1.5 medians, and five robust standard deviations above the median."""
+    """Steps that took far longer than the others."""
 
     count: int = 0
     lost_s: float = 0.0
     share_of_time: float = 0.0
     """``lost_s`` over the time of all steps."""
     threshold_s: float | None = None
-    """Seconds from which a step counts as a stall now; ``None`` before there were enough steps."""
+    """Seconds from which a step counts as a stall now."""
     causes: tuple[StallCause, ...] = ()
     """Causes of the stalls, the costliest first."""
 
@@ -108,8 +108,7 @@ class Memory(Record):
     first_bytes: int
     last_bytes: int
     bytes_per_step: float | None
-    """Bytes by which memory grows with each step in the later half of the run; ``None`` where it does not grow
-    there."""
+    """Bytes by which memory grows with each step in the later half of the run, if it does."""
 
 
 class FailOn(Record):
@@ -117,7 +116,7 @@ class FailOn(Record):
 
     expression: str
     value: Estimate | None
-    """Measured value, in seconds or as a share; ``None`` where there is none, as for a severity."""
+    """Measured value, in seconds or as a share."""
     limit: float | None
     outcome: Outcome
     why: str
@@ -134,55 +133,41 @@ class WatchSummary(Record):
     script: str
     """The script and its arguments as a shell would take them, or what stands for them."""
     pid: int
-    """Process id of the watched process."""
     started_utc: str
-    """Start of the watch, in ISO 8601."""
     updated_utc: str
-    """Time at which the summary was written, in ISO 8601."""
     duration_s: float
-    """Seconds since the start of the script, imports included, or of the watch where a process watches itself."""
     over: bool
-    """Whether the process has ended, so that the summary is final."""
+    """Whether the watched run has ended, so that the summary is final."""
     ended: End
-    """End of the process; ``exited`` is ``os._exit``, or ``sys.exit`` with another code than 0; ``interrupted`` by
-    SIGINT, SIGTERM or SIGHUP, or by what xttsbench passed on; ``killed`` by another signal.
-    """
     exit_code: int | None
-    """Exit code of the script; ``None`` while it runs, where a signal ended it, or where a process watches itself."""
+    """Exit code of the script, where it ended by one."""
     signal: str | None
-    """Signal that ended the process, such as ``SIGKILL``."""
     error: str | None
-    """Exception of the process, in one line."""
     iterations: tuple[str, ...]
-    """Ways in which the process takes batches, such as ``fit`` and ``next()``."""
     steps: int
     """Number of measured steps, warm-up left out."""
     warm_up_steps: int
-    """Number of first steps of each loop, two to ten, until one traces nothing; no figure counts them."""
+    """Number of first steps of each loop that were left out as warm-up."""
     lost_steps: int = 0
-    """Number of those steps that were too quick to be read."""
+    """Number of steps that were too quick to be read."""
     epochs: int
-    """Number of passes over the data that were begun."""
     bottleneck: Bottleneck
     """The likely bottleneck; ``inconclusive`` where none can be named."""
     probability: float | None
     """Probability of the likeliest bottleneck, 0..1; ``None`` without steps."""
     sentence: str
-    """Bottleneck of the step, in words."""
     attribution_s: Attribution | None
     """Parts of a mean step in seconds, as far as they can be known without an experiment."""
     step_time_s: Estimate | None
-    """Mean step time over the whole run."""
+    """Mean step time over the whole run, warm-up left out."""
     quantiles_s: dict[str, float]
-    """``p05``, ``median``, ``p95`` and ``p99`` of the step time over the whole run, within 1 %."""
+    """``p05``, ``median``, ``p95`` and ``p99`` of the step time over the whole run."""
     input_wait_fraction: Estimate | None
     """Share of the step that waits for the next batch, 0..1, handing over included."""
     stalls: Stalls
-    """Stalls: steps that took far longer than the others, by cause."""
     drift: Drift | None
-    """Change of the step time; ``None`` where it neither rises nor falls by 5 % all along, or steps are too few."""
+    """Change of the step time, where it rises or falls all along."""
     memory: Memory | None
-    """Resident memory; ``None`` where it was read less than twice."""
     traces: int
     """Number of traces of tf.functions after the warm-up."""
     xla_compiles: int
@@ -196,9 +181,8 @@ class WatchSummary(Record):
     next_command: str
     """Command that would prove the bottleneck; empty where the script is not known."""
     fail_on: tuple[FailOn, ...] = ()
-    """Result of each ``--fail-on``."""
     stretches: tuple[Stretch, ...] = ()
-    """Sums over consecutive parts of the run, at most 128."""
+    """Sums over consecutive parts of the run."""
     notes: tuple[str, ...] = ()
     """Failures of xttsbench itself, after which the script went on, a sentence each."""
     unmeasured: dict[str, str] = {}

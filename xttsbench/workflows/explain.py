@@ -92,7 +92,6 @@ def explanations() -> Iterator[Explanation]:
     for about, rules in RULES.items():
         for rule in rules:
             parts: dict[str, str | tuple[str, ...]] = {
-                "Evidence": rule.evidence,
                 "Threshold": rule.threshold,
                 "Remedy": rule.remedy,
                 "Known false alarms": rule.false_alarms,

@@ -13,7 +13,7 @@ from xttsbench.records.pipeline import Pipeline, Prediction, PythonFunction, siz
 from xttsbench.records.trial import Batches
 
 
-@rule("made-up", evidence="a number", threshold="always", remedy="Mend it.", false_alarms="none known")
+@rule("made-up", threshold="always", remedy="Mend it.", false_alarms="none known")
 def made_up(evidence):
     """Something that
     is wrong.
@@ -36,11 +36,11 @@ def test_the_table_holds_every_rule_once() -> None:
 
 @pytest.mark.parametrize("one", rules().values(), ids=lambda one: one.id)
 def test_every_rule_is_explained(one) -> None:
-    assert all((one.symptom, one.evidence, one.threshold, one.remedy, one.false_alarms))
+    assert all((one.symptom, one.threshold, one.remedy, one.false_alarms))
     assert one.symptom.endswith(".")
 
 
-RULE = Rule("r", "symptom", "numbers", "threshold", "remedy", "none known", lambda _: iter(()))
+RULE = Rule("r", "symptom", "threshold", "remedy", "none known", lambda _: iter(()))
 
 
 def test_a_measured_fix_that_helps_is_a_gain_and_one_that_does_not_overrules_the_model(evidence, build) -> None:
