@@ -166,7 +166,7 @@ def optimize(
 ) -> None:
     """Apply fixes to a target, and measure what each is worth and whether it leaves the data as they are.
 
-    A fix is accepted where it was faster in turns with the original, and its data were found to be the same. The run's
+    A fix is accepted where it was measured to be faster, and its data were found to be the same. The run's
     directory then holds the plan (optimized.yaml) and, where one can be written, the patch of the source (patch.diff).
 
     Exit code 0: done; with --strict 3 where what was tried could not be decided.

@@ -84,7 +84,7 @@ class Interval(Record):
     gradient_norm: float | None
     """Mean norm of the gradient, before clipping."""
     skipped: int
-    """Steps left out for a gradient that was not finite."""
+    """Steps left out, for a gradient or a loss that was not finite."""
     learning_rate: float
     loss_scale: float | None = None
     epoch: int
