@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import changed, make_arm
 from xttsbench.records.report import Report
 from xttsbench.reporting import console
 from xttsbench.reporting.document import NOT_MEASURED, Cell, Column, Document, Row, Table, View
 from xttsbench.reporting.sections.report import report_document
 
-FIRST_LINES = 5
 NUMBERS = ("94.3 %", "10.6 ms", "755", "0.034", "5.71x", "faster")
 
 
@@ -25,12 +23,6 @@ def test_every_line_fits_the_width(every_run, width: int) -> None:
     for name, (report, _) in every_run.items():
         widest = max(map(cell_len, render(report, width=width, color=False).splitlines()))
         assert widest <= width, name
-
-
-def test_the_verdict_comes_first(starving) -> None:
-    head = render(starving.report, width=80, color=False).splitlines()[:FIRST_LINES]
-    assert "INPUT  The step waits 17.9 ms of 34.2 ms" in " ".join(head)
-    assert "over 99 %" in " ".join(head)
 
 
 def test_the_parts_are_a_bar_of_the_right_proportions_with_a_legend(starving) -> None:
@@ -118,13 +110,6 @@ def test_at_100_columns_an_arm_is_one_line_with_every_column(comparing) -> None:
     assert line_of(found, "tf_fast").split() == ["tf_fast", *("–",) * 7, "refused"]
 
 
-def test_numbers_stand_under_one_another(comparing) -> None:
-    found = lines(comparing, 100)
-    first, second = line_of(found, "packed"), line_of(found, "tf_wav")
-    assert first.index(" ms") == second.index(" ms")
-    assert first.index(" 0.034") == second.index(" 0.034")
-
-
 @pytest.mark.parametrize("width", [40, 60, 72, 80, 100, 120])
 def test_no_number_of_an_arm_is_lost_or_broken_at_any_width(comparing, width: int) -> None:
     found = lines(comparing, width)
@@ -150,35 +135,6 @@ def test_emulated_and_real_stand_in_the_titles(comparing) -> None:
     found = lines(comparing, 100)
     assert "loaders: EMULATED accelerator, 10 ms a step" in found
     assert "modes: THIS CPU" in found
-
-
-def test_long_names_break_after_their_separators(comparing) -> None:
-    names = ("loader=numpy_wav,prefetch=2,workers=4", "loader=packed,prefetch=2,workers=4")
-    effect = comparing.report.arms[1].effect
-    arms = tuple(make_arm(name, 0.02, effect=effect, decision="undecided") for name in names)
-    report = changed(comparing.report, arms=arms)
-    found = [line[:23].strip() for line in render(report, width=84, color=False).splitlines()]
-    at = found.index("loader=packed,")
-    assert found[at : at + 2] == ["loader=packed,", "prefetch=2,workers=4"]
-
-
-def test_the_comparison_comes_first_and_nothing_is_said_of_what_was_not_asked(comparing) -> None:
-    text = " ".join(render(comparing.report, width=120, color=False).split())
-    places = [
-        text.index(word)
-        for word in (
-            "packed is 5.71x",
-            "REFUSED: tf_fast",
-            "xla is 15.0x",
-            "loaders: EMULATED",
-            "modes: THIS CPU",
-            "Noise check (loaders: EMULATED accelerator, 10 ms a step), the baseline measured twice: 1.002x",
-            "Not measured the time of a step",
-        )
-    ]
-    assert places == sorted(places)
-    for absent in ("INCONCLUSIVE", "Confidence", "Where the time", "Findings", "In time", "step time, mean"):
-        assert absent not in text
 
 
 def test_hostile_arms_stay_text(hostile_arms) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -17,7 +15,7 @@ from xttsbench.findings import rules
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
 from xttsbench.reporting import markdown, page, plots
-from xttsbench.reporting.document import Code, Fact, Facts, Figure, Finding, Fold, Section, Table
+from xttsbench.reporting.document import Code, Fact, Facts, Finding, Fold, Section, Table
 from xttsbench.reporting.page import Tiles, inline, machine, page_document, render_page
 from xttsbench.reporting.plots import target
 from xttsbench.reporting.scene import stage
@@ -71,12 +69,6 @@ def test_cause_line_and_next_command_stand_at_the_top(starving) -> None:
     assert command.lines[0].startswith("xttsbench ")
 
 
-def test_without_a_verdict_what_is_likely_is_said(starving) -> None:
-    verdict = changed(starving.report.verdict, bottleneck="inconclusive")
-    said = page_document(changed(starving.report, verdict=verdict)).headline
-    assert said.below[0].text == "Most likely: waiting for input, 52.3 % of a step as measured."
-
-
 def test_a_step_that_was_not_measured_says_why(empty) -> None:
     assert figures(empty.report)["a step now"].startswith("not measured: the target raised")
 
@@ -86,28 +78,6 @@ def test_the_machine_is_one_strip_and_what_is_emulated_says_so(starving) -> None
     assert Fact("processors", "2") in facts
     assert Fact("accelerator", "EMULATED, 15 ms per step") in facts
     assert Fact("GPU", "none") in facts
-
-
-def test_plots_of_a_period_need_one(starving) -> None:
-    without = changed(starving.report, oscillation=changed(starving.report.oscillation, period_steps=None))
-    names = [
-        {
-            block.name
-            for part in sections(page_document(one).blocks)
-            for block in part.blocks
-            if isinstance(block, Figure)
-        }
-        for one in (starving.report, without)
-    ]
-    assert names == [{"distribution", "autocorrelation", "periodogram"}, {"distribution"}]
-
-
-def test_the_measures_of_oscillation_stand_once_beside_the_time_line(starving) -> None:
-    blocks = page_document(starving.report, stage(*starving)).blocks
-    (drawn,) = [part for part in sections(blocks) if part.title == "Steps over time"]
-    (measures,) = [part for part in sections(blocks) if part.title == "All measures of oscillation"]
-    assert [block for block in measures.blocks if block in drawn.blocks] == []
-    assert any(isinstance(block, Facts) for block in drawn.blocks)
 
 
 def test_findings_without_a_loss_and_checks_that_found_nothing_are_folded(starving) -> None:
@@ -238,29 +208,6 @@ def test_every_finding_and_every_reason_is_in_it(every_run) -> None:
             assert speaker(report)(f"{fact.label} {fact.value}") in words, name
 
 
-def test_the_verdict_comes_first_and_the_residual_is_listed(starving) -> None:
-    words = _Page(serialize(starving.report, {})).words
-    body = words[words.index("input : The step waits") :]
-    assert body.index("probability over 99 %") < body.index("step time, mean 34.2 ms (33.2 to 35.2)")
-    assert "unattributed 390 µs 1.2 %" in body
-
-
-def test_the_bar_has_the_shares_of_the_parts(starving) -> None:
-    elements = _Page(serialize(starving.report, {})).elements
-    shares = [
-        float(re.fullmatch(r"width: ([\d.]+)%", attributes["style"])[1])
-        for tag, attributes in elements
-        if tag == "div" and "style" in attributes
-    ]
-    assert abs(sum(shares) - 100) < 0.01
-    assert abs(shares[0] - 52.3) < 0.2
-
-
-def test_a_null_is_not_measured(empty) -> None:
-    words = _Page(serialize(empty.report, {})).words
-    assert "step time, mean not measured: the target raised ValueError at step 0" in words
-
-
 def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None:
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
     drawn = dict.fromkeys(("arms-modes-real-device", "traces-modes-real-device", "timeline"), svg)
@@ -284,15 +231,6 @@ def test_a_comparison_comes_first_with_its_plots_by_its_table(comparing) -> None
     ]
     for absent in ("undecided :", "Probability", "Where the time", "Findings", "In time"):
         assert absent not in page.words
-
-
-def test_the_rows_of_a_comparison_are_told_apart_and_dead_arms_have_no_bar(comparing) -> None:
-    elements = _Page(serialize(comparing.report, {})).elements
-    rows = [attributes["class"] for tag, attributes in elements if tag == "tr" and "class" in attributes]
-    assert rows == ["baseline", "faster", "slower", "ended", "ended", "again", "baseline", "faster"]
-    meters = [attributes["style"] for tag, attributes in elements if tag == "span" and "style" in attributes]
-    assert meters[:2] == ["width: 16.5%", "width: 94.3%"]
-    assert len(meters) == 6
 
 
 def test_everything_is_written(written: dict[str, bytes]) -> None:
@@ -370,12 +308,3 @@ def test_a_page_that_fails_costs_a_warning_only(tmp_path: Path, empty, monkeypat
     (warning,) = page.write_run(tmp_path, *empty)
     assert warning.startswith("report.html was not written: KeyError")
     assert {"report.json", "report.md"} <= set(files(tmp_path))
-
-
-def test_importing_the_exporters_imports_neither_matplotlib_nor_tensorflow() -> None:
-    code = (
-        "import sys, xttsbench.reporting.page, xttsbench.reporting.console; "
-        "print([name for name in ('matplotlib', 'tensorflow') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -17,14 +17,12 @@ from tests.unit.reporting.conftest import (
     make_trial,
     sections,
     starving_run,
-    words,
 )
 from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import Figure, Table
 from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.plot_tables import table_of
 from xttsbench.reporting.scene import Scene, extremes, from_segment, stage
-from xttsbench.reporting.sections import figures_of, groups
 from xttsbench.reporting.time_line import MOST_STRETCHES, TimeLine, time_line
 
 
@@ -140,23 +138,6 @@ def test_of_many_steps_the_extremes_are_kept_and_the_sums_stay_exact() -> None:
     assert "drawn are the fastest and the slowest of every 25" in page
 
 
-def test_the_table_has_all_steps_in_stretches(starving) -> None:
-    found = drawn(starving).table
-    assert [column.name for column in found.columns] == [
-        "steps",
-        "from",
-        "mean step",
-        "slowest",
-        "waiting for input",
-        "work between steps",
-        "compilations",
-        "emulated accelerator",
-    ]
-    assert len(found.rows) == 24
-    assert found.rows[0].cells[0].value == "1 to 16"
-    assert found.rows[-1].cells[0].value.endswith(" to 400")
-
-
 def test_what_was_not_recorded_is_not_drawn() -> None:
     columns = {"start_ns": (0, 10_000_000, 20_000_000), "wall_ns": (10_000_000,) * 3}
     found = drawn(with_steps(Segment(name="as_is", columns=columns)))
@@ -202,38 +183,6 @@ def test_every_plot_stands_by_a_table(every_run: dict[str, Run]) -> None:
                     beside = any(isinstance(one, Table) for one in part.blocks[:place])
                     assert block.table is not None or beside or block.name.startswith(("arms-", "traces-")), name
     assert seen > 5
-
-
-def test_quantiles_of_each_process(starving: Run) -> None:
-    found = table("distribution", stage(*starving))
-    assert [column.name for column in found.columns][:3] == ["process", "steps", "fastest"]
-    assert [row.cells[0].value for row in found.rows] == ["b0-ladder", "b1-ladder", "b2-ladder"]
-    assert found.rows[0].cells[1].value == "397"
-
-
-def test_the_period_is_seen_in_both_tables(starving: Run) -> None:
-    scene = stage(*starving)
-    by_lag = {row[0]: row for row in words(table("autocorrelation", scene))}
-    assert by_lag["0"][1] == "1.000"
-    assert float(by_lag["16"][1]) > 0.5
-    assert by_lag["16"][2] == "yes"
-    strongest = words(table("periodogram", scene))
-    assert any(abs(16 / float(row[0]) - round(16 / float(row[0]))) < 0.1 and row[3] == "yes" for row in strongest)
-
-
-def test_configurations_over_time(comparing: Run) -> None:
-    scene = stage(*comparing)
-    named = [(group, list(figures_of(group))[1]) for group in groups(comparing.report)]
-    found = [(group, made) for group, name in named if (made := table_of(name, scene)) is not None]
-    assert found
-    for group, made in found:
-        heads = [column.name for column in made.columns]
-        assert heads[0] == "since the first step"
-        assert any(
-            head.endswith(": mean step") and head.split(":")[0] in {arm.id for arm in group.arms} for head in heads
-        )
-        assert len(made.rows) == 12
-        assert any("s" in cell for row in words(made) for cell in row[1:])
 
 
 @pytest.mark.parametrize("name", ["autocorrelation", "periodogram"])

@@ -1,6 +1,5 @@
 import pytest
 from rich.cells import cell_len
-from rich.color import ColorSystem
 
 from xttsbench.analysis.stream import Stream
 from xttsbench.records.machine import ColumnOscillation, Event, columns, oscillating
@@ -75,12 +74,6 @@ def test_many_processors_take_a_cell_each():
     shown = [one for one in texts(stream, width=105) if "█" in one or "▁" in one]
     assert len(shown) == 2
     assert shown[1].strip().endswith("█")
-
-
-def test_colours_are_written_only_where_there_are_some(stream):
-    lines = screen(stream, width=100, height=30, host="here", own_cpu_share=0.0)
-    assert not any("\x1b" in written(one, 100, None) for one in lines)
-    assert any("\x1b[38;2;" in written(one, 100, ColorSystem.TRUECOLOR) for one in lines)
 
 
 def test_before_the_first_reading_nothing_is_made_up():

@@ -17,17 +17,6 @@ def test_a_trace_by_hand() -> None:
     assert share == pytest.approx([0.5, 0.5, 1])
 
 
-def test_the_last_window_is_as_wide_as_what_is_left() -> None:
-    middle_s, share = trace([1.0, 2.5], [1.0, 0.5], window_s=2)
-    assert middle_s == pytest.approx([1, 2.25])
-    assert share == pytest.approx([0.5, 1])
-
-
-def test_one_wide_window_is_the_whole_run() -> None:
-    _, share = trace([1.0, 4.0], [1.0, 1.0], window_s=100)
-    assert share == pytest.approx([0.5])
-
-
 def test_no_steps_no_trace() -> None:
     middle_s, share = trace([], [], window_s=1)
     assert middle_s.size == share.size == 0

@@ -78,21 +78,6 @@ def shown(document: Document) -> Iterator[tuple[str, str]]:
     yield "report.md", text.replace("\\", "")
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("the arm b0-arm of `arm`, --arms, 'arm' and arms/x", 1),
-        ("as it is, AS-IS", 1),
-        ("CPU contention, Contention, core-contention", 1),
-        ("host work; the host waits; host:port", 1),
-        ("looks for; a look", 1),
-        ("block device; two blocks", 1),
-    ],
-)
-def test_a_riddle_is_found_and_code_is_not(text: str, found: int) -> None:
-    assert len(riddles(text)) == found
-
-
 def test_no_report_speaks_in_riddles(every_run: dict[str, Run]) -> None:
     kinds = ("starving", "eager", "empty", "comparing")
     reports = {name: every_run[name] for name in kinds}

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -13,7 +12,6 @@ from xttsbench.reporting import plots
 from xttsbench.reporting.plots import figure_of, style
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections import figures
-from xttsbench.reporting.words import ARM_COLORS
 
 ARMS, TRACES = (f"{kind}-loaders-emulated-accelerator-10-ms-a-step" for kind in ("arms", "traces"))
 MODES = "modes-real-device"
@@ -82,15 +80,6 @@ def test_bars_are_the_throughput_with_its_interval(comparing) -> None:
     assert axes.get_xscale() == "linear"
 
 
-def test_the_axis_is_logarithmic_where_arms_are_far_apart_and_says_so(comparing) -> None:
-    figure = drawn(f"arms-{MODES}", *comparing)
-    assert figure.axes[0].get_xscale() == "log"
-    assert "samples/s (logarithmic axis)" in words(figure)
-    figure.draw_without_rendering()
-    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
-    assert not [tick for tick in ticks if "$" in tick]
-
-
 def test_the_title_names_the_winner_and_the_label_the_accelerator(comparing) -> None:
     for name in (ARMS, TRACES):
         assert "EMULATED accelerator, 10 ms a step" in words(drawn(name, *comparing))
@@ -107,29 +96,12 @@ def test_no_winner_is_named_that_was_not_decided(comparing) -> None:
     assert title(figure) == "loaders: no configuration is proven to be faster than the baseline"
 
 
-def test_the_effect_is_the_colour_and_what_is_open_is_hatched(comparing) -> None:
-    arms = [changed(arm, decision="undecided") if arm.id == "packed" else arm for arm in comparing.report.arms]
-    for given, hatched in ((comparing.report.arms, []), (arms, [1])):
-        figure = drawn(ARMS, *with_arms(comparing, *given))
-        bars = {round(patch.get_y() + patch.get_height() / 2): patch for patch in figure.axes[0].patches}
-        assert [place for place, patch in bars.items() if patch.get_hatch()] == hatched
-        assert to_hex(bars[1].get_edgecolor()).upper() == ARM_COLORS["faster"]
-        assert ("hatched: not decided" in words(figure)) == bool(hatched)
-
-
 def test_the_dead_are_in_the_plot_with_how_they_ended(comparing) -> None:
     text = words(drawn(ARMS, *comparing))
     assert "refused" in text
     assert "ended: out of memory" in text
     late = make_arm("late", 0.02, status="killed: signal 9", decision="ended")
     assert "400; ended: killed" in words(drawn(ARMS, *with_arms(comparing, comparing.report.arms[0], late)))
-
-
-def test_valid_frames_stand_in_where_samples_are_not_known(comparing) -> None:
-    arms = [changed(arm, throughput_per_s=None) for arm in comparing.report.arms[:2]]
-    assert "valid frames/s; whiskers" in words(drawn(ARMS, *with_arms(comparing, *arms)))
-    arms = [changed(arm, valid_frames_per_s=None) for arm in arms]
-    assert "None has a throughput" in words(drawn(ARMS, *with_arms(comparing, *arms)))
 
 
 def test_the_starved_loader_oscillates_and_the_cured_one_is_flat(comparing) -> None:
@@ -149,41 +121,6 @@ def test_the_starved_loader_oscillates_and_the_cured_one_is_flat(comparing) -> N
     legend = words(figure)
     assert "numpy_wav (baseline): 60.5 ms a step; 160 steps in 9.62 s" in legend
     assert "pass mark of MLPerf Storage, 90 %" in legend
-
-
-def test_the_rolling_utilization_averages_to_the_mean(comparing) -> None:
-    starved = next(line for line in drawn(TRACES, *comparing).axes[0].lines if len(line.get_xdata()) > 2)
-    assert np.mean(starved.get_ydata()) == pytest.approx(160 * 0.01 / 9.62, abs=0.02)
-
-
-def test_the_time_axis_leaves_the_quick_arm_more_than_a_sliver(comparing) -> None:
-    assert drawn(TRACES, *comparing).axes[1].get_xlim()[1] == pytest.approx(4 * 200 * 0.01054, rel=0.01)
-
-
-def test_few_arms_are_all_drawn_and_of_many_the_best(comparing) -> None:
-    with_slower = drawn(TRACES, *comparing)
-    assert len(with_slower.axes[1].lines) == 2  # the slower one has no trial here
-    report = comparing.report
-    more = [make_arm(f"more{i}", 0.03, effect=changed(report.arms[1].effect, estimate=2.0)) for i in "12"]
-    figure = drawn(TRACES, *with_arms(comparing, *report.arms[:3], *more))
-    assert "packed: 10.6 ms a step" in words(figure)
-    assert "more1" not in words(figure)
-
-
-def test_the_arms_are_of_the_same_block(comparing) -> None:
-    trials = [trial for trial in comparing.trials if (trial.spec.arm, trial.spec.block) != ("packed", 0)]
-    assert "one process of each, repeat 1" in words(drawn(TRACES, comparing.report, trials))
-    apart = [trial for trial in trials if (trial.spec.arm, trial.spec.block) != ("numpy_wav", 1)]
-    assert "one process of each, repeat 0, 1" in words(drawn(TRACES, comparing.report, apart))
-
-
-def test_on_a_processor_it_is_the_share_inside_the_step(comparing) -> None:
-    figure = drawn(f"traces-{MODES}", *comparing)
-    eager = next(line for line in figure.axes[0].lines if len(line.get_xdata()) > 2)
-    np.testing.assert_allclose(eager.get_ydata(), 0.3 / 0.301, atol=0.01)
-    text = words(figure)
-    assert "processor: share of the wall time inside the step" in text
-    assert "MLPerf" not in text
 
 
 def test_on_a_gpu_it_is_what_the_driver_sampled(comparing) -> None:

@@ -106,12 +106,6 @@ def test_samples_outside_the_steps_are_not_shown_as_of_the_steps(eager) -> None:
     np.testing.assert_allclose(figure.axes[2].lines[0].get_ydata(), 0.52, atol=0.08)
 
 
-def test_the_emulated_trace_is_compute_over_wall_time(starving) -> None:
-    t_s, utilization = drawn("timeline", *starving).axes[2].lines[0].get_data()
-    steady = np.asarray(utilization)[np.asarray(t_s) > 2.4]
-    assert steady.mean() == pytest.approx(0.44, abs=0.05)
-
-
 def test_the_distribution_overlays_processes_and_marks_the_reports_numbers(starving) -> None:
     figure = drawn("distribution", *starving)
     above = figure.axes[0]
@@ -125,37 +119,9 @@ def test_the_distribution_overlays_processes_and_marks_the_reports_numbers(starv
     assert "1.89 times the median" in title(figure)
 
 
-def test_of_few_steps_each_is_a_dot(empty) -> None:
-    rng = np.random.default_rng(2)
-    few = make_trial("few", make_segment([0.001] * 30, 0.01 + 0.002 * rng.random(30)))
-    above, below = drawn("distribution", empty.report, (few,)).axes
-    (series,) = stage(empty.report, (few,)).series
-    assert [line.get_xdata().size for line in above.lines if line.get_marker() == "o"] == [series.steady_wall_s.size]
-    assert below.get_ylabel() == "steps at or below (%)"
-
-
 def test_a_plot_that_shows_nothing_says_so(empty, starving) -> None:
     assert not any(plot.says for plot in every_plot(empty))
     assert plots.draw_one("autocorrelation", stage(*starving)).says
-
-
-def test_a_narrow_distribution_has_a_linear_axis(eager) -> None:
-    figure = drawn("distribution", *eager)
-    assert figure.axes[1].get_xscale() == "linear"
-    assert title(figure) == "Half of the steps take under 241 ms, one in twenty over 264 ms"
-
-
-def test_the_autocorrelation_shows_the_period_and_the_band_of_white_noise(starving) -> None:
-    figure = drawn("autocorrelation", *starving)
-    (axes,) = figure.axes
-    band = next(patch for patch in axes.patches if isinstance(patch, Rectangle))
-    assert band.get_height() == pytest.approx(2 * 1.96 / np.sqrt(397))
-    marks = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "--"]
-    assert marks == pytest.approx([16, 32, 48])
-    points = {lag: value for line in axes.lines for lag, value in zip(*line.get_data(), strict=True) if lag in {8, 16}}
-    assert points[16] > 0.9
-    assert abs(points[8]) < 0.2
-    assert title(figure) == "397 steps are worth 397 independent ones; they repeat every 16"
 
 
 def test_the_periodogram_marks_the_period_above_the_line(starving) -> None:
@@ -169,12 +135,6 @@ def test_the_periodogram_marks_the_period_above_the_line(starving) -> None:
     assert "16 steps = 547 ms" in words(figure)
 
 
-def test_no_period_is_said_in_words(eager) -> None:
-    figure = drawn("periodogram", *eager)
-    assert title(figure) == "Step time: no period at 1 %"
-    assert len(figure.axes[0].lines) == 3
-
-
 def test_the_bar_adds_up_to_the_step(starving) -> None:
     figure = drawn("attribution", *starving)
     bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
@@ -182,10 +142,3 @@ def test_the_bar_adds_up_to_the_step(starving) -> None:
     assert bars[0].get_width() == pytest.approx(0.0179)
     assert title(figure) == "52.3 % of the mean step time goes into input"
     assert "residual 390 µs (1.2 %)" in words(figure)
-
-
-def test_a_negative_residual_is_listed_and_takes_no_room(eager) -> None:
-    figure = drawn("attribution", *eager)
-    assert "residual -2.40 ms (-1.0 %)" in words(figure)
-    bars = [patch.get_width() for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    assert sum(bars) == pytest.approx(0.2444)

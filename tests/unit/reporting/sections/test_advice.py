@@ -134,13 +134,6 @@ def test_where_no_fix_gains_anything_the_best_that_was_measured_is_said() -> Non
     assert "yes, bit for bit tried, no gain" in text
 
 
-def test_what_there_was_no_time_for_is_named_with_what_it_may_give() -> None:
-    text = flat(screen(SITUATIONS["no time"]))
-    assert (
-        "would give 4.80x, from the second epoch on (estimated), and was not tried: there was no time for it." in text
-    )
-
-
 def test_what_looks_faster_and_is_not_proved_is_not_called_without_a_gain() -> None:
     text = flat(screen(SITUATIONS["undecided"]))
     assert (

@@ -114,10 +114,6 @@ def test_the_terminal_is_kept_to(width: int) -> None:
         assert word in text
 
 
-def test_color_only_where_asked() -> None:
-    assert "\x1b[" in render(made(outcomes=OUTCOMES), width=100, color=True)
-
-
 def test_what_was_not_measured_is_blank_and_what_neither_has_is_left_out() -> None:
     table = one(section(comparison_document(made()), "arm: other figures, without a verdict"), Table)
     rows = {row[0]: row[1:] for row in words(table)}
@@ -155,21 +151,6 @@ def row(section: Section, name: str) -> dict[str, str]:
     table = one(section, Table)
     found = next(row for row in table.rows if row.cells[0].value == name)
     return {column.name: cell.text for column, cell in zip(table.columns, found.cells, strict=True)}
-
-
-def test_a_row_has_every_number_with_its_interval(comparing) -> None:
-    table, _ = comparisons(comparing.report)
-    assert row(table, "packed") == {
-        "configuration": "packed",
-        "utilization": "94.3 % (93.4 to 95.3)",
-        "step time": "10.6 ms (10.3 to 10.9)",
-        "samples/s": "755 (732 to 777)",
-        "valid frames/s": "452,830 (439,245 to 466,415)",
-        "padding efficiency": "91.3 %",
-        "CV": "0.034",
-        "speed-up": "5.71x (5.54 to 5.88)",
-        "result": "faster",
-    }
 
 
 def test_baseline_and_its_second_run_are_marked(comparing) -> None:
@@ -263,8 +244,3 @@ def test_an_arm_that_ended_later_keeps_what_was_measured(comparing) -> None:
     assert row(table, "late")["step time"] == "20.0 ms (19.4 to 20.6)"
     assert row(table, "late")["result"] == "ended: killed"
     assert "Each row: 8 processes, 1,920 steps." in " ".join(notes(table))
-
-
-def test_no_groups_no_tables(every_run) -> None:
-    for name in ("starving", "eager", "empty", "hostile"):
-        assert comparisons(every_run[name].report) == (), name

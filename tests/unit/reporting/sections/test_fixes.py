@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from rich.cells import cell_len
 
 from tests.unit.reporting.conftest import HOSTILE, changed, estimate, one, starving_run, words
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
@@ -194,35 +193,12 @@ def test_nothing_accepted_is_said_plainly_and_offers_no_call(tried: tuple[FixRes
     assert codes(said) == {}
 
 
-def test_all_outputs_say_all_of_it() -> None:
-    rendered = {
-        "console": " ".join(on_console(full(), 120).split()),
-        "markdown": in_markdown(full()),
-        "html": on_page(full()),
-    }
-    for name, text in rendered.items():
-        for said in (
-            "Fixes",
-            "Proposed: maps in parallel; elements fetched ahead",
-            "OTHER DATA",
-            "only when asked for",
-        ):
-            assert said in text, (name, said)
-        assert "ds.map(load, num_parallel_calls=tf.data.AUTOTUNE)" in text, name
-        assert "xttsbench.optimize(" in text, name
-
-
 def test_a_long_diff_is_cut_on_a_terminal_only() -> None:
     long = chosen(patch=Patch(diff=DIFF + "".join(f"+line{number}\n" for number in range(200))))
     assert "more lines in the run's patch.diff" in on_console(report(long))
     assert "+line199" not in on_console(report(long))
     assert "+line199" in in_markdown(report(long))
     assert "+line199" in on_page(report(long))
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_every_line_fits_the_terminal(width: int) -> None:
-    assert max(map(cell_len, on_console(full(), width).splitlines())) <= width
 
 
 def test_every_report_says_how_much_of_the_data_was_compared() -> None:
@@ -283,31 +259,6 @@ def test_the_proposed_comes_first_then_what_gave_most_then_what_may_give_most() 
     assert [(card.rank, card.what) for card in cards(found)] == [(1, "does best"), (2, "does good"), (3, "does hoped")]
     (folded,) = [block for block in found.blocks if isinstance(block, Fold)]
     assert [block.what for block in folded.blocks if isinstance(block, FixCard)] == ["does idle", "does bad"]
-
-
-def test_colour_is_the_effect_and_hatching_the_doubt() -> None:
-    found = drawn(
-        fix("sure", "accepted", verified_speedup=estimate(2.0), decision="clearly_faster"),
-        fix("open", "accepted", verified_speedup=estimate(1.01, 0.2), decision="undecided"),
-        fix("hoped", "not verified", predicted_speedup=3.0),
-    )
-    gains = {card.what.removeprefix("does "): card.gain for card in cards(found)}
-    assert {name: (gain.tone, gain.sure) for name, gain in gains.items() if gain} == {
-        "sure": ("better", True),
-        "open": ("none", False),
-        "hoped": ("better", False),
-    }
-    for gain in gains.values():
-        assert gain is not None
-        assert 0 <= gain.low <= gain.at <= gain.high <= 1
-        assert 0 <= gain.one <= 1
-    assert {gain.one for gain in gains.values() if gain} == {gains["sure"].one if gains["sure"] else None}
-
-
-def test_the_basis_of_a_gain_is_said() -> None:
-    found = drawn(fix("hoped", "not verified", predicted_speedup=3.0), fix("none", "not verified"))
-    (card,) = cards(found)
-    assert (card.basis, card.gain and card.gain.text) == ("estimated", "3.00x")
 
 
 @pytest.mark.parametrize("at", [0.0, -1.0])

@@ -219,10 +219,6 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_there_are_stored_reports() -> None:
-    assert len(STORED) >= 2
-
-
 def test_it_fits_25_lines_of_100_columns_whatever_a_report_holds(every_report: dict[str, Report]) -> None:
     for name, report in every_report.items():
         lines = screen(report).splitlines()
@@ -236,12 +232,6 @@ def test_a_verdict_at_the_threshold_says_so_and_gives_its_word_no_probability(vi
     for text in (screen(near(), view=view), markdown.render(document)):
         assert near().verdict.summary in flat(text)
         assert "68 %" not in text
-
-
-def test_it_says_how_much_of_the_data_was_compared() -> None:
-    rows = "334 rows of the 6,000 that an epoch yields"
-    said = f"the same, bit for bit (checked {rows}, over 2 epochs, and 78 of the 517 batches of the timed runs)"
-    assert f"its data {said}" in flat(screen(optimized()))
 
 
 def test_the_verdict_is_said_first_and_the_report_last(every_report: dict[str, Report]) -> None:
