@@ -45,17 +45,6 @@ def test_what_was_opened_is_read_again(tmp_path: Path, build) -> None:
         assert list(session.earlier) == [again.trials[0].spec.trial_id]
 
 
-def test_without_a_directory_it_is_named_by_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert opened(PLAN, None, "diagnose-f").directory.name == "20260102T030405Z-diagnose-f"
-
-
-def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds 'mine\.txt' already"):
-        opened(PLAN, tmp_path, "name")
-
-
 def test_a_directory_without_room_is_refused(tmp_path: Path, full_disk) -> None:
     with full_disk(10), pytest.raises(UsageError, match=r"run cannot be written to: File too large\. Free some space"):
         opened(PLAN, tmp_path / "run", "name")
@@ -186,10 +175,6 @@ def test_more_files_than_a_project_has_are_not_read(project: Path, monkeypatch: 
 
 def test_the_bundled_workload_s_code_is_this_package(project: Path) -> None:
     assert code_identity("x:y", bundled=True) == code_identity("other.py:make", bundled=True) is not None
-
-
-def test_data_of_a_user_s_target_are_not_known() -> None:
-    assert data_identity([]) is None
 
 
 def test_bundled_data_are_their_metadata_and_sizes(tmp_path: Path) -> None:

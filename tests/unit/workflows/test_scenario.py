@@ -420,24 +420,6 @@ def test_a_torn_last_line_is_one_trial_to_run_again(world, build) -> None:
     ]
 
 
-def test_how_the_arms_stand_is_told_after_each_block(world) -> None:
-    world.speeds = {"c": 1.2, "b": 1.1}
-    trials = world.sweep("abc").trials
-    told = world.progress.told
-    assert len(told) == len({trial.spec.block for trial in trials if trial.spec.kind == "arm"}) > 1
-    assert told[0].startswith("1 round done: 3 of 3 configurations alive; c leads, 1.2")
-    assert told[0].endswith(" left")
-    assert told[-1].startswith(f"{len(told)} rounds done")
-
-
-def test_the_order_of_the_trials_is_another_in_each_block(world) -> None:
-    world.speeds = {"b": 1.02, "c": 1.03, "d": 1.03}
-    arms = [trial.spec for trial in world.sweep("abcd").trials if trial.spec.kind == "arm"]
-    first, second = ([spec.arm for spec in arms if spec.block == block] for block in (0, 1))
-    assert sorted(first) == sorted(second) != []
-    assert first != second
-
-
 def test_two_minutes_are_enough_for_five_configurations_and_half_a_minute_is_refused(tmp_path: Path) -> None:
     scenario = tmp_path / "five.yaml"
     scenario.write_text("name: five\ntarget: os:getcwd\ngrid: {n: [1, 2, 3, 4, 5]}\n", encoding="utf-8")
