@@ -206,9 +206,7 @@ def test_fewer_speakers_take_turns() -> None:
     ("said", "heard", "edits"),
     [
         ("", "", 0),
-        ("sol", "sol", 0),
         ("sol", "", 3),
-        ("", "sol", 3),
         ("sol", "sul", 1),
         ("sol", "sl", 1),
         ("sol", "sool", 1),

@@ -140,8 +140,6 @@ def test_what_is_no_sound_is_refused_in_libsndfiles_words(path: Path, content: b
     ("fields", "words"),
     [
         ({"code": 0x55}, "Malformed 'fmt ' chunk"),
-        ({"code": 2, "bits": 4}, "Malformed 'fmt ' chunk"),
-        ({"code": 0x1234}, "Malformed 'fmt ' chunk"),
         ({"bits": 20}, "contradicts itself: 1 channels of 20 bits, 2 bytes a frame"),
         ({"channels": 0}, "Channel count is zero"),
         ({"rate": 0}, "is no sound file that can be read"),
@@ -299,15 +297,6 @@ def test_a_tone_above_the_new_nyquist_frequency_does_not_come_back_below_it(rate
     assert level_db(resample(tone(above * RATE / 2, rate), rate, RATE)) < -75
 
 
-def test_taking_every_second_sample_would_fail_that() -> None:
-    assert level_db(tone(1.3 * RATE / 2, 2 * RATE)[::2]) > -1
-
-
-def test_no_image_appears_where_the_rate_rises() -> None:
-    spectrum = np.abs(np.fft.rfft(resample(tone(3000, 8000, 1.0), 8000, RATE).astype(np.float64) * np.hanning(RATE)))
-    assert spectrum[4100:].max() < 1e-4 * spectrum.max()
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     count=st.integers(1, 3000),
@@ -317,11 +306,6 @@ def test_the_length(count: int, rates: tuple[int, int]) -> None:
     resampled = resample(np.ones(count, np.float32), *rates)
     assert len(resampled) == math.ceil(count * rates[1] / rates[0])
     assert resampled.dtype == np.float32
-
-
-def test_the_same_rate_changes_nothing() -> None:
-    samples = tone(100, RATE)
-    assert resample(samples, RATE, RATE) is samples
 
 
 @pytest.mark.parametrize("rate", range(8000, 8100))

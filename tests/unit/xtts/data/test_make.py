@@ -115,9 +115,9 @@ def test_a_damaged_set_is_not_passed_off_as_whole(tmp_path: Path) -> None:
         (1, 0, 2, 1),
         (1, 0, 0.1, 1),
         (1, 0, 1, 61),
+        (2_000_000, 0, 1, 2),
         (1, 0, float("nan"), 1),
         (1, 0, 1, float("inf")),
-        (2_000_000, 0, 1, 2),
     ],
 )
 def test_values_out_of_range_are_named(tmp_path: Path, arguments: tuple[int, int, float, float]) -> None:
@@ -262,12 +262,6 @@ def say(text: str, speaker: Speaker = VOICES[0]) -> npt.NDArray[np.float32]:
     return speak(text, speaker, 1.0, np.random.default_rng(3))
 
 
-def energy(samples: npt.NDArray[np.float32], low_hz: float, high_hz: float) -> float:
-    power = np.abs(np.fft.rfft(samples.astype(np.float64))) ** 2
-    hertz = np.fft.rfftfreq(len(samples), 1 / SAMPLE_RATE_HZ)
-    return float(power[(hertz >= low_hz) & (hertz < high_hz)].sum())
-
-
 def test_the_same_index_and_seed_give_the_same_clip() -> None:
     one, again = utterance(5, 7, 1, 2), utterance(5, 7, 1, 2)
     assert (one.id, one.text) == (again.id, again.text)
@@ -289,37 +283,6 @@ def test_length_and_level() -> None:
         assert np.max(np.abs(clip.samples)) == pytest.approx(0.7)
         assert set(clip.text) <= set(PHONES)
     assert len(speak("ma", VOICES[0], 0.731, np.random.default_rng(0))) == round(0.731 * SAMPLE_RATE_HZ)
-
-
-@pytest.mark.parametrize("speaker", VOICES, ids=lambda speaker: speaker.name)
-def test_pitch_is_the_speakers(speaker: Speaker) -> None:
-    middle = say("a", speaker)[6000:16000].astype(np.float64)
-    correlation = np.correlate(middle, middle, "full")[len(middle) - 1 :]
-    shortest = SAMPLE_RATE_HZ // 400
-    period = shortest + int(np.argmax(correlation[shortest : SAMPLE_RATE_HZ // 80]))
-    assert SAMPLE_RATE_HZ / period == pytest.approx(speaker.f0_hz, rel=0.15)
-
-
-def test_vowels_differ_by_their_formants() -> None:
-    # /a/ has its first formant at 730 Hz and /i/ at 270; the second at 1,090 and 2,290.
-    a, i = say("a"), say("i")
-    assert energy(a, 600, 1250) > 3 * energy(a, 150, 400)
-    assert energy(i, 150, 400) > 3 * energy(i, 600, 1250)
-    assert energy(i, 2000, 2800) / energy(i, 600, 1250) > 5 * energy(a, 2000, 2800) / energy(a, 600, 1250)
-
-
-def test_a_fricative_is_noise_at_the_top_and_a_pause_is_quiet() -> None:
-    s = say("s")
-    assert energy(s, 4000, 9000) > 20 * energy(s, 0, 2000)
-    phrase = say("aaaa    aaaa").astype(np.float64)
-    middle = len(phrase) // 2
-    assert np.std(phrase[middle - 400 : middle + 400]) < 0.02 * np.std(phrase[4000:8000])
-
-
-def test_a_shorter_tract_has_higher_formants() -> None:
-    long, short = Speaker("long", 120, 1.0), Speaker("short", 120, 1.3)
-    low, high = say("i", long), say("i", short)
-    assert energy(low, 2100, 2500) > 2 * energy(low, 2800, 3200) * energy(high, 2100, 2500) / energy(high, 2800, 3200)
 
 
 @pytest.mark.parametrize("text", ["", "xyz"])

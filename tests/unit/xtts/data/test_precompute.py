@@ -105,18 +105,6 @@ def test_only_what_is_missing_damaged_or_stale_is_made(make, speech: Path) -> No
     open_cache(made.cache.data, made.cache.features, made.cache.directory.parents[2])
 
 
-@pytest.mark.parametrize("damage", ["packed.npy", "index.npz"])
-def test_what_the_clips_share_is_mended(make, damage: str) -> None:
-    first = make()
-    whole = contents(first.cache)
-    path = first.cache.directory / damage
-    path.write_bytes(path.read_bytes()[:-5])
-    made = make()
-    assert made.made == (6 if damage == "index.npz" else 0)
-    assert contents(made.cache) == whole
-    assert make().made == 0
-
-
 def test_a_touched_wav_file_is_no_other(make, speech: Path, monkeypatch) -> None:
     before = times(make().cache)
     os.utime(speech / "wavs/c2.wav", ns=(10**18, 10**18))

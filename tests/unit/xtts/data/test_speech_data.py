@@ -149,20 +149,6 @@ def test_all_bad_clips_are_counted_and_the_first_named_at_once(make: Callable[..
     assert "c4.wav" not in message
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ({"rate": 16000}, r"1 in another form\): wavs/b.wav: is 16000 Hz.*Run 'xttsbench data import"),
-        ({"sample_format": "float32"}, "is 22050 Hz, 1 channel, FLOAT"),
-        ({"data_bytes": 99_999}, "is truncated: its header says 99999 bytes of samples, the file has 1200"),
-        ({"data_bytes": 0}, "holds no sample"),
-        ({"code": 0x55}, "Malformed 'fmt ' chunk"),
-    ],
-)
-def test_files_that_cannot_be_used(make, wav, content, words) -> None:
-    refused(make(["a", "b"], wavs__b_dot_wav=wav([0.0] * 600, **content)), words)
-
-
 def test_only_the_clips_of_the_split_are_looked_at(make: Callable[..., Path]) -> None:
     directory = make(["a"], metadata_eval_dot_csv="gone|x\n")
     assert len(read(directory, "train")) == 1
@@ -237,30 +223,3 @@ def test_a_text_of_a_thousand_characters_is_named_or_skipped(speech: Path, read:
         plan(*of, settings, seed=0, epoch=0, name=data.id)
     kept = plan(*of, settings.model_copy(update={"too_long": "skip"}), seed=0, epoch=0)
     assert 2 not in np.concatenate([[*batch.clips, *batch.references] for batch in kept])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the text is empty"),
-        ("   ", "the text is empty"),
-        ("漢字", "no character of '漢字' is among"),
-        ("123", "no character of '123'"),
-    ],
-)
-def test_a_text_that_leaves_nothing_to_say_is_named_with_its_line(speech, read, text, message) -> None:
-    path = speech / "metadata.csv"
-    path.write_text(path.read_text().replace("c3|some words", f"c3|{text}"), encoding="utf-8")
-    with pytest.raises(InvalidInputError) as caught:
-        read(speech)
-    assert message in str(caught.value)
-    assert "metadata.csv:4" in str(caught.value)
-    assert "Correct or remove those lines of metadata.csv" in str(caught.value)
-
-
-def test_characters_outside_the_table_are_left_out_of_a_text(speech: Path, read: Read) -> None:
-    path = speech / "metadata.csv"
-    path.write_text(path.read_text().replace("c3|some words", "c3|søme 漢字 wörds™ 12"), encoding="utf-8")
-    data = read(speech)
-    assert data.text_lengths[3] == len(data.text_ids(3)) > 0
-    assert data.text_ids(3).min() >= 1

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.data import verification as module
 from xttsbench.xtts.data.feature_cache import cache_path
 from xttsbench.xtts.data.precompute import make_cache, mend
@@ -61,38 +60,6 @@ def test_a_difference_within_the_tolerance_is_none(cache: Path, look) -> None:
         rewritten(path, lambda mel: mel + np.float32(9e-5))
     rewritten(cache / "packed.npy", lambda mel: mel + np.float32(9e-5))
     assert look().problems == ()
-
-
-# One of each rule; all that may happen to a file is in test_mend.
-FAULTS = {
-    "missing": (("npy/c1.npy", Path.unlink), [("corrupt-cache", "c1")], "is missing"),
-    "other numbers": (
-        ("npy/c1.npy", lambda path: rewritten(path, lambda mel: changed_at(mel, 2e-4))),
-        [("corrupt-cache", "c1"), ("feature-mismatch", "c1")],
-        r"differ by up to 0.0002 from those made again (frame 7, mel 5; tolerance 0.0001)",
-    ),
-    "packed row": (
-        ("packed.npy", lambda path: rewritten(path, lambda rows: changed_at(rows, 1))),
-        [("corrupt-cache", "c0")],
-        "has other rows in packed.npy than in npy/c0.npy",
-    ),
-    "no index": (("index.npz", Path.unlink), [("stale-cache", "")], "index.npz is missing"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_the_cache_is_found_and_mended(fault: str, cache, look, speech, features, tmp_path) -> None:
-    (name, change), expected, what = FAULTS[fault]
-    wavs, good = sound(speech), sound(cache / "npy")
-    change(cache / name)
-    verification = look(remedy="mend it")
-    assert found(verification) == expected
-    assert any(what in problem.what for problem in verification.problems), verification.problems
-    assert {problem.remedy for problem in verification.problems} == {"mend it"}
-    assert mend(verification, features, tmp_path / "root") is not None
-    assert look(everything=True).problems == ()
-    assert sound(cache / "npy") == good
-    assert sound(speech) == wavs
 
 
 def test_changed_wav_files_are_stale_and_touched_ones_are_not(cache, look, speech, features, tmp_path) -> None:
@@ -197,15 +164,3 @@ def test_a_set_without_a_usable_clip_is_listed_too(speech: Path, features: Featu
     assert [problem.clip for problem in verification.problems] == [f"c{number}" for number in range(6)]
     assert mend(verification, features, tmp_path / "root") is None
     assert not cache_path(speech, features, tmp_path / "root").exists()
-
-
-@pytest.mark.parametrize(
-    ("metadata", "why"), [(None, "metadata.csv"), (b"\xff\xfea", "is not UTF-8"), (b"\n", "names no clip")]
-)
-def test_what_is_no_data_set_is_refused(speech: Path, features, metadata: bytes | None, why: str) -> None:
-    if metadata is None:
-        (speech / "metadata.csv").unlink()
-    else:
-        (speech / "metadata.csv").write_bytes(metadata)
-    with pytest.raises(InvalidInputError, match=why):
-        verify(speech, features)
