@@ -27,16 +27,6 @@ def leaks():
     return _rows().batch(8).prefetch(2), step
 
 
-def keeps_little():
-    """The same loop; what it keeps is a number."""
-
-    def step(batch):
-        _kept.append(float(batch[0, 0]))
-        time.sleep(0.01)
-
-    return _rows().batch(8).prefetch(2), step
-
-
 def fills_a_cache():
     """A cache in memory in its first pass: it grows, and stops."""
     rows = tf.data.Dataset.range(1_000_000).map(lambda i: tf.fill([1 << 15], tf.cast(i, tf.float32))).batch(8)

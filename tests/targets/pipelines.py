@@ -51,12 +51,6 @@ def maps_in_turn():
     return tf.data.Dataset.range(ENDLESS).map(_sleeping(0.004)).batch(8).prefetch(2), _light_step()
 
 
-def maps_at_once():
-    """The same in parallel, with threads for it."""
-    rows = tf.data.Dataset.range(ENDLESS).map(_sleeping(0.004), num_parallel_calls=16)
-    return _pool(rows.batch(8).prefetch(2), 16), _light_step()
-
-
 def _shard(number):
     return tf.data.Dataset.range(ENDLESS).map(_sleeping(0.004))
 
@@ -65,12 +59,6 @@ def reads_in_turn():
     """sequential-read: four slow sources, read one at a time."""
     rows = tf.data.Dataset.range(4).interleave(_shard, cycle_length=4)
     return _pool(rows.batch(8).prefetch(2), 16), _light_step()
-
-
-def reads_at_once():
-    """The same, four at a time; the step takes as long as they do."""
-    rows = tf.data.Dataset.range(4).interleave(_shard, cycle_length=4, num_parallel_calls=4)
-    return _pool(rows.batch(8).prefetch(2), 16), lambda batch: time.sleep(0.03)
 
 
 def _records(files, records=64, compression=""):
@@ -187,18 +175,6 @@ def filters_by_the_result():
     return rows.batch(8).prefetch(2), _light_step()
 
 
-def counts_one_by_one():
-    """per-element-overhead: 4096 numbers a batch, each through calls of its own."""
-    rows = tf.data.Dataset.range(ENDLESS).map(lambda i: tf.cast(i, tf.float32)).map(lambda x: x / 255.0)
-    return rows.batch(4096).map(lambda batch: tf.reshape(batch, [-1, 16])).prefetch(2), _light_step()
-
-
-def counts_by_the_batch():
-    """The same with the batch first."""
-    rows = tf.data.Dataset.range(ENDLESS).batch(4096).map(lambda batch: tf.cast(batch, tf.float32) / 255.0)
-    return rows.map(lambda batch: tf.reshape(batch, [-1, 16])).prefetch(2), _light_step()
-
-
 def shuffles_what_it_loaded():
     """shuffle-fill: a thousand elements of 4 ms are loaded before the first one comes out."""
     rows = tf.data.Dataset.range(ENDLESS).map(_sleeping(0.004)).shuffle(1000)
@@ -237,12 +213,6 @@ def reads_the_header():
         return tf.ensure_shape(tf.io.decode_raw(tf.strings.substr(raw, 10 + length, -1), tf.float32), [16])
 
     return tf.data.Dataset.from_tensor_slices(_arrays()).repeat().map(load).batch(4).prefetch(2), _light_step()
-
-
-def one_thread_for_all():
-    """thread-pool: 16 calls that wait share a pool of one thread."""
-    rows = tf.data.Dataset.range(ENDLESS).map(_sleeping(0.004), num_parallel_calls=16)
-    return _pool(rows.batch(8).prefetch(2), 1), _light_step()
 
 
 def threads_without_work():

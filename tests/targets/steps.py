@@ -3,7 +3,6 @@
 import gc
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 
@@ -64,36 +63,6 @@ def many_tiny_ops():
     return tf.data.Dataset.from_tensors(tf.ones([8, 4])).repeat().prefetch(2), train
 
 
-def last_batch_retraces():
-    """partial-batch: the last batch of each epoch of nine has other rows, and every shape is traced anew."""
-    weights = tf.Variable(tf.ones([32, 32]))
-
-    def train(batch):
-        @tf.function
-        def once(rows):
-            for _ in range(8):
-                rows = tf.tanh(tf.matmul(rows, weights))
-            return tf.reduce_sum(rows)
-
-        size = int(batch.shape[0])
-        if size not in functions:
-            functions[size] = once
-        return functions[size](batch)
-
-    functions = {}
-    return _rows(100, 12), train
-
-
-def last_batch_breaks():
-    """partial-batch: the step counts on sixteen rows, and the thirteenth batch has eight."""
-
-    @tf.function
-    def train(batch):
-        return tf.reduce_sum(batch * tf.ones([16, 32]))
-
-    return _rows(200, 16), train
-
-
 def refuses_half_a_batch():
     """Only whole batches: half of one raises."""
 
@@ -118,16 +87,3 @@ def collects_garbage():
         return train(batch), len(kept)
 
     return _rows(320, 16).repeat(), step
-
-
-def asks_for_the_cpu():
-    """cpu-placement, where there is a GPU: the heaviest product is asked to be on the CPU."""
-    weights = tf.Variable(np.ones([256, 256], np.float32))
-
-    @tf.function
-    def train(batch):
-        with tf.device("/CPU:0"):
-            hidden = tf.matmul(batch, weights)
-        return tf.reduce_sum(tf.tanh(hidden))
-
-    return _rows(4096, 256, 256).repeat(), train

@@ -502,13 +502,6 @@ def in_its_argument(x):
     return x
 
 
-def in_another_dtype(x):
-    y = x * 2
-    y += np.hanning(len(WINDOW))[0]  # fits: one number takes the dtype
-    y *= np.ones(3)  # refused: changes a dtype
-    return y
-
-
 def floored(x):
     return x // 0.1  # refused: has float32 in `x // 0.1`, where TensorFlow differs
 
