@@ -56,7 +56,7 @@ ALONE_AGAIN = || { [ $$? -eq 1 ] && echo "== once more, alone: what failed" && $
 
 test: dev ## unit, tf and e2e tests, some twenty minutes on two cores
 	@$(COMPILED)
-	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME) $(call ALONE_AGAIN,-m "not slow and not alone")
+	$(PYTEST) tests/tf/samedata/test_edits.py tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME) $(call ALONE_AGAIN,-m "not slow and not alone")
 	@mkdir -p .benchmarks
 	$(PYTEST) tests/e2e -m "not slow and alone" --benchmark-enable --benchmark-json=.benchmarks/last.json
 

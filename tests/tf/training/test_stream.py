@@ -15,7 +15,6 @@ import pytest
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.shipped import shipped
-from xttsbench.training import stream as training_stream
 from xttsbench.training.course import Position, with_parts
 from xttsbench.training.stream import Loading, ahead, batch_stream, shapes
 from xttsbench.xtts.data.batches import loss_counts, plan
@@ -109,23 +108,6 @@ def test_from_any_position_the_batches_are_the_same(data: SpeechData, loading: d
         for batch, expected in zip(rest, whole[done:], strict=True):
             for key in ("id", "mel", "reference", "reference_start", "text"):
                 np.testing.assert_array_equal(rows_of(batch, key), rows_of(expected, key))
-
-
-def test_pipelines_are_made_for_the_batches_that_hold_the_clips_asked_for(
-    data: SpeechData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, sizes = training_stream.make_dataset, []
-
-    def counted(loader: Any, speech: Any, cache: Any, batches: Any, *given: Any, **named: Any) -> Any:
-        sizes.append([len(batch.clips) for batch in batches])
-        return made(loader, speech, cache, batches, *given, **named)
-
-    monkeypatch.setattr(training_stream, "make_dataset", counted)
-    taken = list(islice(stream(data, recipe(), replicas(), stretch_rows=9, overlap=False), 8))
-    assert len(sizes) > 1
-    assert sum(map(len, sizes)) >= len(taken)
-    for stretch in sizes:
-        assert sum(stretch[:-1]) < 9 <= sum(stretch)
 
 
 def test_it_goes_on_after_the_last_step(data: SpeechData) -> None:

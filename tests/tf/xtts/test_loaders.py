@@ -28,7 +28,7 @@ from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.data.precompute import precompute
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.features import log_mel
-from xttsbench.xtts.loaders import CACHED, LOADERS, tf_loaders
+from xttsbench.xtts.loaders import CACHED, LOADERS
 from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.loaders.packed import BufferPool
 from xttsbench.xtts.recipe import BatchSettings, load_recipe
@@ -190,17 +190,6 @@ def test_a_fix_of_a_loader_as_people_write_it_has_a_patch(speech: Speech) -> Non
     assert not patch.unpatched
     assert "+    dataset = dataset.map(row, " in patch.diff
     assert patch.diff.index(".cache()") < patch.diff.index("dataset = dataset.repeat()")
-
-
-def test_another_mel_scale_is_caught(speech: Speech, monkeypatch: pytest.MonkeyPatch) -> None:
-    htk = tf.signal.linear_to_mel_weight_matrix(80, 513, 22_050, 0.0, 8000.0).numpy().T
-    monkeypatch.setattr(tf_loaders, "mel_filters", lambda settings: htk)
-    batches = speech.batches(epochs=1)[:1]
-    (first,), (second,) = speech.dataset("packed", batches), speech.dataset("tf_wav", batches)
-    found = difference(first, second)
-    assert found is not None
-    assert found.startswith("batch 0, mel: row ")
-    assert "(clip " in found
 
 
 # What can happen to a file after it was checked, and what is then said.

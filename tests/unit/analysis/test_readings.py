@@ -64,13 +64,6 @@ def test_only_samples_during_the_steps_count_and_rates_are_per_step() -> None:
     }
 
 
-def test_the_ends_between_samples_are_filled_in() -> None:
-    found = summarise(Readings(host=host()), Span(3 * S // 2, 11 * S // 2, 16))["host"]
-    used_s = 0.5 + 1 + 1 + 3 + 83 / 2
-    assert found["cpus_used"] == pytest.approx(used_s / 4)
-    assert found["cpu_s_per_step"] == pytest.approx(used_s / 16)
-
-
 @pytest.mark.parametrize(("start", "end"), [(2 * S, 2 * S), (100 * S, 200 * S)])
 def test_without_samples_there_are_no_rates_but_a_reason(start: int, end: int) -> None:
     found = summarise(Readings(host=host(rss_bytes=())), Span(start, end, 5))

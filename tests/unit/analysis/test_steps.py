@@ -258,8 +258,3 @@ def test_a_step_of_no_time_is_taken_as_one_tick() -> None:
     steps = np.ones(100)
     steps[50] = 0.0
     assert state_of(steps).steady
-
-
-def test_scale_does_not_matter() -> None:
-    steps = np.random.default_rng(3).lognormal(0, 0.2, 240)
-    assert state_of(steps).cut == state_of(steps * 1e-4).cut

@@ -113,14 +113,6 @@ def test_it_replays_its_times_round_and_round_and_never_ends_early():
         assert statistics.median(own) < ms * 1e6 + 1e6
 
 
-def test_it_uses_next_to_no_processor():
-    accelerator = EmulatedAccelerator([10.0])
-    wall, cpu = time.perf_counter(), time.thread_time()
-    for _ in range(30):
-        accelerator.compute()
-    assert time.thread_time() - cpu < 0.1 * (time.perf_counter() - wall)
-
-
 def test_the_canary_is_the_fastest_of_five_passes_of_the_same_work(monkeypatch) -> None:
     canary_ns()  # the first call makes its numbers
     work, passes = [], iter([0, 900, 1_000, 1_500, 2_000, 2_400, 3_000, 3_900, 4_000, 4_700])

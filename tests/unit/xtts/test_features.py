@@ -37,19 +37,6 @@ def test_the_shipped_settings_are_those_of_the_published_vocoders() -> None:
     assert tuple(SETTINGS.model_dump().values()) == (22050, 1024, 256, 1024, 80, 0.0, 8000.0, 1e-5)
 
 
-def test_a_frame_is_the_transform_by_definition() -> None:
-    samples = np.random.default_rng(1).normal(0, 0.1, 8000).astype(np.float32)
-    mel = log_mel(samples, SETTINGS)
-    assert mel.shape == (8000 // 256, 80)
-    assert mel.dtype == np.float32
-    frame = 7  # away from the reflected ends: it starts (1024 - 256) / 2 samples before its hop
-    start = frame * 256 - 384
-    n = np.arange(1024)
-    windowed = samples[start : start + 1024].astype(np.float64) * np.sin(np.pi * n / 1024) ** 2
-    dft = np.abs(np.exp(-2j * np.pi * np.outer(np.arange(513), n) / 1024) @ windowed)
-    np.testing.assert_allclose(mel[frame], np.log(mel_filters(SETTINGS).astype(np.float64) @ dft), rtol=0, atol=5e-6)
-
-
 def signals() -> dict[str, npt.NDArray[np.float64]]:
     """Clips in which quiet bins stand beside loud ones, where precision matters, and some ordinary ones."""
     seconds = np.arange(33_000) / 22050
@@ -104,28 +91,10 @@ def test_some_frames_are_those_of_the_whole(samples: int, start: int, count: int
     np.testing.assert_allclose(part, mel[start : start + count], rtol=0, atol=1e-6, strict=True)
 
 
-def test_frames_are_made_from_their_own_samples_alone() -> None:
-    clip, mel = clip_and_mel(30_000)
-    damaged = np.full_like(clip, np.nan)
-    damaged[20 * 256 - 384 : 29 * 256 - 384 + 1024] = clip[20 * 256 - 384 : 29 * 256 - 384 + 1024]
-    np.testing.assert_allclose(log_mel_frames(damaged, SETTINGS, 20, 10), mel[20:30], rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(("start", "count"), [(-1, 3), (0, -1)])
 def test_frames_before_the_clip_are_refused(start: int, count: int) -> None:
     with pytest.raises(ValueError, match=f"0 or more, got {start} and {count}"):
         log_mel_frames(np.zeros(5000), SETTINGS, start, count)
-
-
-def test_the_samples_given_are_left_alone() -> None:
-    clip, _ = clip_and_mel(9_999)
-    before = clip.copy()
-    log_mel(clip, SETTINGS)
-    np.testing.assert_array_equal(clip, before)
-
-
-def test_silence_is_the_logarithm_of_the_floor() -> None:
-    np.testing.assert_allclose(log_mel(np.zeros(2560), SETTINGS), np.log(1e-5), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("samples", "frames"), [(511, 1), (512, 2), (767, 2), (768, 3), (22050, 86)])
@@ -143,12 +112,6 @@ def test_filters_are_slaneys() -> None:
     expected_hz = np.where(mels <= 15, mels * 200 / 3, 1000 * 6.4 ** ((mels - 15) / 27))
     np.testing.assert_allclose(peaks_hz, expected_hz, atol=bins_hz[1])
     np.testing.assert_allclose(filters.sum(axis=1) * bins_hz[1], 1, rtol=0.02)  # equal areas
-
-
-def test_a_tone_lands_in_its_filter() -> None:
-    centre = mel_filters(SETTINGS)[40].argmax() * 22050 / 1024
-    tone = 0.5 * np.sin(2 * np.pi * centre * np.arange(22050) / 22050)
-    assert set(log_mel(tone, SETTINGS)[5:-5].argmax(axis=1)) == {40}
 
 
 @pytest.mark.parametrize("shape", [(384,), (2, 1000)])
@@ -178,22 +141,6 @@ def test_sound_is_the_inverse_of_spectra(change: dict[str, int]) -> None:
     np.testing.assert_allclose(sound(spectra(samples, settings), settings), samples, atol=1e-5)
 
 
-def test_spectra_are_those_that_the_features_are_made_of() -> None:
-    samples = SPEECH[0][: 80 * SETTINGS.hop_samples]
-    mel = np.abs(spectra(samples, SETTINGS)) @ mel_filters(SETTINGS).T
-    np.testing.assert_allclose(np.exp(log_mel(samples, SETTINGS)), np.maximum(mel, SETTINGS.log_floor), atol=1e-4)
-
-
-@pytest.mark.parametrize("samples", SPEECH)
-def test_magnitudes_have_the_mels_that_were_asked_for(samples: np.ndarray) -> None:
-    mel = log_mel(samples, SETTINGS)
-    found = magnitudes(mel, SETTINGS)
-    assert found.min() >= 0
-    wanted = np.exp(mel)
-    assert np.linalg.norm(found @ mel_filters(SETTINGS).T - wanted) < 0.01 * np.linalg.norm(wanted)
-    assert (found[:, ~mel_filters(SETTINGS).any(0)] == 0).all()
-
-
 @pytest.mark.parametrize("samples", SPEECH)
 def test_the_features_of_the_sound_are_near_those_it_was_made_from(samples: np.ndarray) -> None:
     mel = log_mel(samples, SETTINGS)
@@ -205,18 +152,6 @@ def test_the_features_of_the_sound_are_near_those_it_was_made_from(samples: np.n
     convergence = np.linalg.norm(np.abs(spectra(made, SETTINGS)) - wanted) / np.linalg.norm(wanted)
     assert convergence < 0.2  # 0.11 to 0.14 of such speech; random phases alone have 0.5 and more
     assert np.abs(log_mel(made, SETTINGS) - mel).mean() < 0.2  # 0.09 to 0.13 of such speech
-
-
-def test_the_same_seed_gives_the_same_sound() -> None:
-    mel = log_mel(SPEECH[1], SETTINGS)[:20]
-    assert np.array_equal(griffin_lim(mel, SETTINGS, seed=1), griffin_lim(mel, SETTINGS, seed=1))
-    assert not np.array_equal(griffin_lim(mel, SETTINGS, seed=1), griffin_lim(mel, SETTINGS, seed=2))
-
-
-def test_loud_features_are_not_cut_off() -> None:
-    mel = log_mel(SPEECH[1], SETTINGS) + 3
-    made = griffin_lim(mel, SETTINGS)
-    assert np.abs(made).max() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("shape", [(80,), (5, 79), (1, 80), (0, 80)])

@@ -35,25 +35,6 @@ def test_every_shipped_recipe_is_valid(name: str) -> None:
     assert load_recipe(shipped("training", name)).name == name
 
 
-@pytest.mark.parametrize(
-    ("name", "decoder", "conditioning", "sigma"),
-    [
-        ("tiny", (96, 3, 4, (64, 64)), (1, 1, 8), 0.08),  # made speech keeps its tempo: a narrow diagonal
-        ("small", (256, 6, 4, (128, 128)), (2, 2, 16), 0.2),
-        ("base", (512, 12, 8, (256, 256)), (4, 2, 32), 0.2),
-    ],
-)
-def test_recipes_have_their_documented_sizes(name: str, decoder: Any, conditioning: Any, sigma: float) -> None:
-    recipe = load_recipe(shipped("training", name))
-    model = recipe.model
-    assert (model.d_model, model.layers, model.heads, model.prenet) == decoder
-    assert (model.conditioning_layers, model.perceiver_layers, model.latents) == conditioning
-    assert (model.frames_per_step, model.guided_layers, model.guided_heads) == (4, 2, 2)
-    loss = recipe.loss
-    assert (loss.stop_weight, loss.stop_positive_weight, loss.guided_weight, loss.guided_sigma) == (0.2, 5, 5, sigma)
-    assert recipe.batches.frame_edges == (256, 384, 512, 640, 768, 896)
-
-
 @pytest.mark.parametrize("name", ["small", "base"])
 def test_the_larger_recipes_take_ljspeech_whole(name: str) -> None:
     """Its clips last 10.1 s and its texts have 190 characters at most; batches hold many even of the longest."""
@@ -66,13 +47,6 @@ def test_the_larger_recipes_take_ljspeech_whole(name: str) -> None:
     assert training.schedule.warmup_steps
     assert training.ema_decay
     assert recipe.optimizer.clip_norm == 1
-
-
-@pytest.mark.parametrize("name", available("training"))
-def test_each_shipped_recipe_opens_with_its_command(name: str) -> None:
-    opening = shipped("training", name).read_text(encoding="utf-8").split("\n\n")[0]
-    assert all(line.startswith("#") for line in opening.splitlines())
-    assert f"xttsbench train {name}" in opening
 
 
 def test_all_errors_come_at_once_with_key_and_value(tmp_path: Path) -> None:

@@ -86,26 +86,11 @@ def test_only_a_remainder_is_padded_further_than_its_own_bucket() -> None:
     assert moved == 2
 
 
-def test_a_remainder_moves_no_further_than_the_longest_clip_needs() -> None:
-    batches = make([100] * 6, settings())
-    assert [batch.frames for batch in batches] == [256]
-
-
-def test_an_edge_holds_a_clip_of_its_own_length() -> None:
-    (batch,) = make([256, 256], settings(batch_size=2), texts=[16, 16])
-    assert (batch.frames, batch.characters) == (256, 16)
-
-
 def test_a_budget_makes_batches_of_short_clips_larger() -> None:
     batches = make([200] * 20 + [500] * 20, settings(tokens_per_batch=1024 + 511))
     assert {batch.frames: len(batch.clips) for batch in batches} == {256: 5, 512: 2}
     one_by_one = make([500] * 3, settings(tokens_per_batch=100))
     assert [len(batch.clips) for batch in one_by_one] == [1, 1, 1]
-
-
-def test_without_buckets_all_are_padded_to_the_longest_edge_that_is_needed() -> None:
-    batches = make([100] * 6 + [300] * 6, settings(bucketing=False), texts=[5] * 11 + [20])
-    assert {(batch.frames, batch.characters) for batch in batches} == {(384, 32)}
 
 
 def test_the_text_edge_of_a_bucket_does_not_depend_on_what_moves_into_it() -> None:
@@ -127,19 +112,6 @@ def test_seeds_and_epochs_give_other_orders_and_other_references() -> None:
     assert first[0] != "a batch"
 
 
-def test_references_are_drawn_evenly_from_the_speakers_other_clips() -> None:
-    frames, speakers = np.full(50, 120), np.arange(50) % 5
-    drawn = np.zeros((50, 50), int)
-    for epoch in range(400):
-        for batch in make(frames, settings(batch_size=50), speakers=speakers, epoch=epoch):
-            drawn[batch.clips, batch.references] += 1
-    own = (speakers[:, None] == speakers) & ~np.eye(50, dtype=bool)
-    assert (drawn[~own] == 0).all()
-    expected = 400 / 9
-    chi_square = ((drawn[own] - expected) ** 2 / expected).sum()  # 450 cells, 50 rows that add up: 400 degrees
-    assert 250 < chi_square < 600
-
-
 def test_buckets_waste_little_and_padding_to_the_longest_much() -> None:
     rng = np.random.default_rng(0)
     frames = (rng.uniform(1, 10, 13_100) * 22_050).astype(int) // 256
@@ -152,15 +124,6 @@ def test_buckets_waste_little_and_padding_to_the_longest_much() -> None:
     # As long as LJSpeech's clips, which are rarely short: 1 to 10 s with a mean of 6.6.
     spoken = (np.clip(rng.normal(6.6, 2.2, 13_100), 1.1, 10.1) * 22_050).astype(int) // 256
     assert padding_efficiency(make(spoken, settings(batch_size=16, frame_edges=TINY_EDGES)), spoken) >= 0.88
-
-
-def test_a_million_clips_take_no_more_than_arrays() -> None:
-    frames = np.random.default_rng(0).integers(50, 512, 1_000_000)
-    batches = make(frames, settings(batch_size=16), speakers=np.arange(1_000_000) % 1000)
-    assert len(batches) == 62_500
-    owner = batches[0].clips.base
-    assert owner is not None
-    assert all(batch.clips.base is owner for batch in batches[:100])  # slices of one array, not arrays of their own
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
@@ -198,24 +197,6 @@ def index_of_many(clips: int) -> tuple[list[str], np.ndarray]:
     entries["frames"] = np.arange(clips) % 800 + 1
     entries["wav_hash"] = np.random.default_rng(0).integers(0, 256, (clips, HASH_BYTES))
     return [f"LJ{number:07d}" for number in range(clips)], entries
-
-
-def test_a_quarter_of_a_million_clips_take_some_megabytes(tmp_path: Path, features: FeatureSettings) -> None:
-    clips = 250_000
-    index = Index(*index_of_many(clips))
-    write_index(tmp_path / "index.npz", index, features, complete=True)
-    assert (tmp_path / "index.npz").stat().st_size < 100 * clips
-    found = read_index(tmp_path / "index.npz", features)
-    np.testing.assert_array_equal(found.entries, index.entries)
-    assert (found.ids[0], found.ids[clips - 1]) == ("LJ0000000", "LJ0249999")
-
-
-def test_an_index_never_brings_a_pickle_in(tmp_path: Path, features: FeatureSettings) -> None:
-    content = io.BytesIO()
-    np.savez(content, key=np.array([{}], dtype=object), complete=[0], ids=[0], entries=[0])
-    (tmp_path / "index.npz").write_bytes(content.getvalue())
-    with pytest.raises(CacheFileError, match="is damaged"):
-        read_index(tmp_path / "index.npz", features)
 
 
 def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, features: FeatureSettings) -> None:

@@ -12,14 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.xtts.data import make
 from xttsbench.xtts.data.make import ensure_default_data, make_data
 from xttsbench.xtts.data.speech_data import read_speech_data
-from xttsbench.xtts.data.synthesis import PHONES, SAMPLE_RATE_HZ, VOICES, Speaker, speak, utterance
+from xttsbench.xtts.data.synthesis import PHONES, SAMPLE_RATE_HZ, VOICES, speak, utterance
 from xttsbench.xtts.wav import read_canonical_wav
 
 
@@ -258,10 +257,6 @@ def test_speakers_that_there_are_not_are_refused(tmp_path: Path, speakers: int) 
         make_data(tmp_path / "none", 4, 0, 0.3, 0.4, speakers=speakers)
 
 
-def say(text: str, speaker: Speaker = VOICES[0]) -> npt.NDArray[np.float32]:
-    return speak(text, speaker, 1.0, np.random.default_rng(3))
-
-
 def test_the_same_index_and_seed_give_the_same_clip() -> None:
     one, again = utterance(5, 7, 1, 2), utterance(5, 7, 1, 2)
     assert (one.id, one.text) == (again.id, again.text)
@@ -283,15 +278,3 @@ def test_length_and_level() -> None:
         assert np.max(np.abs(clip.samples)) == pytest.approx(0.7)
         assert set(clip.text) <= set(PHONES)
     assert len(speak("ma", VOICES[0], 0.731, np.random.default_rng(0))) == round(0.731 * SAMPLE_RATE_HZ)
-
-
-@pytest.mark.parametrize("text", ["", "xyz"])
-def test_letters_that_are_no_phones_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="made of the letters"):
-        say(text)
-
-
-@pytest.mark.parametrize("arguments", [(-1, 0, 1, 2), (0, -1, 1, 2), (0, 0, 2, 1), (0, 0, 0.1, 1)])
-def test_values_out_of_range_are_refused(arguments: tuple[int, int, float, float]) -> None:
-    with pytest.raises(ValueError, match="must hold, got"):
-        utterance(*arguments)

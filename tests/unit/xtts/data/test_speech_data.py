@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.shipped import available, shipped
-from xttsbench.xtts.data.batches import plan
 from xttsbench.xtts.data.metadata import encode
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
-from xttsbench.xtts.recipe import load_recipe
-from xttsbench.xtts.wav import write_wav
 
 LayOut = Callable[[Path, dict[str, str | bytes]], Path]
 Build = Callable[..., bytes]
@@ -155,13 +151,6 @@ def test_only_the_clips_of_the_split_are_looked_at(make: Callable[..., Path]) ->
     refused(directory, "metadata_eval.csv:1: there is no wavs/gone.wav", "eval")
 
 
-def test_missing_files_alone_are_a_matter_of_the_metadata(make: Callable[..., Path]) -> None:
-    directory = make(["a", "b"])
-    (directory / "wavs" / "b.wav").unlink()
-    message = refused(directory, "1 of 2 clips cannot be used")
-    assert "Correct or remove those lines of metadata.csv" in message
-
-
 def test_a_damaged_set_of_ours_is_made_again(make: Callable[..., Path]) -> None:
     refused(make(["a", "b"], made_dot_json="{}", wavs__b_dot_wav=b""), "Delete the directory and run 'xttsbench data m")
 
@@ -183,43 +172,3 @@ def test_a_missing_directory_and_a_file(tmp_path: Path) -> None:
     refused(tmp_path / "none", "none: there is no such directory")
     (tmp_path / "file").touch()
     refused(tmp_path / "file", "file: is a file; name the directory")
-
-
-def test_no_file_outside_is_opened(tmp_path: Path, make: Callable[..., Path], wav: Build) -> None:
-    (tmp_path / "secret.wav").write_bytes(wav([0.0] * 600))
-    directory = make(["a"])
-    with (directory / "metadata.csv").open("a") as file:
-        file.write("../../secret|text\n")
-    refused(directory, "the id '../../secret' is a path")
-
-
-Read = Callable[[Path], SpeechData]
-
-
-@pytest.mark.parametrize("name", available("training"))
-def test_a_clip_of_ten_minutes_is_named_or_skipped(speech: Path, read: Read, name: str) -> None:
-    recipe = load_recipe(shipped("training", name))
-    write_wav(speech / "wavs" / "endless.wav", np.zeros(600 * 22_050), 22_050)
-    with (speech / "metadata.csv").open("a") as metadata:
-        metadata.write("endless|some words\n")
-    data = read(speech)
-    frames = data.samples // recipe.features.hop_samples
-    settings = recipe.batches.model_copy(update={"batch_size": 2, "tokens_per_batch": None})
-    of = (frames, data.text_lengths, data.speakers)
-    with pytest.raises(InvalidInputError, match=r"clip 'endless' has 51679 mel frames.*896 \(1 of 7.*too_long to skip"):
-        plan(*of, settings, seed=0, epoch=0, name=data.id)
-    kept = plan(*of, settings.model_copy(update={"too_long": "skip"}), seed=0, epoch=0, name=data.id)
-    used = {data.id(int(clip)) for batch in kept for clip in (*batch.clips, *batch.references)}
-    assert used == {f"c{number}" for number in range(6)}
-
-
-def test_a_text_of_a_thousand_characters_is_named_or_skipped(speech: Path, read: Read) -> None:
-    path = speech / "metadata.csv"
-    path.write_text(path.read_text().replace("c2|some words", f"c2|{'word ' * 200}"))
-    recipe, data = load_recipe(shipped("training", "tiny")), read(speech)
-    settings = recipe.batches.model_copy(update={"batch_size": 2})
-    of = (data.samples // recipe.features.hop_samples, data.text_lengths, data.speakers)
-    with pytest.raises(InvalidInputError, match="clip 'c2' has 999 characters, more than the last edge, 256"):
-        plan(*of, settings, seed=0, epoch=0, name=data.id)
-    kept = plan(*of, settings.model_copy(update={"too_long": "skip"}), seed=0, epoch=0)
-    assert 2 not in np.concatenate([[*batch.clips, *batch.references] for batch in kept])
