@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -180,29 +178,3 @@ def test_functions_inside_functions_that_autograph_has_rewritten():
     assert "read() at test_hazards.py:" in told
     assert "append() of the captured list 'SEEN'" in told
     assert ask(tf.data.Dataset.range(9).map(load_plainly), "parallel-map") == ()
-
-
-def test_a_wrapper_that_keeps_state_around_a_pure_function():
-    def counted(function):
-        calls = []
-
-        @functools.wraps(function)
-        def wrapper(*arguments):
-            calls.append(1)
-            return function(*arguments)
-
-        return wrapper
-
-    class Reading:
-        def __init__(self):
-            self.last = 0
-
-        def __call__(self, i):
-            self.last = i
-            return i
-
-    assert len(ask(python(counted(plain)), "parallel-map")) == 1
-    assert len(ask(python(Reading()), "parallel-map")) == 1
-    assert len(ask(python(Reading().__call__), "parallel-map")) == 1
-    eager = tf.data.Dataset.range(9).map(lambda i: tf.py_function(counted(plain), [i], tf.int64))
-    assert len(ask(eager, "parallel-map")) == 1

@@ -7,7 +7,6 @@ import threading
 import pytest
 import tensorflow as tf
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.parallel.rewrite import parallel_map
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
 from xttsbench.pipeline.read import read_graph
@@ -67,12 +66,6 @@ def test_an_option_that_gives_up_the_order_does_not_reach_a_map_that_kept_it(bui
     dataset = tf.data.Dataset.range(30).map(squared).with_options(options)
     edited = parallel_map(read_graph(dataset), calls=4)
     assert [int(x) for x in built(edited, dataset)] == [x * x for x in range(30)]
-
-
-def test_a_graph_whose_maps_are_parallel_is_refused():
-    graph = parallel_map(read_graph(pipeline()))
-    with pytest.raises(InvalidInputError, match="'parallel-map' does not apply: the dataset has no sequential map"):
-        parallel_map(graph)
 
 
 def test_a_map_inside_of_a_function_stays_and_the_function_too(keeps):

@@ -68,10 +68,6 @@ def test_between_turns_the_first_iterators_are_not_closed_at_their_end(left_open
     assert (source.epoch, len(found)) == (4, closed)
 
 
-def test_a_dataset_begins_again_at_its_end():
-    assert take(LiveBatches(tf.data.Dataset.range(2)), 5) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
-
-
 def test_shuffling_goes_on_in_the_next_epoch():
     source = LiveBatches(tf.data.Dataset.range(50).shuffle(50, seed=1))
     first, second = ([int(source.next()) for _ in range(50)] for _ in range(2))
