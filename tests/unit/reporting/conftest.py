@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.conftest import verdict
 from xttsbench.records.base import Estimate, Location
+from xttsbench.records.fix import FixResult
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.readings import GpuReadings, Readings
 from xttsbench.records.report import AA, Attribution, Experiment, Finding, Oscillation, Report, Variant, Verdict, WarmUp
@@ -57,6 +58,10 @@ def changed(record: Any, **fields: Any) -> Any:
 
 def estimate(value: float, spread: float = 0.03) -> Estimate:
     return Estimate(estimate=value, low=value * (1 - spread), high=value * (1 + spread))
+
+
+def fix(name: str, what: str, outcome: str, why: str = "", **more: Any) -> FixResult:
+    return FixResult(name=name, fixes=tuple(name.split(" + ")), what=what, outcome=outcome, why=why, **more)
 
 
 def make_segment(

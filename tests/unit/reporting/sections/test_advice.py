@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reporting.conftest import changed, estimate, starving_run
+from tests.unit.reporting.conftest import changed, estimate, fix, starving_run
 from tests.unit.reporting.sections.test_summary import STORED, every_report, flat, optimized, screen, stored  # noqa: F401
 from tests.unit.reporting.test_agreement import outputs
 from xttsbench.diagnosis.verdict import unmeasured_verdict
@@ -40,10 +40,6 @@ PIPELINE = Pipeline(
         op("BatchDatasetV2", 4, "MapDataset/_3", cardinality=10, batch_size=9),
     )
 )
-
-
-def fix(kind: str, what: str, outcome: str, **more: Any) -> FixResult:
-    return FixResult(name=kind, fixes=(kind,), what=what, outcome=outcome, why=more.pop("why", ""), **more)
 
 
 def cache(outcome: str, **more: Any) -> FixResult:

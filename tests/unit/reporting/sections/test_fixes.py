@@ -8,6 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.unit.reporting.conftest import HOSTILE, changed, estimate, one, starving_run, words
+from tests.unit.reporting.conftest import fix as result
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Report
 from xttsbench.reporting import console, markdown
@@ -49,11 +50,11 @@ def chosen(name: str = "parallel-map + prefetch", **fields: Any) -> FixResult:
         ),
         "chosen": True,
     }
-    return FixResult(name=name, fixes=tuple(name.split(" + ")), **{**given, **fields})
+    return result(name, **given | fields)
 
 
 def other(name: str, outcome: Any, why: str, **fields: Any) -> FixResult:
-    return FixResult(name=name, fixes=(name,), what="", outcome=outcome, why=why, **fields)
+    return result(name, "", outcome, why, **fields)
 
 
 def section(given: Report) -> Section:
@@ -234,9 +235,7 @@ def test_the_text_of_a_target_stays_text() -> None:
 
 
 def fix(name: str, outcome: str, **given: Any) -> FixResult:
-    return FixResult.model_validate(
-        {"name": name, "fixes": (name,), "what": f"does {name}", "outcome": outcome, "why": "", **given}
-    )
+    return result(name, f"does {name}", outcome, **given)
 
 
 def drawn(*fixes: FixResult) -> Section:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.reporting.conftest import changed, words
+from tests.unit.reporting.conftest import changed, fix, words
 from xttsbench.records.base import Location
-from xttsbench.records.fix import Edit, FixResult, Patch
+from xttsbench.records.fix import Edit, Patch
 from xttsbench.records.pipeline import Pipeline, PipelineOp, Prediction, PythonFunction
 from xttsbench.records.report import Finding, Report
 from xttsbench.reporting.console import tree_lines
@@ -272,10 +272,8 @@ def test_every_op_leads_to_its_row_with_line_and_findings(starving) -> None:
 
 def test_an_op_shows_its_line_where_a_patch_has_it(starving) -> None:
     edit = Edit(fix="parallel-map", file="data.py", line=42, before="ds.map(load)", after="ds.map(load, 8)")
-    fix = FixResult(
-        name="a", fixes=("a",), what="a", outcome="accepted", why="", chosen=True, patch=Patch(edits=(edit,), diff="-")
-    )
-    (found,) = [block for block in as_graph(changed(starving.report, fixes=(fix,))) if isinstance(block, Graph)]
+    mended = fix("a", "a", "accepted", chosen=True, patch=Patch(edits=(edit,), diff="-"))
+    (found,) = [block for block in as_graph(changed(starving.report, fixes=(mended,))) if isinstance(block, Graph)]
     assert [node.source for node in found.nodes] == ["", "ds.map(load)", "", ""]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.unit.reporting.conftest import Run, changed, estimate, starving_run
+from tests.unit.reporting.conftest import Run, changed, estimate, fix, starving_run
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
+from xttsbench.records.fix import Optimized, Patch, Semantics
 from xttsbench.records.report import Attribution, Disturbance, Finding, Report
 from xttsbench.records.training import CheckpointEntry, Ended, Training, WatchedInterval
 from xttsbench.reporting import console, markdown
@@ -112,37 +112,28 @@ def optimized() -> Report:
     same = Semantics(equivalent=True, how="identical", sentence="The same elements.", **checked)
     other = Semantics(equivalent=False, how="different", sentence="Element 3 differs.", elements=64, epochs=2)
     fixes = (
-        FixResult(
-            name="parallel-map:2",
-            fixes=("parallel-map:2",),
-            what="maps in parallel (2 calls) after Map/_2",
-            outcome="accepted",
-            why="faster",
+        fix(
+            "parallel-map:2",
+            "maps in parallel (2 calls) after Map/_2",
+            "accepted",
+            "faster",
             predicted_speedup=2.02,
             verified_speedup=estimate(1.94, 0.02),
             semantics=same,
             chosen=True,
             patch=Patch(diff="--- a/x.py\n+++ b/x.py\n"),
         ),
-        FixResult(
-            name="any-order",
-            fixes=("any-order",),
-            what="elements in any order",
-            outcome="rejected",
-            why="it changes the data",
+        fix(
+            "any-order",
+            "elements in any order",
+            "rejected",
+            "it changes the data",
             predicted_speedup=1.3,
             verified_speedup=estimate(1.2),
             semantics=other,
         ),
-        FixResult(
-            name="cache",
-            fixes=("cache",),
-            what="a cache in memory",
-            outcome="not verified",
-            why="its first pass takes 300 s",
-            predicted_speedup=2.11,
-        ),
-        FixResult(name="prefetch", fixes=("prefetch",), what="a prefetch", outcome="not verified", why="useless"),
+        fix("cache", "a cache in memory", "not verified", "its first pass takes 300 s", predicted_speedup=2.11),
+        fix("prefetch", "a prefetch", "not verified", "useless"),
     )
     quiet = Disturbance(
         steal_share=0.0, foreign_share=0.01, throttled_share=None, rounds=4, invalid_rounds=0, sentence="quiet"
