@@ -241,30 +241,29 @@ def entries(path: Path, content: str, problems: Problems | None = None) -> list[
     return found
 
 
-def test_ljspeech(tmp_path: Path) -> None:
-    content = 'LJ1|Dr. "A"|doctor "a"\nLJ2|only\nLJ3|raw||x\n'
-    assert entries(tmp_path / "m.csv", content) == [
-        ("LJ1", 'Dr. "A"', 'doctor "a"', None),
-        ("LJ2", "only", "only", None),
-        ("LJ3", "raw", "raw", None),
-    ]
+COQUI = [("wavs/a.wav", "one", "one", "anna"), ("wavs/b.WAV", "two", "two", "ben")]
+COQUI_LINES = "wavs/a.wav|one|anna\n\nwavs/b.WAV|two|ben\n"
 
 
-@pytest.mark.parametrize("header", ["audio_file|text|speaker_name\n", "\ufeffAudio_File|Text|Speaker_Name\n", ""])
-def test_coqui(tmp_path: Path, header: str) -> None:
-    content = header + "wavs/a.wav|one|anna\n\nwavs/b.WAV|two|ben\n"
-    assert entries(tmp_path / "m.csv", content) == [
-        ("wavs/a.wav", "one", "one", "anna"),
-        ("wavs/b.WAV", "two", "two", "ben"),
-    ]
-
-
-def test_a_header_may_name_the_columns_in_any_order(tmp_path: Path) -> None:
-    content = "speaker|normalized_text|text|file\nanna|doctor|Dr.|a.wav\nben||raw|b.wav\n"
-    assert entries(tmp_path / "m.csv", content) == [
-        ("a.wav", "Dr.", "doctor", "anna"),
-        ("b.wav", "raw", "raw", "ben"),
-    ]
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (
+            'LJ1|Dr. "A"|doctor "a"\nLJ2|only\nLJ3|raw||x\n',
+            [("LJ1", 'Dr. "A"', 'doctor "a"', None), ("LJ2", "only", "only", None), ("LJ3", "raw", "raw", None)],
+        ),
+        (COQUI_LINES, COQUI),
+        (f"\ufeffAudio_File|Text|Speaker_Name\n{COQUI_LINES}", COQUI),
+        (
+            "speaker|normalized_text|text|file\nanna|doctor|Dr.|a.wav\nben||raw|b.wav\n",
+            [("a.wav", "Dr.", "doctor", "anna"), ("b.wav", "raw", "raw", "ben")],
+        ),
+        ('file,text,speaker\na.wav,"one|two\t three",an|na\n', [("a.wav", "one two three", "one two three", "an na")]),
+    ],
+    ids=["ljspeech", "coqui", "coqui with a header", "columns in any order", "pipes and white space"],
+)
+def test_listings_as_others_write_them(tmp_path: Path, content: str, found: list[tuple[str, ...]]) -> None:
+    assert entries(tmp_path / "m.csv", content) == found
 
 
 @pytest.mark.parametrize(("delimiter", "name"), [(",", "audio"), (";", "file"), ("\t", "path")])
@@ -279,11 +278,6 @@ def test_tables_are_quoted_as_csv_is(tmp_path: Path, delimiter: str, name: str) 
         ("a.wav", 'one, two; three and "four"', 'one, two; three and "four"', "7"),
         ("b.wav", "over two lines", "over two lines", "8"),
     ]
-
-
-def test_pipes_and_white_space_in_a_table_become_blanks(tmp_path: Path) -> None:
-    content = 'file,text,speaker\na.wav,"one|two\t three",an|na\n'
-    assert entries(tmp_path / "m.csv", content) == [("a.wav", "one two three", "one two three", "an na")]
 
 
 def test_our_own_speakers_are_taken_along(tmp_path: Path, laid_out: LayOut) -> None:
