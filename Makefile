@@ -43,8 +43,8 @@ diagnose: install ## the main job on real input: why a training step takes as lo
 	@$(BIN)/xttsbench diagnose
 
 # Three files at a time on two cores, since many tests wait for a process; in this order and not by their number of
-# tests: few e2e tests take long, and the short files of unit tests fill up the end. What holds beside no neighbour runs
-# alone.
+# tests: the longest file is begun first (tests/conftest.py), few e2e tests take long, and the short files of unit tests
+# fill up the end. What holds beside no neighbour runs alone.
 AT_A_TIME := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 COMPUTING := --numprocesses 2 --dist loadfile --no-loadscope-reorder # unit tests wait for nothing
 
@@ -56,7 +56,7 @@ ALONE_AGAIN = || { [ $$? -eq 1 ] && echo "== once more, alone: what failed" && $
 
 test: dev ## unit, tf and e2e tests, some twenty minutes on two cores
 	@$(COMPILED)
-	$(PYTEST) tests/tf/samedata/test_edits.py tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME) $(call ALONE_AGAIN,-m "not slow and not alone")
+	$(PYTEST) tests/e2e tests/tf tests/unit -m "not slow and not alone" $(AT_A_TIME) $(call ALONE_AGAIN,-m "not slow and not alone")
 	@mkdir -p .benchmarks
 	$(PYTEST) tests/e2e -m "not slow and alone" --benchmark-enable --benchmark-json=.benchmarks/last.json
 

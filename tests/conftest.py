@@ -18,6 +18,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # likewise behind a shell
 
 _HERE = Path(__file__).parent
 _FOLDER_MARKERS = ("unit", "tf", "e2e", "gpu", "browser")
+_LONGEST = _HERE / "tf" / "samedata" / "test_edits.py"
+"""The file that takes longest: it is begun first, since one process runs a whole file."""
 
 gc.disable()  # until all tests are collected
 _DONT_WRITE = sys.dont_write_bytecode
@@ -33,6 +35,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by the folder below ``tests/``, and skip those for a GPU with the reason that there is none."""
+    items.sort(key=lambda item: item.path != _LONGEST)
     reason = None
     for item in items:
         folder = item.path.relative_to(_HERE).parts[0]
