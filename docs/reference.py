@@ -143,16 +143,15 @@ def commands_page() -> str:
     having: dict[str, list[str]] = {}
     for name, command in found:
         panel = getattr(group.commands[name.split()[1]], "rich_help_panel", None) or "Commands"
-        does = command.help.split("\n\n")[0]
-        panels.setdefault(panel, []).append(f"| [`{name}`](#{name.replace(' ', '-')}) | {_cell(does)} |\n")
+        panels.setdefault(panel, []).append(f"[`{name}`](#{name.replace(' ', '-')})")
         for row in _rows(name, command)["option"]:
             having.setdefault(row, []).append(name.removeprefix("xttsbench "))
-    tables = (f"## {panel}\n\n| command | what it does |\n|---|---|\n{''.join(rows)}" for panel, rows in panels.items())
+    links = (f"## {panel}\n\n{', '.join(names)}\n" for panel, names in panels.items())
     shared = {row: names for row, names in having.items() if len(names) >= _SHARED}
     of = {row: "all" if len(names) == len(found) else ", ".join(names) for row, names in shared.items()}
     rows = "".join(f"{row[:-1]} {names} |\n" for row, names in of.items())
     options = f"## Options of several commands\n\n| option | | commands |\n|---|---|---|\n{rows}"
-    return "\n".join((_COMMANDS, *tables, options, *(_command(name, command, shared) for name, command in found)))
+    return "\n".join((_COMMANDS, *links, options, *(_command(name, command, shared) for name, command in found)))
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
