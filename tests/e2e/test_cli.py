@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import xttsbench
 from tests.e2e.parent import WITHOUT_TENSORFLOW
 from xttsbench.records.base import SCHEMA_VERSION
 
@@ -167,38 +165,6 @@ def test_the_checkout_s_door_diagnoses_and_the_gate_fails_it(from_the_checkout):
 def test_without_the_gate_the_same_run_is_done(from_the_checkout):
     _, out = from_the_checkout
     assert run("-m", "xttsbench", "report", out, cwd=ROOT).returncode == 0
-
-
-def commands():
-    from xttsbench.cli.app import app
-
-    return [command.name for command in app.registered_commands]
-
-
-@pytest.mark.parametrize("command", commands())
-def test_the_help_of_each_command_shows_an_example(command, tmp_path):
-    result = run("-m", "xttsbench", command, "--help", cwd=tmp_path)
-    assert result.returncode == 0
-    assert re.search(rf"Example:\s+xttsbench {command} \S", result.stdout), result.stdout
-    assert "--json" in result.stdout
-
-
-def test_help_lists_the_commands_and_no_arguments_are_help(tmp_path):
-    result = run("-m", "xttsbench", "--help", cwd=tmp_path)
-    assert result.returncode == 0
-    assert all(command in result.stdout for command in commands())
-    assert "Usage" in run("-m", "xttsbench", cwd=tmp_path).stdout
-
-
-def test_the_version_is_printed(tmp_path):
-    result = run("-m", "xttsbench", "--version", cwd=tmp_path)
-    assert (result.returncode, result.stdout.strip()) == (0, f"xttsbench {xttsbench.__version__}")
-
-
-def test_an_unknown_command_is_a_usage_error(tmp_path):
-    result = run("-m", "xttsbench", "diagnoze", cwd=tmp_path)
-    assert result.returncode == 2
-    assert "diagnoze" in result.stderr
 
 
 def test_a_reader_that_goes_away_is_no_traceback(finished, home):

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -104,9 +103,6 @@ class Built:
     tracked: frozenset[str]
     """Files that are in git, of which both were built, with rubbish beside them."""
 
-    def of_wheel(self) -> list[str]:
-        return zipfile.ZipFile(self.wheel).namelist()
-
     def of_sdist(self) -> list[str]:
         with tarfile.open(self.sdist) as archive:
             names = [PurePosixPath(member.name) for member in archive.getmembers() if not member.isdir()]
@@ -165,16 +161,6 @@ def files_of(python: Path, cwd: Path) -> dict[str, str | None]:
     return {name: value for name, value in found.items() if "__pycache__" not in name}
 
 
-def test_the_wheel_is_the_package_and_its_yaml_as_they_are_in_git(built: Built) -> None:
-    names = built.of_wheel()
-    expected = {name for name in built.tracked if name.startswith("xttsbench/")}
-    expected |= {f"xttsbench/_shipped/{name}" for name in built.tracked if name.startswith(("scenarios/", "training/"))}
-    assert {name for name in names if not name.startswith(f"{NAME}.dist-info/")} == expected
-    assert len(names) == len(set(names))
-    licences = {name.removeprefix(f"{NAME}.dist-info/licenses/") for name in names if "/licenses/" in name}
-    assert licences == {"LICENSE", "xttsbench/reporting/assets/uPlot-LICENSE"}
-
-
 def test_the_sdist_is_what_is_in_git(built: Built) -> None:
     names = built.of_sdist()
     assert len(names) == len(set(names))
@@ -196,25 +182,6 @@ def test_every_module_is_imported_from_the_environment_alone(clean: Path, elsewh
     assert len(inside) > 300
     assert not [name for name in inside if not name.is_relative_to(clean.parent)]
     assert not [name for name in found["files"] if name and Path(name).is_relative_to(ROOT) and ".venv" not in name]
-
-
-@pytest.mark.parametrize("door", ["xttsbench", "python -P -m xttsbench"])
-def test_both_doors_tell_version_and_help(clean: Path, elsewhere: Path, door: str) -> None:
-    name, *rest = door.split()
-    command = (clean / name, *rest)
-    assert xttsbench.__version__ in ran(*command, "--version", cwd=elsewhere)
-    assert "diagnose" in ran(*command, "--help", cwd=elsewhere)
-    assert "--budget" in ran(*command, "diagnose", "--help", cwd=elsewhere)
-
-
-def test_what_comes_with_the_package_is_found(clean: Path, elsewhere: Path) -> None:
-    listed = "".join(
-        ran(clean / "xttsbench", "list", what, cwd=elsewhere) for what in ("scenarios", "grids", "recipes")
-    )
-    names = [path.stem for folder in ("scenarios", "training") for path in (ROOT / folder).glob("*.yaml")]
-    assert [name for name in names if name not in listed] == []
-    assert "Remedy" in ran(clean / "xttsbench", "explain", "python-function", cwd=elsewhere)
-    assert run(clean / "xttsbench", "doctor", cwd=elsewhere, timeout_s=300).returncode in (0, 1)
 
 
 def test_a_target_is_diagnosed_and_its_report_built_again(clean: Path, elsewhere: Path) -> None:

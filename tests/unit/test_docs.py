@@ -175,24 +175,6 @@ def test_every_link_leads_somewhere() -> None:
     assert list(links.broken(links.ROOT)) == []
 
 
-def test_a_link_that_leads_nowhere_is_named(tmp_path) -> None:
-    links = _script("links")
-    (tmp_path / "docs" / "deeper").mkdir(parents=True)
-    (tmp_path / "mkdocs.yml").write_text("nav:\n  - A: a.md\n")
-    (tmp_path / "docs" / "b.md").write_text("[8](deeper) [9](a.md)\n")
-    (tmp_path / "docs" / "a.md").write_text("# One `two`, three\n\n## Same\n\n## Same\n")
-    text = (
-        "[1](docs/a.md#one-two-three) [2](docs/a.md#same-1) [3](https://example.org/x) [4](#here)\n\n# Here\n\n"
-        "`[5](code.md)`\n\n```\n[6](fenced.md)\n```\n\n[7](docs/c.md) [8](docs/a.md#same-2) [9](docs)\n"
-    )
-    (tmp_path / "README.md").write_text(text)
-    assert list(links.broken(tmp_path)) == [
-        "README.md: docs/c.md: there is no such file",
-        "README.md: docs/a.md#same-2: there is no such heading",
-        "docs/b.md: deeper: the site has no page for a directory",
-    ]
-
-
 def test_the_readme_opens_with_what_sets_up_diagnoses_tests_and_installs() -> None:
     root = _PAGE.parents[1]
     text = (root / "README.md").read_text(encoding="utf-8")
@@ -274,21 +256,6 @@ def test_the_site_has_every_page_once() -> None:
     assert sorted(listed) == sorted({path.name for path in _PAGE.parent.glob("*.md")} | beside)
 
 
-def test_links_between_the_documentation_and_the_rest_lead_somewhere_on_the_site() -> None:
-    links = _script("links")
-    beside = links.beside_docs(links.ROOT)
-    assert {"ARCHITECTURE.md", "reports/reference/README.md", "xttsbench/records/report.schema.json"} <= set(beside)
-
-    def moved(page: str, link: str) -> str:
-        return links.rewritten(f"[a]({link})", page, set(beside)).removeprefix("[a](").removesuffix(")")
-
-    assert moved("training.md", "../ARCHITECTURE.md#files-of-a-run") == "ARCHITECTURE.md#files-of-a-run"
-    assert moved("decisions/0001.md", "../../ARCHITECTURE.md") == "../ARCHITECTURE.md"
-    assert moved("reports/reference/README.md", "../../docs/tutorial.md#a") == "../../tutorial.md#a"
-    assert moved("training.md", "sweeps.md#time") == "sweeps.md#time"
-    assert moved("training.md", "https://example.org/ARCHITECTURE.md") == "https://example.org/ARCHITECTURE.md"
-
-
 def _docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring, those under fields and constants too."""
     for node in ast.walk(ast.parse(source)):
@@ -308,11 +275,3 @@ def test_every_docstring_begins_with_a_noun_or_a_verb() -> None:
         for line, text in _riddles(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
-
-
-def test_a_docstring_that_is_a_riddle_is_found_with_its_line() -> None:
-    source = (
-        '"""Of both."""\n\nlimit = 1\n"""Whether it ends."""\n\n\ndef joined():\n    """What may be either of two."""\n'
-        '\n\nclass Itself:\n    """Item of a list; whether a field is set, and how, its fields say."""\n'
-    )
-    assert sorted(line for line, _ in _riddles(source)) == [1, 4, 8]

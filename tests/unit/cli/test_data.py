@@ -151,9 +151,3 @@ def test_without_data_the_default_set_is_made_first(tmp_path: Path, monkeypatch:
     assert record["made"] == 4
     assert Path(record["data"]).parent == tmp_path / "user"
     assert record["cache"].startswith(str(tmp_path / "user/features"))
-
-
-@pytest.mark.parametrize("command", ["precompute", "verify"])
-def test_help_has_an_example(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--help"], env={"NO_COLOR": "1", "TERM": "dumb"})
-    assert f"Example:  xttsbench data {command}" in result.stdout

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
+import xttsbench
 from tests.unit.cli import made
 from xttsbench.cli.app import app
 from xttsbench.execution import journal, run_directory
@@ -97,8 +98,6 @@ def test_the_help_begins_with_the_main_job_and_keeps_the_bundled_model_apart(mon
         ("train sm", {"small"}),
         ("sweep --grid wo", {"workers"}),
         ("dia", {"diagnose"}),
-        ("list re", {"recipes"}),
-        ("explain no-pre", {"no-prefetch"}),
         ("run osc", {"oscillation"}),
     ],
 )
@@ -126,3 +125,19 @@ def test_help_shows_all_that_it_says_and_takes_no_brackets_for_colours() -> None
 def test_the_help_of_sweep_names_every_grid() -> None:
     (grid,) = (one for path, one in parameters(made.COMMAND) if path == ("sweep",) and one.name == "grid")
     assert f"({', '.join(one.name for one in entries('grids'))})" in grid.help
+
+
+def test_the_help_of_each_command_shows_an_example_of_it() -> None:
+    commands = {path for path, one in parameters(made.COMMAND) if one.name == "as_json"}
+    assert {("diagnose",), ("data", "make"), ("data", "verify")} < commands
+    for path in commands:
+        said = made.invoke(*path, "--help", plain=True)
+        assert said.exit_code == 0
+        assert re.search(rf"Example:\s+xttsbench {' '.join(path)} \S", said.stdout), path
+
+
+def test_without_a_command_there_is_help_and_an_unknown_one_is_a_usage_error(leave) -> None:
+    assert "Usage" in leave().out
+    assert leave("--version").out == f"xttsbench {xttsbench.__version__}\n"
+    unknown = leave("diagnoze")
+    assert (unknown.code, "diagnoze" in unknown.err) == (2, True)
