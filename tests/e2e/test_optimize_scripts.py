@@ -88,19 +88,6 @@ def test_input_and_step_of_a_script_that_writes_are_mended_and_what_it_wrote_sta
     assert (ran.patched.parent / "own" / "log.txt").is_file()
 
 
-@pytest.mark.slow  # its verdict is in test_scripts.py, what replaces the step in test_replaced.py
-@redirects
-def test_a_laptop_says_what_a_faster_device_would_wait_for_and_mends_it(tmp_path: Path) -> None:
-    ran = optimized("what_if.py", tmp_path, "60", budget_s=100, accelerator="emulated:15")
-    verdict = ran.report["verdict"]
-    assert verdict["bottleneck"] == "input"
-    assert 0.055 < verdict["step_time_s"]["estimate"] < 0.1, "neither the step nor its 100 ms are in it"
-    assert not {finding["rule"] for finding in ran.report["findings"]} & {"eager-step", "retracing", "xla-untried"}
-    assert ran.report["accelerator"]["label"] == "emulated accelerator, 15 ms a step"
-    assert (ran.chosen["outcome"], ran.chosen["semantics"]["equivalent"]) == ("accepted", True)
-    assert ran.chosen["verified_speedup"]["low"] > 1.5
-
-
 @pytest.mark.slow
 @redirects
 def test_a_step_that_is_written_out_in_the_loop_becomes_a_function_that_is_compiled(tmp_path: Path) -> None:

@@ -160,13 +160,6 @@ def test_the_record_is_a_report(before: Path, slower: Path) -> None:
         assert all(f"arms.{index}.{name}" in found.unmeasured for name, value in arm if value is None)
 
 
-def test_swapping_the_sides_inverts_the_effect(before: Path, slower: Path) -> None:
-    there = record(f"{before}:a", f"{slower}:a", code=0)  # decided, whatever the answer
-    back = record(f"{slower}:a", f"{before}:a")
-    assert there["pairs"][0]["effect"]["low"] == pytest.approx(1 / back["pairs"][0]["effect"]["high"])
-    assert [found["pairs"][0]["decision"] for found in (there, back)] == ["clearly_slower", "clearly_faster"]
-
-
 def test_arms_of_one_run_are_paired_by_block(make: Make) -> None:
     # The blocks drift by a third, far more than the arms differ: unpaired, nothing could be said.
     one = make({"a": 0.02, "b": 0.0215}, options={"drift": 0.3, "process_sd": 0.002})
@@ -216,12 +209,6 @@ def test_gates_and_their_exit_codes(before: Path, slower: Path, gates: str, code
     assert ("A gate failed: a: " in result.stderr) == ("FAIL" in result.stdout) == (code == 1)
 
 
-def test_the_gate_that_failed_is_named_and_a_faster_arm_passes(before: Path, slower: Path, faster: Path) -> None:
-    failed = call(before, slower, "--max-regression", "10%")
-    assert "A gate failed: a: speed of B over A 0.66" in failed.stderr
-    assert call(f"{before}:a", f"{faster}:a", "--max-regression", "5%").exit_code == 0
-
-
 def test_what_died_never_passes(make: Make, before: Path, build) -> None:
     dead = make({"a": 0.02, "b": 0.03}, seed=4, report=False)
     for path in dead.glob(TRIALS):
@@ -237,15 +224,6 @@ def test_what_died_never_passes(make: Make, before: Path, build) -> None:
     assert found["gates"][1]["value"] == {"missing": found["gates"][1]["why"]}
     assert "B was not measured (killed: killed by SIGKILL" in call(before, dead, "--max-regression", "10%").stderr
     assert call(f"{before}:b", f"{dead}:b").exit_code == 4
-
-
-def test_one_process_a_side_decides_nothing(make: Make) -> None:
-    one, other = make({"a": 0.02}, blocks=1, again=False), make({"a": 0.04}, blocks=1, again=False, seed=1)
-    found = record(one, other, "--max-regression", "10%", code=3)
-    (pair,), (gate,) = found["pairs"], found["gates"]
-    assert (pair["method"], pair["decision"], gate["outcome"]) == ("one process", "undecided", "undecided")
-    assert pair["effect"]["estimate"] == pytest.approx(0.5, rel=0.02)
-    assert "what the next would do is not known" in pair["why"]
 
 
 def test_without_batch_sizes_steps_are_counted(build, tmp_path: Path) -> None:
@@ -387,21 +365,6 @@ def test_bad_files_are_one_error(before: Path, tmp_path: Path) -> None:
         path.write_text(text)
         assert said in error(InvalidInputError, before, path)
     assert "Nothing was named" in error(UsageError, before, "")
-
-
-def test_torn_journals(before: Path, slower: Path, tmp_path: Path) -> None:
-    torn = tmp_path / "torn"
-    shutil.copytree(slower, torn)
-    path = torn / TRIALS
-    text = path.read_text()
-    path.write_text(text[:-100])  # the last line alone: it is left out
-    assert [pair["b"]["processes"] for pair in record(before, torn)["pairs"]] == [8, 8]
-    path.write_text(text[:100] + "\n" + text)
-    result = call(before, torn)
-    assert getattr(result.exception, "exit_code", None) == 5
-    assert "line 1 is not a trial" in str(result.exception)
-    path.write_text(text.replace('"schema_version":3', '"schema_version":9', 1))
-    assert "schema_version is 9" in str(call(before, torn).exception)
 
 
 def test_a_run_without_a_trial_is_nothing_measured(build, before: Path, tmp_path: Path) -> None:

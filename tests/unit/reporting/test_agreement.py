@@ -12,16 +12,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import pytest
-
-from tests.unit.reporting.conftest import Run, changed, estimate
+from tests.unit.reporting.conftest import changed, estimate
 from tests.unit.reporting.sections.test_summary import (
-    STORED,
     every_report,  # noqa: F401  # a fixture
     flat,
     optimized,
     screen,
-    stored,
 )
 from xttsbench.records.report import Report
 from xttsbench.reporting import markdown, units
@@ -203,17 +199,3 @@ def test_what_would_be_wrong_is_found() -> None:
     assert list(contradictions(report, texts)) == []
     for what, other in OTHERS.items():
         assert list(contradictions(other(report), texts)), what
-
-
-@pytest.mark.parametrize("field", ["step_time_s", "utilization", "effect"])
-def test_a_wrong_number_of_a_configuration_is_found(comparing: Run, field: str) -> None:
-    report = comparing.report
-    arms = tuple(
-        arm.model_copy(update={field: estimate(0.123)}) if arm.role == "candidate" else arm for arm in report.arms
-    )
-    assert list(contradictions(changed(report, arms=arms), outputs(report)))
-
-
-def test_the_stored_runs_are_among_them(every_report: dict[str, Report]) -> None:  # noqa: F811
-    assert {str(path) for path in STORED} <= every_report.keys()
-    assert any(compares(stored(path)) for path in STORED)

@@ -167,9 +167,7 @@ def test_names_of_fields_are_in_the_words_of_the_field() -> None:
     ("text", "shown"),
     [
         ("\x1b[31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07name", "name"),
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("\x9b31mred", "red"),
         ("a\r\nb\tc", "a b c"),
         ("a\x00\x07\x7fb", "ab"),
         ("a\u202eb\u2066c", "abc"),

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from xttsbench.errors import InvalidInputError, UsageError
-from xttsbench.records.code import Checkout
 from xttsbench.targets.checkout import enter
 from xttsbench.workflows.prove.revisions import divided, require_own, version
 
@@ -110,8 +109,3 @@ def test_a_version_that_imports_from_the_work_tree_is_refused(project: Path) -> 
         require_own(own, checkout, "src/train.py@main")
         with pytest.raises(InvalidInputError, match=r"imports src/helper\.py from the work tree"):
             require_own((str(project / "src" / "helper.py"),), checkout, "src/train.py@main")
-
-
-def test_a_checkout_is_a_record() -> None:
-    kept = Checkout(top="/a", tree="/b", folder="/b/c")
-    assert Checkout.model_validate_json(kept.model_dump_json()) == kept

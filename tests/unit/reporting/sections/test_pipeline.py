@@ -121,18 +121,13 @@ def test_an_op_that_feeds_two_is_told_once():
     ("op", "words"),
     [
         ({"op": "PrefetchDataset", "buffer_size": -1, "chosen_buffer_size": 3}, "prefetch(AUTOTUNE (chose 3))"),
-        ({"op": "PrefetchDataset", "buffer_size": -1}, "prefetch(AUTOTUNE)"),
-        ({"op": "PrefetchDataset", "buffer_size": 2, "chosen_buffer_size": 2}, "prefetch(2)"),
         ({"op": "MapDataset"}, "map"),
         ({"op": "PaddedBatchDatasetV2", "batch_size": 4}, "padded_batch(4)"),
         ({"op": "ShuffleDatasetV3", "buffer_size": 10_000}, "shuffle(10,000)"),
         ({"op": "CacheDatasetV2", "filename": ""}, "cache"),
         ({"op": "CacheDatasetV2", "filename": "/data/c"}, "cache(/data/c)"),
-        ({"op": "TakeWhileDataset"}, "take_while"),
         ({"op": "LegacyParallelInterleaveDatasetV2", "cycle_length": 2}, "interleave(cycle 2)"),
         ({"op": "FlatMapDataset", "inner": (PipelineOp(name="g", op="GeneratorDataset"),)}, "from_generator"),
-        ({"op": "CopyToDeviceDataset"}, "copy_to_device"),
-        ({"op": "BatchDataset", "batch_size": 2}, "batch(2)"),
     ],
 )
 def test_an_op_is_told_as_the_call_that_makes_it(op, words):
