@@ -156,22 +156,6 @@ def test_an_arm_with_other_data_is_refused_and_the_rest_is_measured(run):
     assert "REFUSED" in out
 
 
-def test_a_misspelt_argument_of_an_arm_is_invalid_input(run):
-    code, _, err = run(TWO + "- {id: typo, config: {mss: 5}}\nblocks: 1\n")
-    assert code == 5
-    assert "mss=5" in err
-    assert {arm["id"]: arm["rounds"] for arm in record()["arms"]}["fast"] == 1
-
-
-def test_a_target_that_cannot_be_imported(run, tmp_path):
-    path = tmp_path / "broken.py"
-    path.write_text("def make(:\n")
-    code, _, err = run(f"name: mine\ntarget: {path}:make\narms: [{{id: a}}, {{id: b, config: {{x: 1}}}}]\nblocks: 2\n")
-    assert code == 5
-    assert "cannot be imported: SyntaxError" in err
-    assert len(read_trials(Path("out"))) == 1
-
-
 def test_options_stand_in_for_the_scenario_s_own(run):
     options = ("--blocks", 1, "--steps", 5, "--seed", 9, "--budget", 77, "--set", "batch=2")
     options += ("--accelerator", "emulated:3")
@@ -189,9 +173,7 @@ def test_options_stand_in_for_the_scenario_s_own(run):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TWO + "arm: []\n", ["line 10, arm: unknown key; did you mean 'arms'?"]),
         (TWO + "blocks: eight\nstep: 5\n", ["2 problems", "line 10, blocks", "'eight'", "line 11, step", "'steps'"]),
-        ("name: [open\n", ["not YAML"]),
     ],
 )
 def test_a_scenario_that_is_none_runs_nothing(run, tmp_path, text, words):
@@ -206,8 +188,6 @@ def test_a_scenario_that_is_none_runs_nothing(run, tmp_path, text, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--set", "ms=3"), "the configurations of 'mine' set 'ms' themselves"),
-        (("--data", "there"), "--data is for the bundled workload"),
         (("--budget", "1"), "--budget"),
     ],
 )

@@ -210,10 +210,6 @@ def empty_with_a_step():
     return tf.data.Dataset.range(0), light_step()
 
 
-def one_element():
-    return tf.data.Dataset.from_tensors(tf.ones([8, 16])), light_step()
-
-
 def nan_batches():
     return tf.data.Dataset.from_tensors(tf.constant([[1.0, float("nan")]] * 8)).repeat(), lambda batch: None
 
