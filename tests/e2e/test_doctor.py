@@ -90,11 +90,3 @@ def test_a_tensorflow_that_crashes_is_a_finding(tmp_path) -> None:
     assert (code, broken(found)) == (1, {"tensorflow-starts"})
     assert "killed by SIGABRT; its last words: bad CPU" in seen(found, "tensorflow-starts").seen
     assert "Traceback" not in errors
-
-
-def test_a_run_says_how_fast_its_data_are_needed(tmp_path) -> None:
-    (tmp_path / "one.wav").write_bytes(bytes(100_000))
-    (tmp_path / "tensorflow.py").write_text("raise ImportError")
-    run = ROOT / "reports" / "reference" / "bundled-workload"
-    found, _, _ = doctor("--data", tmp_path, "--run", run, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert "; the run needs 187 MiB/s" in seen(found, "storage-speed").seen

@@ -32,9 +32,6 @@ def doctor(
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A data set, to read a sample of its files cold.")
     ] = None,
-    run: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="A run with these data, which says how fast they are needed.")
-    ] = None,
     patience: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long TensorFlow may take to start and compute.")
     ] = 180.0,
@@ -50,12 +47,9 @@ def doctor(
     Example:  xttsbench doctor --data my_data
     """
     from xttsbench.reporting.sections.brief import doctor_document
-    from xttsbench.workflows.doctor import Request
     from xttsbench.workflows.doctor import doctor as examine
 
-    if run is not None and data is None:
-        raise UsageError("--run says how fast files are needed: name them with --data, too.")
-    found = examine(Request(data=data, run=run, patience_s=patience, command=typed(context)))
+    found = examine(data, patience_s=patience, command=typed(context))
     put(found, doctor_document(found), as_json=as_json, detail=detail(context))
     raise typer.Exit(1 if found.of("broken") else 0)
 

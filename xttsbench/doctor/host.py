@@ -270,19 +270,14 @@ SEEK_S, BYTES_PER_S = 0.0127, 150e6
 sheets of desktop disks have it), and its rate of reading. Storage of today that is slower is faulty.
 """
 _FAR: Final = 0.5  # Share of the bytes that must have come from storage for a reading to be called cold
-_SHORT: Final = 0.75  # Of what is needed: with less, a step takes a third more
 
 
 def storage_speed(machine: Machine) -> Said | None:
-    """Slower than a measured run needs, or where none is named than a single spinning disk."""
+    """Slower than a single spinning disk."""
     found = machine.storage
     if found is None or found.cold is None:
         return None
-    figures: dict[str, Figure] = {
-        "files": found.files,
-        "bytes": found.bytes,
-        "needed_bytes_per_s": found.needed_bytes_per_s,
-    }
+    figures: dict[str, Figure] = {"files": found.files, "bytes": found.bytes}
     told = []
     for name, one, files, read in (
         ("cold", found.cold, found.files, found.bytes),
@@ -292,27 +287,15 @@ def storage_speed(machine: Machine) -> Said | None:
             figures |= {f"{name}_bytes_per_s": read / one.seconds, f"{name}_stored_share": one.stored_share}
             told.append(f"{name} {size(read / one.seconds)}/s and {files / one.seconds:,.0f} files/s")
     seen = f"{found.files} of {found.listed} files on {found.filesystem or 'an unknown file system'}: {', '.join(told)}"
-    cold = found.cold.stored_share is None or found.cold.stored_share >= _FAR
+    share = found.cold.stored_share
     speed = found.bytes / found.cold.seconds
     best = max(speed, found.parallel_bytes / found.parallel.seconds if found.parallel else 0.0)
-    if (need := found.needed_bytes_per_s) is not None:
-        seen = f"{seen}; the run needs {size(need)}/s"
-        if best >= need:
-            return _said(found, seen, figures, cold=cold)
-        return Said("broken" if best < _SHORT * need else "note", seen, figures, _remedy(found, speed, best))
     floor_s = found.files * SEEK_S + found.bytes / BYTES_PER_S
     if found.cold.seconds > floor_s:
-        share = found.cold.seconds / floor_s
-        seen = f"{seen}; {share:.1f} times what a single spinning disk would take for them"
+        seen = f"{seen}; {found.cold.seconds / floor_s:.1f} times what a single spinning disk would take for them"
         return Said("broken", seen, figures, _remedy(found, speed, best))
-    return _said(found, seen, figures, cold=cold)
-
-
-def _said(found: Storage, seen: str, figures: dict[str, Figure], *, cold: bool) -> Said:
-    """Fast enough, as far as the reading was a cold one."""
-    if cold:
+    if share is None or share >= _FAR:
         return Said("ok", seen, figures)
-    share = 0.0 if found.cold is None or found.cold.stored_share is None else found.cold.stored_share
     return Said(
         "unknown",
         f"{seen}; only {share:.0%} of it came from storage, so how fast a first epoch reads is not known",

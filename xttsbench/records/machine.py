@@ -178,8 +178,6 @@ class Storage(Record):
     """Cold, by :data:`~xttsbench.probes.machine.READERS` readers at once, other files of the data set."""
     parallel_files: int = 0
     parallel_bytes: int = 0
-    needed_bytes_per_s: float | None = None
-    """Bytes that a measured run reads a second when it does not wait; ``None`` where no run was named."""
 
 
 class Machine(Record):

@@ -13,24 +13,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-import numpy as np
-
-from xttsbench.analysis.readings import measured_span
 from xttsbench.doctor import examine
-from xttsbench.errors import InvalidInputError
 from xttsbench.execution.child import child_environment
-from xttsbench.execution.journal import read_trials
 from xttsbench.probes import machine as probes
 from xttsbench.probes.machine import storage
-from xttsbench.processes import ends_within, kill_group, readable
+from xttsbench.processes import ends_within, kill_group
 from xttsbench.records.machine import Driver, Examination, Machine, Sight
-from xttsbench.records.trial import MAIN_KINDS, TrialRecord
 from xttsbench.xtts.data.make import cache_directory
 
 PATIENCE_S: Final = 180.0
@@ -42,78 +34,44 @@ BUSY_SHARE, LONGER_S = 0.05, 3.0
 """
 
 
-@dataclass(frozen=True)
-class Request:
-    """Options of the user.
-
-    Attributes:
-        data: directory whose files are read; ``None`` reads none.
-        run: a run of the same data, which says how fast they are needed.
-        patience_s: seconds until a child that looks at TensorFlow is killed.
-        command: the command line, for the record.
-    """
-
-    data: Path | None = None
-    run: Path | None = None
-    patience_s: float = PATIENCE_S
-    command: str = "xttsbench doctor"
-
-
-def doctor(request: Request) -> Examination:
+def doctor(
+    data: Path | None = None, *, patience_s: float = PATIENCE_S, command: str = "xttsbench doctor"
+) -> Examination:
     """Read everything, then judge it.
 
+    Args:
+        data: directory whose files are read; ``None`` reads none.
+        patience_s: seconds until a child that looks at TensorFlow is killed.
+        command: the command line, for the record.
+
     Raises:
-        InvalidInputError: the data or the run cannot be read, or the run does not say what it needs.
+        InvalidInputError: the data cannot be read.
     """
-    needed = _needed_bytes_per_s(request.run) if request.run is not None else None
     software, driver = probes.software(), ask_driver()
     # Before anything of ours computes, so that what is busy is others'.
     processors, swapped = probes.processors_and_swap(WINDOW_S)
     if (processors.steal_share or 0.0) + (processors.foreign_share or 0.0) > BUSY_SHARE:
         processors, swapped = probes.processors_and_swap(LONGER_S)  # whether they stay
     memory = probes.memory(swapped)
-    data = request.data
-    read = storage(data).model_copy(update={"needed_bytes_per_s": needed}) if data is not None else None
     machine = Machine(
         software=software,
         driver=driver,
         processors=processors,
         memory=memory,
-        storage=read,
+        storage=storage(data) if data is not None else None,
         places=(
             probes.place("runs", Path("reports")),
             probes.place("made data", cache_directory()),
             probes.place("temporary files", Path(tempfile.gettempdir())),
         ),
-        sight=look(request.patience_s),
+        sight=look(patience_s),
     )
     return Examination(
-        command=request.command,
+        command=command,
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         checks=examine(machine),
         machine=machine,
     )
-
-
-def _needed_bytes_per_s(run: Path) -> float:
-    """Bytes that the steps of a run read, for each second that they would take if they never waited."""
-    found = [rate for trial in read_trials(run) if (rate := _rate(trial)) is not None]
-    if not found:
-        raise InvalidInputError(
-            f"--run {str(run)!r}: no trial of it has a step and reads files; name a run of diagnose with the same "
-            "data, or leave --run out."
-        )
-    return max(found)
-
-
-def _rate(trial: TrialRecord) -> float | None:
-    span, host, segment = measured_span(trial), trial.readings.host, trial.segment("as_is")
-    if trial.spec.kind not in MAIN_KINDS or span is None or host is None or segment is None:
-        return None
-    read = span.growth(host, "read_call_bytes")
-    alone = trial.segment("step_only") or segment
-    step_s = float(np.mean(alone.columns["step_ns"][alone.warmup_steps :] or (0,))) / 1e9
-    return read / span.steps / step_s if read and step_s > 0 else None
 
 
 DRIVER_PATIENCE_S: Final = 20.0
@@ -163,12 +121,11 @@ def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
 def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]:
     """Have a child say what it knows: that, how it ended where it did not say all, and what it printed."""
     environment = child_environment({"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": _LOADING}, has_gpu=True)
-    reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as words, os.fdopen(reading, "rb", buffering=0) as pipe:
+    with tempfile.TemporaryFile() as words, tempfile.TemporaryFile() as told:
         try:
             child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "xttsbench.worker.sight", str(writing), what],
-                pass_fds=[writing],
+                [sys.executable, "-P", "-m", "xttsbench.worker.sight", str(told.fileno()), what],
+                pass_fds=[told.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
@@ -177,34 +134,19 @@ def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]
             )
         except OSError as error:
             return {}, f"not to be started: {error.strerror or error}", ""
-        finally:
-            os.close(writing)
         try:
-            known = _listen(pipe, time.monotonic() + patience_s)
-            done = known.get("stage") == "done"
-            busy = not done and not ends_within(child.pid, 0.5)
+            busy = not ends_within(child.pid, patience_s)
         finally:
             kill_group(child.pid)  # it has not been waited for
             # One that the kernel holds inside of a driver cannot be killed, and is not waited for.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_KILLED_S)
+        told.seek(0)
+        known: dict[str, Any] = {}
+        for line in told:
+            known |= json.loads(line) if line.endswith(b"\n") else {}  # else it was killed meanwhile
         ended = f"still busy after {patience_s:g} s" if busy else _named(child.returncode)
-        return known, None if done else ended, _printed(words)
-
-
-def _listen(pipe: IO[bytes], deadline_s: float) -> dict[str, Any]:
-    """Messages of the child until it closed its end, was done, or time was up."""
-    known: dict[str, Any] = {}
-    buffer = b""
-    while known.get("stage") != "done" and (left_s := deadline_s - time.monotonic()) > 0:
-        if not readable([pipe], left_s):
-            break
-        if not (piece := pipe.read(1 << 16)):
-            break
-        *lines, buffer = (buffer + piece).split(b"\n")
-        for line in lines:
-            known |= json.loads(line)
-    return known
+        return known, None if known.get("stage") == "done" else ended, _printed(words)
 
 
 def _named(code: int | None) -> str:

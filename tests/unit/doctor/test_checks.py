@@ -167,15 +167,6 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
     ("storage", {"storage": storage(1.3)}, "storage-speed", "ok", "cold 14.7 MiB/s and 77 files/s", ""),
     (
         "storage",
-        {"storage": storage(0.1, needed_bytes_per_s=9e8)},
-        "storage-speed",
-        "broken",
-        "needs 858 MiB/s",
-        "Pack",
-    ),
-    ("storage", {"storage": storage(0.1, needed_bytes_per_s=1e8)}, "storage-speed", "ok", "needs 95.4 MiB/s", ""),
-    (
-        "storage",
         {"storage": storage(0.1, cold=Pass(seconds=0.1, stored_share=0.1))},
         *("storage-speed", "unknown", "only 10% of it came from storage", "cannot be made cold"),
     ),
@@ -228,12 +219,3 @@ def test_threads_that_were_set_to_the_quota_are_its_remedy() -> None:
     machine = spoilt(machine, "sight", threads={"intra_op": 2, "inter_op": 2})
     machine = spoilt(machine, "software", variables={"TF_NUM_INTRAOP_THREADS": "2", "TF_NUM_INTEROP_THREADS": "2"})
     assert {check.id for check in examine(machine) if check.status != "ok"} == {"gpu-driver"}
-
-
-def test_files_that_many_readers_get_fast_enough_are_fast_enough() -> None:
-    parallel = Pass(seconds=0.05, stored_share=1.0)
-    found = said(
-        spoilt(healthy(), "storage", storage=storage(1.0, parallel=parallel, needed_bytes_per_s=1e8)), "storage-speed"
-    )
-    assert found is not None
-    assert found.status == "ok"
