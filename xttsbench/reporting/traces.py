@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
 from xttsbench import __version__
@@ -19,12 +19,10 @@ from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.words import plain
 
-_STEPS, _COMPILATIONS, _CONDITIONS, _TURNS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 9)
+_STEPS, _COMPILATIONS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 7)
 _THREADS: Final = {
     _STEPS: "steps",
     _COMPILATIONS: "tracing and compilation",
-    _CONDITIONS: "conditions",
-    _TURNS: "turns",
     _STEP_OPS: "operations of a step (means, not in their order)",
     _PIPELINE_OPS: "input pipeline (means for a batch, not in their order)",
     _PROFILED: "profiled steps",
@@ -73,7 +71,7 @@ def perfetto(trials: Sequence[TrialRecord]) -> str:
 
 
 def _events(trials: Iterable[TrialRecord]) -> Iterator[Event]:
-    readers = (_steps, _conditions, _turns, _step_ops, _pipeline_ops, _profiled, _readings)
+    readers = (_steps, _step_ops, _pipeline_ops, _profiled, _readings)
     for process, trial in enumerate(trials, start=1):
         if made := [event for read in readers for event in read(trial)]:
             for event in (*_names(trial, process, {event["tid"] for event in made}), *made):
@@ -126,21 +124,6 @@ def _waits_of_the_step(row: dict[str, int]) -> Iterator[Event]:
         yield _slice("wait for the device", _STEPS, end - emulated - device, device, {})
     if emulated:
         yield _slice("emulated accelerator", _STEPS, end - emulated, emulated, {})
-
-
-def _conditions(trial: TrialRecord) -> Iterator[Event]:
-    """Events for the conditions of measurement: stretches of steps of one segment and one round."""
-    for segment in trial.segments:
-        for number, rows in groupby(_rows(segment), key=lambda row: row["round"]):
-            first, last = (stretch := list(rows))[0], stretch[-1]
-            end = last["start_ns"] + last["wait_ns"] + last["step_ns"]
-            about = {"round": number} if number else {}
-            yield _slice(plain(segment.name), _CONDITIONS, first["start_ns"], end - first["start_ns"], about)
-
-
-def _turns(trial: TrialRecord) -> Iterator[Event]:
-    for turn in trial.rounds:
-        yield _slice(f"round {turn.round}", _TURNS, turn.start_ns, turn.end_ns - turn.start_ns, {})
 
 
 def _step_ops(trial: TrialRecord) -> Iterator[Event]:
