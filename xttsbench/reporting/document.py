@@ -233,14 +233,13 @@ class Tree(Block):
 
 @dataclass(frozen=True, slots=True)
 class Figure(Block):
-    """A plot of that name; ``drawn_above``: a page that draws its own bars has no need of it.
+    """A plot of that name.
 
     ``table`` has its data, on a page, where no table beside it has them.
     """
 
     name: str
     caption: str
-    drawn_above: bool = False
     table: Table | None = None
 
 

@@ -27,49 +27,21 @@ from xttsbench.files import atomic_write
 from xttsbench.records.report import Report
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import document as doc
-from xttsbench.reporting import markdown, units
+from xttsbench.reporting import markdown, sections, units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Document, Section, View
 from xttsbench.reporting.plot_tables import table_of
 from xttsbench.reporting.scene import Scene, stage
-from xttsbench.reporting.sections import (
-    TRAINING,
-    advice,
-    compare,
-    compares,
-    figures,
-    fixes,
-    on_cpu,
-    pipeline,
-    step,
-    target_figures,
-    unmeasured,
-)
+from xttsbench.reporting.sections import advice, compare, fixes, pipeline, step, summary
+from xttsbench.reporting.sections import report as full
 from xttsbench.reporting.sections.answer import after, gain, next_command, unit
 from xttsbench.reporting.sections.findings import findings, passed
 from xttsbench.reporting.sections.naming import spoken, with_calls, with_level
-from xttsbench.reporting.sections.report import (
-    details,
-    experiments,
-    made,
-    notes,
-    numbers,
-    report_document,
-    where_time_goes,
-)
-from xttsbench.reporting.sections.summary import (
-    gpu_names,
-    headline,
-    inner,
-    likely_sentence,
-    memory_bytes,
-    training_facts,
-    without_op,
-)
+from xttsbench.reporting.sections.report import report_document
 from xttsbench.reporting.time_line import PARTS, TimeLine, time_line
 from xttsbench.reporting.words import GRID, INK, PART_COLORS, SEVERITY_COLORS, SOFT, part
 
 _OF_A_PERIOD: Final = ("autocorrelation", "periodogram")  # Plots that say something where there is a period
-_DRAWN: Final = ("attribution", "timeline", TRAINING)
+_DRAWN: Final = ("timeline", sections.TRAINING)
 """Plots of which the page has a drawing of its own, or which stand further above."""
 
 
@@ -83,9 +55,10 @@ class Tiles(doc.Block):
 
 def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
     """The report in the order of the page; without a scene the steps are not drawn over time."""
-    comparing = compares(report)
-    compared = tuple(_with_tables(part, scene) for part in (*compare.comparisons(report), *compare.ungrouped(report)))
-    head = (_headline(report), *_answer(report, comparing=comparing), machine(report))
+    comparing = sections.compares(report)
+    tables = partial(table_of, scene=scene)
+    compared = (*compare.comparisons(report, tables, folded=not comparing), *compare.ungrouped(report))
+    head = (_headline(report), *_answer(report, comparing=comparing), Tiles(tuple(_machine(report)), "strip"))
     warnings = (doc.Callout(warning) for warning in report.warnings)
     time_goes = f"Where a {unit(report)}'s time goes"
     found, informational = _findings(report, comparing=comparing)
@@ -93,17 +66,17 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
         *head,
         *warnings,
         *(compared if comparing else ()),
-        *(numbers(report, comparing=True) if comparing else ()),
-        *(replace(part, title=time_goes) for part in where_time_goes(report, comparing=comparing)),
+        *(full.numbers(report, comparing=True) if comparing else ()),
+        *(replace(part, title=time_goes) for part in full.where_time_goes(report, comparing=comparing)),
         *_losses(report),
         doc.Section("The input pipeline", () if comparing else pipeline.as_graph(report)),
         *fixes.as_cards(report),
         *found,
         *_in_time(report, scene, comparing=comparing),
         *step.profiled(report),
-        *(() if comparing else map(_with_folded_plots, compared)),
+        *(() if comparing else compared),
         *informational,
-        *_folded("Notes", notes(report)),
+        *_folded("Notes", full.notes(report)),
         *passed(report),
         doc.Section("Methods, distributions and raw data", tuple(_rest(report, scene, comparing=comparing))),
     )
@@ -112,10 +85,10 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
 
 def _headline(report: Report) -> doc.Headline:
     """The verdict in the calls of the user's source, and what is likely all the same where there is none."""
-    said = headline(report)
-    likely = [doc.Paragraph(text, "strong")] if (text := likely_sentence(report)) else []
+    said = summary.headline(report)
+    likely = [doc.Paragraph(text, "strong")] if (text := summary.likely_sentence(report)) else []
     below = [one for one in said.below if not one.text.startswith("Machine: ")]  # that stands in the strip
-    sentence = with_calls(without_op(said.sentence, report), report)
+    sentence = with_calls(summary.without_op(said.sentence, report), report)
     return replace(said, sentence=sentence, below=(*likely, *below))
 
 
@@ -123,32 +96,30 @@ def _answer(report: Report, *, comparing: bool) -> Iterator[doc.Block]:
     """Blocks for the gain, the cause, the remedy and the next command; a comparison has them in its tables."""
     if not comparing:
         yield from _figures(report)
-        if facts := (*advice.advice(report), *training_facts(report)):
+        if facts := (*advice.advice(report), *summary.training_facts(report)):
             yield doc.Facts(facts, ("what", "which"))
     if command := next_command(report, ""):
         yield doc.Code((command,), "shell", "Next:")
 
 
-def machine(report: Report) -> Tiles:
-    """Line on the measured machine: processor, accelerator, memory, versions, and the load of other processes."""
-    return Tiles(tuple(_machine(report)), "strip")
-
-
 def _machine(report: Report) -> Iterator[doc.Fact]:
+    """Machine that was measured, and what others did to it."""
     found = report.environment
-    cpu = inner(found, "cpu")
+    cpu = summary.inner(found, "cpu")
     if cores := cpu.get("allowed_cpus") or found.get("cpus"):
         yield doc.Fact("processors", f"{cores:g} of {cpu['model']}" if cpu.get("model") else f"{cores:g}")
     kind, label = (str(report.accelerator.get(key, "")) for key in ("kind", "label"))
-    if (said := label or kind) and (kind == "emulated" or not on_cpu(report)):  # never one to be taken for the other
+    if (said := label or kind) and (
+        kind == "emulated" or not sections.on_cpu(report)
+    ):  # never one to be taken for the other
         yield doc.Fact("accelerator", said.replace("emulated", "EMULATED") if kind == "emulated" else said)
-    yield doc.Fact("GPU", gpu_names(found) or "none")
-    if total := memory_bytes(found):
+    yield doc.Fact("GPU", summary.gpu_names(found) or "none")
+    if total := summary.memory_bytes(found):
         yield doc.Fact("memory", units.size(total))
-    packages = inner(found, "packages")
+    packages = summary.inner(found, "packages")
     if packages.get("tensorflow"):
         yield doc.Fact("TensorFlow", str(packages["tensorflow"]))
-    if python := inner(found, "python").get("version"):
+    if python := summary.inner(found, "python").get("version"):
         yield doc.Fact("Python", str(python))
     if report.disturbance:
         yield doc.Fact("other work meanwhile", report.disturbance.sentence)
@@ -175,7 +146,10 @@ def _figures(report: Report) -> Iterator[Tiles]:
 
 def _losses(report: Report) -> Iterator[doc.Section]:
     if report.training is not None:
-        yield doc.Section("Losses", (doc.Figure(TRAINING, target_figures(report)[TRAINING], view=doc.View.FULL),))
+        yield doc.Section(
+            "Losses",
+            (doc.Figure(sections.TRAINING, sections.target_figures(report)[sections.TRAINING], view=doc.View.FULL),),
+        )
 
 
 def _findings(report: Report, *, comparing: bool) -> tuple[tuple[doc.Section, ...], tuple[doc.Section, ...]]:
@@ -199,41 +173,22 @@ def _in_time(report: Report, scene: Scene | None, *, comparing: bool) -> Iterato
     yield from (first, *others)
 
 
-def _with_tables(part: doc.Block, scene: Scene | None) -> doc.Block:
-    if not isinstance(part, doc.Section) or scene is None:
-        return part
-    blocks = [
-        replace(one, table=table_of(one.name, scene)) if isinstance(one, doc.Figure) else one for one in part.blocks
-    ]
-    return replace(part, blocks=tuple(blocks))
-
-
-def _with_folded_plots(part: doc.Block) -> doc.Block:
-    """A section whose plots do not stand between a reader and what follows."""
-    if not isinstance(part, doc.Section):
-        return part
-    plots = tuple(block for block in part.blocks if isinstance(block, doc.Figure))
-    return replace(part, blocks=(*(block for block in part.blocks if block not in plots), doc.Fold("Plots", plots)))
-
-
 def _rest(report: Report, scene: Scene | None, *, comparing: bool) -> Iterator[doc.Block]:
     if not comparing:
-        yield from (_folded("Step time and utilization", numbers(report, comparing=False)))
-    yield from _folded("Isolation experiments", experiments(report))
+        yield from (_folded("Step time and utilization", full.numbers(report, comparing=False)))
+    yield from _folded("Isolation experiments", full.experiments(report))
     rhythm = () if report.oscillation.period_steps is not None else _OF_A_PERIOD
     drawn = tuple(
-        doc.Figure(name, caption, table=table_of(name, scene) if scene else None, view=doc.View.FULL)
-        for name, caption in target_figures(report).items()
+        doc.Figure(name, caption, table=table_of(name, scene), view=doc.View.FULL)
+        for name, caption in sections.target_figures(report).items()
         if name not in (*_DRAWN, *rhythm)
     )
     yield doc.Fold("Plots of the baseline" if comparing else "Plots", drawn)
-    yield from _folded("Not measured", unmeasured(report))
+    yield from _folded("Not measured", sections.unmeasured(report))
     if comparing and (ops := pipeline.as_graph(report)):
         yield doc.Fold("The input pipeline", ops)
-    for block in details(report, comparing=comparing).blocks:
-        if not (isinstance(block, doc.Fold) and block.title == pipeline.TITLE):
-            yield block
-    yield doc.Fold("How it was made", made(report))
+    yield from full.details(report, comparing=False).blocks  # the pipeline stands above
+    yield doc.Fold("How it was made", full.made(report))
 
 
 def _folded(title: str, parts: Iterator[doc.Section] | tuple[doc.Section, ...]) -> Iterator[doc.Fold]:
@@ -380,7 +335,7 @@ def _write_plots(folder: Path, scene: Scene, warnings: list[str]) -> dict[str, b
         return {}
     folder.mkdir(exist_ok=True)
     images: dict[str, bytes] = {}
-    for name in figures(scene.report):
+    for name in sections.figures(scene.report):
         plot = _tried(f"plots/{name} was not drawn", partial(plots.draw_one, name, scene), warnings)
         if plot is not None:
             atomic_write(folder / f"{name}.png", plot.png)

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.rhythm import autocorrelation, periodogram, varies
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Table, numeric, table
-from xttsbench.reporting.scene import FloatArray, Scene
+from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import figures_of, groups
 from xttsbench.reporting.side_runs import SideRun, side_runs, utilization
 
@@ -22,8 +23,10 @@ _PERIODS: Final = 12
 _STRETCHES: Final = 12
 
 
-def table_of(name: str, scene: Scene) -> Table | None:
+def table_of(name: str, scene: Scene | None) -> Table | None:
     """The data of a plot of that name; ``None`` where a table beside it has them, or there are none."""
+    if scene is None:
+        return None
     if name == "distribution":
         return _distribution(scene)
     wall = np.empty(0) if scene.main is None else scene.main.steady_wall_s

@@ -1,46 +1,44 @@
-"""Data of all plots: the report, and the steps of each process as NumPy arrays in seconds; and as tables.
+"""Data of all plots: the report, and the steps of each process as NumPy arrays in seconds.
 
-Time zero is a process's first step. A column that the trial did not record becomes NaN (or ``None`` for a whole
-optional quantity), never 0. Compared configurations stand beside one another over the same time, one process of each
-from the same repeat (:func:`side_runs`), with the utilization that the table of the comparison has. The page draws the
-steps of one process itself (:func:`time_line`): of many the fastest and the slowest of each of some thousand stretches
-are kept, so that no stall is lost from the picture; the sums up to each kept step are exact.
+Time zero is a process's first step. Of many steps the fastest and the slowest of each of some thousand stretches are
+drawn (:func:`extremes`), so that no stall is lost from the picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xttsbench.analysis.steps import steady, steps_of
+from xttsbench.analysis.steps import FloatArray, Steps, steady, steps_of
 from xttsbench.records.report import Report
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.sections import compares, groups, of_verdict, trials_of
 from xttsbench.reporting.words import plain
 
-FloatArray = NDArray[np.float64]
 _LONGEST_LABEL = 40
 _OTHER_TARGETS = frozenset({"arm", "parity"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepSeries:
-    """Steps of one segment of one process; every array has one entry per step, shape (steps,)."""
+class StepSeries(Steps):
+    """All steps of one segment of one process, its warm-up among them; the segment has some.
 
-    label: str
-    zero_ns: int  # ``time.perf_counter_ns`` of the first step's start, to align readings with the steps
-    wall_s: FloatArray
-    wait_s: FloatArray
-    step_s: FloatArray
-    accelerator_s: FloatArray | None  # Time of the emulated accelerator within each step; ``None`` without one
-    cpu_s: FloatArray  # Processor time of the whole process within each step
-    steady_from: int  # Index of the first step of the steady state
+    Attributes:
+        label: name of the process.
+        zero_ns: ``time.perf_counter_ns`` of the first step's start, to align readings with the steps.
+        steady_from: index of the first step of the steady state, where the report cuts what follows the warm-up.
+    """
 
-    @property
+    def __init__(self, segment: Segment, label: str = "") -> None:
+        super().__init__(steps_of(segment.model_copy(update={"warmup_steps": 0})).columns)
+        self.label, self.zero_ns = label, segment.columns["start_ns"][0]
+        self.steady_from = min(segment.warmup_steps, segment.steps) + steady(steps_of(segment))[1].cut
+
+    @cached_property
     def end_s(self) -> FloatArray:
         """End of each step, from the first one's start: the wall times leave no gap between steps."""
         return np.cumsum(self.wall_s)
@@ -50,32 +48,10 @@ class StepSeries:
         """Wall time of the steps of the steady state."""
         return self.wall_s[self.steady_from :]
 
-
-def from_segment(segment: Segment, *, label: str) -> StepSeries | None:
-    """The segment's steps; ``None`` where it has none, or not their start and wall time.
-
-    The steady state begins where the report cuts what follows the segment's own warm-up.
-    """
-    if segment.steps == 0 or "start_ns" not in segment.columns or "wall_ns" not in segment.columns:
-        return None
-    emulated_s = _seconds(segment, "emulated_ns")
-    return StepSeries(
-        label=label,
-        zero_ns=segment.columns["start_ns"][0],
-        wall_s=_seconds(segment, "wall_ns"),
-        wait_s=_seconds(segment, "wait_ns"),
-        step_s=_seconds(segment, "step_ns"),
-        accelerator_s=emulated_s if np.any(emulated_s > 0) else None,
-        cpu_s=_seconds(segment, "cpu_ns"),
-        steady_from=min(segment.warmup_steps, segment.steps) + steady(steps_of(segment))[1].cut,
-    )
-
-
-def _seconds(segment: Segment, column: str) -> FloatArray:
-    values = segment.columns.get(column)
-    if values is None:
-        return np.full(segment.steps, np.nan)
-    return np.array(values, dtype=np.float64) / 1e9
+    @property
+    def emulated(self) -> bool:
+        """Whether an emulated accelerator stands for the device."""
+        return bool(self.emulated_s.any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +77,9 @@ def stage(report: Report, trials: Sequence[TrialRecord]) -> Scene:
     Trials without such steps are left out, and those of another configuration: they are not the original.
     """
     found = [
-        (series, record)
+        (StepSeries(segment, plain(record.spec.trial_id)[:_LONGEST_LABEL]), record)
         for record in _original(report, trials)
-        if (segment := record.segment("as_is"))
-        and (series := from_segment(segment, label=plain(record.spec.trial_id)[:_LONGEST_LABEL]))
+        if (segment := record.segment("as_is")) is not None and segment.steps
     ]
     main, record = max(found, key=lambda pair: pair[0].steady_wall_s.size, default=(None, None))
     return Scene(report, tuple(series for series, _ in found), main, record, tuple(trials))

@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.records.report import Variant
 from xttsbench.records.trial import Segment, TrialRecord
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, from_segment
+from xttsbench.reporting.scene import Scene, StepSeries
 from xttsbench.reporting.sections import Group, groups, trials_of
 from xttsbench.reporting.utilization import trace
 from xttsbench.reporting.words import ARM_COLORS, SERIES_COLORS
@@ -63,10 +64,11 @@ def _chosen(group: Group) -> tuple[Variant, ...]:
 
 
 def _series(record: TrialRecord) -> StepSeries | None:
-    if (segment := record.segment("as_is")) is None:
+    segment = record.segment("as_is")
+    if segment is None or segment.steps <= segment.warmup_steps:
         return None
     columns = {name: values[segment.warmup_steps :] for name, values in segment.columns.items()}
-    return from_segment(Segment(name=segment.name, columns=columns), label="")
+    return StepSeries(Segment(name=segment.name, columns=columns))
 
 
 def utilization(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
@@ -77,7 +79,7 @@ def utilization(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
     series = run.series
     if has_samples(run):
         return _sampled(run, window_s)
-    busy_s = series.step_s if series.accelerator_s is None else series.accelerator_s
+    busy_s = series.emulated_s if series.emulated else series.step_s
     t_s, share = trace(series.end_s, busy_s, window_s=window_s / _MOVES_PER_WINDOW)
     whole = share[: t_s.size - 1] if t_s.size > _MOVES_PER_WINDOW else share  # the last may be narrower than the others
     width = min(_MOVES_PER_WINDOW, whole.size)
@@ -88,7 +90,7 @@ def utilization(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:
 
 def has_samples(run: SideRun) -> bool:
     """Whether the utilization is the driver's and not of the steps' own clock."""
-    return run.series.accelerator_s is None and run.arm.utilization_of == _GPU
+    return not run.series.emulated and run.arm.utilization_of == _GPU
 
 
 def _sampled(run: SideRun, window_s: float) -> tuple[FloatArray, FloatArray]:

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from xttsbench.analysis.steps import Steps, steps_of
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.records.readings import GpuReadings
-from xttsbench.records.trial import Segment
+from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED, Block, Table, numeric, table
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries, extremes
+from xttsbench.reporting.scene import Scene, StepSeries, extremes
 from xttsbench.reporting.utilization import trace
 
 MOST_STRETCHES: Final = 4_000
@@ -64,21 +64,17 @@ def time_line(scene: Scene | None) -> TimeLine | None:
     """The time line of the process with the most steady steps; ``None`` where there are no steps."""
     if scene is None or scene.main is None or scene.record is None:
         return None
-    segment = scene.record.segment("as_is")
-    if segment is None:
-        return None
-    series, steps = scene.main, steps_of(segment.model_copy(update={"warmup_steps": 0}))
-    count, parts = series.wall_s.size, _parts(segment, steps)
+    series = scene.main
+    count, parts = series.wall_s.size, _parts(series)
     kept = extremes(series.wall_s, MOST_STRETCHES)
-    compiled = np.flatnonzero(steps.compiling) + 1
-    use_of, uses = _uses(scene, series)
-    waited = np.cumsum(parts["input"]) if "input" in parts else None
+    compiled = np.flatnonzero(series.compiling) + 1
+    use_of, uses = _uses(scene.record, series)
     data: dict[str, object] = {
         "n": (kept + 1).tolist(),
         "t": _rounded(series.end_s[kept]),
         "wall": _short(series.wall_s[kept]),
         **{name: _short(seconds[kept]) for name, seconds in parts.items()},
-        "waited": None if waited is None else _rounded(waited[kept]),
+        "waited": _rounded(np.cumsum(parts["input"])[kept]),
         "compiled": compiled[:MOST_STRETCHES].tolist(),
         "warm": round(float(series.end_s[series.steady_from - 1]), 6) if 0 < series.steady_from < count else 0.0,
         "use_of": use_of,
@@ -90,26 +86,21 @@ def time_line(scene: Scene | None) -> TimeLine | None:
     return TimeLine(f"{said}.", tuple(parts), data, _table(series, parts, compiled, uses))
 
 
-def _parts(segment: Segment, steps: Steps) -> dict[str, FloatArray]:
-    known = segment.columns
-    found: dict[str, FloatArray] = {}
-    if "wait_ns" in known:
-        found["input"] = np.maximum(steps.wait_s, 0.0)
-    if "step_ns" in known and steps.compiling.any():
-        found["compile"] = steps.compile_s
-    if "wait_ns" in known and "step_ns" in known:
-        found["host"] = np.maximum(steps.wall_s - steps.pause_s - steps.wait_s - steps.step_s, 0.0)
-    return found
+def _parts(series: StepSeries) -> dict[str, FloatArray]:
+    """Seconds of each part of the steps."""
+    found: dict[str, FloatArray] = {"input": np.maximum(series.wait_s, 0.0)}
+    if series.compiling.any():
+        found["compile"] = series.compile_s
+    return found | {"host": np.maximum(series.wall_s - series.pause_s - series.wait_s - series.step_s, 0.0)}
 
 
-def _uses(scene: Scene, series: StepSeries) -> tuple[str, tuple[Use, ...]]:
-    """The best account of utilization that there is: emulated accelerator, GPU, else the processors."""
-    record = scene.record
+def _uses(record: TrialRecord, series: StepSeries) -> tuple[str, tuple[Use, ...]]:
+    """Words for what is used while the steps go on, and its share over time."""
     window_s = max(float(series.end_s[-1]) / _WINDOWS, _STEPS_PER_WINDOW * float(series.wall_s.mean()))
-    if record is None or window_s <= 0:
+    if window_s <= 0:
         return "", ()
-    if series.accelerator_s is not None:
-        return "EMULATED accelerator in use", (_use("emulated accelerator", series, series.accelerator_s, window_s),)
+    if series.emulated:
+        return "EMULATED accelerator in use", (_use("emulated accelerator", series, series.emulated_s, window_s),)
     gpus = []
     for gpu in record.readings.gpus:
         t_s, share = (one[:: max(1, len(gpu.utilization) // _MOST_SAMPLES)] for one in samples_of(gpu, series))
@@ -117,7 +108,7 @@ def _uses(scene: Scene, series: StepSeries) -> tuple[str, tuple[Use, ...]]:
             gpus.append(Use(f"GPU {gpu.index} {gpu.name}", tuple(t_s), tuple(share)))
     if gpus:
         return "GPU in use, as the driver samples it", tuple(gpus)
-    if record.devices is None or not np.isfinite(series.cpu_s).all():
+    if record.devices is None:
         return "", ()
     of = f"{record.devices.cpus} processors" if record.devices.cpus != 1 else "the processor"
     return f"{of} in use by the process", (_use(of, series, series.cpu_s / record.devices.cpus, window_s),)

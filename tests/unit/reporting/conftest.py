@@ -202,9 +202,9 @@ def starving_run() -> Run:
         ),
         aa=AA(effect=estimate(1.003, 0.008), noisy=False, smallest_visible_effect=0.021),
         unmeasured={
-            "arms[2].step_time_s": "the trial ran out of memory",
-            "arms[2].effect": "the trial ran out of memory",
-            "findings[1].verified_speedup": "the budget was spent before its turn",
+            "arms.2.step_time_s": "the trial ran out of memory",
+            "arms.2.effect": "the trial ran out of memory",
+            "findings.1.verified_speedup": "the budget was spent before its turn",
             "readings.gpus": "no NVIDIA driver on this machine",
         },
         accelerator={"kind": "emulated", "label": "emulated, 15 ms per step", "step_s": 0.015},

@@ -44,7 +44,7 @@ def test_the_residual_and_the_plots_are_shown(starving) -> None:
     text = serialize(starving.report)
     assert "| ░ | unattributed | 390 µs | 1.2 % |" in text
     assert "](plots/timeline.png)" in text
-    assert "](plots/timeline.png)" not in serialize(starving.report, plots=("attribution",))
+    assert "](plots/timeline.png)" not in serialize(starving.report, plots=("distribution",))
 
 
 def test_the_answer_fits_a_screen_and_all_else_is_folded_away(every_run) -> None:

@@ -16,7 +16,7 @@ from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Report
 from xttsbench.reporting import markdown, page, plots
 from xttsbench.reporting.document import Code, Fact, Facts, Finding, Fold, Section, Table
-from xttsbench.reporting.page import Tiles, inline, machine, page_document, render_page
+from xttsbench.reporting.page import Tiles, inline, page_document, render_page
 from xttsbench.reporting.plots import target
 from xttsbench.reporting.scene import stage
 from xttsbench.reporting.sections import CAPTIONS, unmeasured
@@ -74,7 +74,9 @@ def test_a_step_that_was_not_measured_says_why(empty) -> None:
 
 
 def test_the_machine_is_one_strip_and_what_is_emulated_says_so(starving) -> None:
-    facts = machine(starving.report).facts
+    facts = next(
+        one for one in page_document(starving.report).blocks if isinstance(one, Tiles) and one.kind == "strip"
+    ).facts
     assert Fact("processors", "2") in facts
     assert Fact("accelerator", "EMULATED, 15 ms per step") in facts
     assert Fact("GPU", "none") in facts

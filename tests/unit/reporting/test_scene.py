@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from xttsbench.records.trial import Segment
 from xttsbench.reporting.document import Figure, Table
 from xttsbench.reporting.page import page_document, render_page
 from xttsbench.reporting.plot_tables import table_of
-from xttsbench.reporting.scene import Scene, extremes, from_segment, stage
+from xttsbench.reporting.scene import Scene, StepSeries, extremes, stage
 from xttsbench.reporting.time_line import MOST_STRETCHES, TimeLine, time_line
 
 
@@ -35,35 +34,21 @@ def test_columns_become_seconds_from_the_first_step() -> None:
         "emulated_ns": (0, 1_000_000_000, 1_000_000_000),
         "cpu_ns": (10, 20, 30),
     }
-    series = from_segment(Segment(name="as_is", columns=columns, warmup_steps=1), label="a")
-    assert series is not None
+    series = StepSeries(Segment(name="as_is", columns=columns, warmup_steps=1))
     assert series.zero_ns == 1_000
     np.testing.assert_allclose(series.end_s, [2, 5, 6])
     np.testing.assert_allclose(series.wait_s, [0.5, 0, 0.25])
-    np.testing.assert_allclose(series.accelerator_s, [0, 1, 1])
+    np.testing.assert_allclose(series.emulated_s, [0, 1, 1])
+    assert series.emulated
     assert series.steady_from == 1
     np.testing.assert_allclose(series.steady_wall_s, [3, 1])
-
-
-def test_what_was_not_recorded_is_nan_or_none_and_never_zero() -> None:
-    series = from_segment(Segment(name="as_is", columns={"start_ns": (5,), "wall_ns": (10,)}), label="a")
-    assert series is not None
-    assert series.accelerator_s is None
-    for column in (series.wait_s, series.step_s, series.cpu_s):
-        assert np.isnan(column).all()
 
 
 def test_the_steady_state_starts_after_warm_up_and_what_the_analysis_cuts() -> None:
     wall = (900, 900, *(300,) * 20, *(100, 101, 99, 100) * 25)
     columns = {"start_ns": tuple(np.cumsum((0, *wall[:-1])).tolist()), "wall_ns": wall}
-    series = from_segment(Segment(name="as_is", columns=columns, warmup_steps=2), label="a")
-    assert series is not None
+    series = StepSeries(Segment(name="as_is", columns=columns, warmup_steps=2))
     assert series.steady_from == 22
-
-
-def test_no_steps_no_series() -> None:
-    assert from_segment(Segment(name="as_is"), label="a") is None
-    assert from_segment(Segment(name="as_is", columns={"wait_ns": (1,)}), label="a") is None
 
 
 def drawn(run: Run) -> TimeLine:
@@ -138,14 +123,6 @@ def test_of_many_steps_the_extremes_are_kept_and_the_sums_stay_exact() -> None:
     assert "drawn are the fastest and the slowest of every 25" in page
 
 
-def test_what_was_not_recorded_is_not_drawn() -> None:
-    columns = {"start_ns": (0, 10_000_000, 20_000_000), "wall_ns": (10_000_000,) * 3}
-    found = drawn(with_steps(Segment(name="as_is", columns=columns)))
-    assert found.parts == ()
-    assert found.data["waited"] is None
-    assert found.data["use"] == []
-
-
 def test_the_driver_s_samples_of_a_gpu_come_before_the_processor() -> None:
     found = drawn(eager_run())
     assert found.data["use_of"] == "GPU in use, as the driver samples it"
@@ -161,8 +138,8 @@ def test_without_steps_there_is_no_time_line(empty) -> None:
 def test_a_name_cannot_end_the_data(hostile) -> None:
     found = stage(*hostile)
     assert found.main is not None
-    evil = replace(found, main=replace(found.main, label="</script><script>alert(1)</script>"))
-    page = render_page(page_document(hostile.report, evil), {})
+    found.main.label = "</script><script>alert(1)</script>"
+    page = render_page(page_document(hostile.report, found), {})
     assert "<script>alert" not in page
     assert embedded(page)["n"][0] == 1
 

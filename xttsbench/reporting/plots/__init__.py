@@ -23,10 +23,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.records.machine import Event
 from xttsbench.reporting.scene import Scene
 from xttsbench.reporting.sections import figures_of, groups
-from xttsbench.reporting.sections.brief import FloatArray, Panel, stretches
+from xttsbench.reporting.sections.brief import Panel, stretches
 from xttsbench.reporting.words import GRID, INK, SERIES_COLORS, SEVERITY_COLORS, SOFT, plain
 
 _WIDTH_IN, _DOTS_PER_INCH = 9.0, 150

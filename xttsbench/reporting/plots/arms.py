@@ -14,12 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.report import Variant
 from xttsbench.reporting import units
 from xttsbench.reporting.document import NOT_MEASURED
 from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, step_time_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, extremes
+from xttsbench.reporting.scene import Scene, extremes
 from xttsbench.reporting.sections import Group
 from xttsbench.reporting.sections.compare import result, tone
 from xttsbench.reporting.side_runs import SideRun, has_samples, side_runs, utilization

@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import NDArray
 
 from xttsbench.analysis.rhythm import autocorrelation, effective_size, periodogram, varies
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.analysis.variation import stragglers
 from xttsbench.findings.starvation import STARVING
 from xttsbench.records.base import Estimate
@@ -19,15 +20,13 @@ from xttsbench.records.training import Training
 from xttsbench.records.trial import TrialRecord
 from xttsbench.reporting import units
 from xttsbench.reporting.plots import drawable, label, logarithmic_ticks, new, seconds_axis, step_time_axis, words
-from xttsbench.reporting.scene import FloatArray, Scene, StepSeries
+from xttsbench.reporting.scene import Scene, StepSeries
 from xttsbench.reporting.sections import TRAINING
-from xttsbench.reporting.sections.report import attribution
 from xttsbench.reporting.sections.step import period
 from xttsbench.reporting.time_line import samples_of
 from xttsbench.reporting.utilization import trace
 from xttsbench.reporting.words import INK, PART_COLORS, SERIES_COLORS, SOFT
 
-_ROOM_FOR_A_NAME = 0.12  # Share of the bar from which a part's name fits inside it
 _WIDE_TIMELINE = 20.0  # Largest over median step time from which the axis is logarithmic
 _WINDOWS = 80
 _STEPS_PER_WINDOW = 4
@@ -42,37 +41,6 @@ _FLOOR = 1e-4  # Power below this share of the largest is not drawn: it is round
 _WIDE_LOSSES = 5.0  # Largest over smallest loss from which the axis is logarithmic
 
 
-def draw_attribution(scene: Scene) -> Figure:
-    """Mean seconds of a step by what they go to; the residual is drawn, or only listed where it is negative."""
-    bars, note = attribution(scene.report)
-    found = scene.report.verdict.attribution_s
-    if found is None or bars is None:
-        return words("Where the time of a step goes was not measured", note)
-    parts = bars.visible
-    largest = max(parts, key=lambda part: part.share)
-    figure = new(f"{largest.percent} of the mean step time goes into {largest.name}", height_in=2.6)
-    axes = figure.add_subplot()
-    left = 0.0
-    for part in parts:
-        seconds = max(0.0, float(getattr(found, part.name)))
-        legend = f"{part.name}  {part.time}  ({part.percent})"
-        axes.barh(0, seconds, left=left, color=PART_COLORS[part.name], edgecolor="white", label=legend)
-        if part.share >= _ROOM_FOR_A_NAME:
-            axes.text(left + seconds / 2, 0, part.name, ha="center", va="center", color=INK)
-        left += seconds
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False)
-    axes.set_xlim(0, left or 1.0)
-    seconds_axis(axes.xaxis, left, "mean time of a step")
-    if mean := scene.report.verdict.step_time_s:
-        axes.axvline(mean.estimate, color=INK, linewidth=1.2, linestyle="--")
-        axes.set_xlim(0, 1.01 * max(left, mean.estimate))
-        axes.set_xlabel(f"{axes.get_xlabel()}; dashed: the mean as measured, {units.duration(mean.estimate)}")
-    figure.legend(loc="outside lower left", ncols=3)
-    return figure
-
-
 def draw_timeline(scene: Scene) -> Figure:
     """Wall time per step with warm-up and stalls marked, time inside ``next()``, and a utilization trace."""
     series, record = scene.main, scene.record
@@ -83,11 +51,8 @@ def draw_timeline(scene: Scene) -> Figure:
     figure = new(_timeline_title(series, stalls.size), height_in=6.8)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
     _steps(top, series, stalls)
-    if np.isfinite(series.wait_s).any():
-        middle.vlines(series.end_s, 0, series.wait_s, color=PART_COLORS["input"], linewidth=1.4)
-        seconds_axis(middle.yaxis, float(np.nanmax(series.wait_s)), "inside next()")
-    else:
-        label(middle, "time inside next(): not measured")
+    middle.vlines(series.end_s, 0, series.wait_s, color=PART_COLORS["input"], linewidth=1.4)
+    seconds_axis(middle.yaxis, float(series.wait_s.max()), "inside next()")
     middle.set_ylim(bottom=0)
     _utilization(bottom, series, record, scene.report.verdict.accelerator_utilization)
     if series.steady_from:
@@ -105,8 +70,6 @@ def _timeline_title(series: StepSeries, stalls: int) -> str:
     if not wall.size:
         return f"{series.wall_s.size} steps, all of them warm-up"
     many = f"{stalls} of {wall.size} steps {'is a stall' if stalls == 1 else 'are stalls'}" if stalls else "no stalls"
-    if not np.isfinite(wait).all():
-        return many
     return f"{units.percent(float(wait.sum() / wall.sum()))} of the time is waiting for data; {many}"
 
 
@@ -130,16 +93,13 @@ def _utilization(axes: Axes, series: StepSeries, record: TrialRecord, mean: Esti
     average = "" if mean is None else f", {units.percent(mean.estimate)} on average"
     span_s = float(series.end_s[-1])
     window_s = max(span_s / _WINDOWS, _STEPS_PER_WINDOW * float(series.wall_s.mean()))
-    if series.accelerator_s is not None:
-        _windows(axes, series, series.accelerator_s, window_s, PART_COLORS["transfer"])
+    if series.emulated:
+        _windows(axes, series, series.emulated_s, window_s, PART_COLORS["transfer"])
         label(axes, f"EMULATED accelerator: compute over wall time{average}; windows of {units.duration(window_s)}")
         return
     drawn = _gpus(axes, series, record)
     if drawn:
         label(axes, f"GPU, the driver's samples{average}: {', '.join(drawn)}")
-        return
-    if not np.isfinite(series.cpu_s).all():
-        label(axes, "utilization: not measured")
         return
     cores = record.devices.cpus if record.devices else 1
     _windows(axes, series, series.cpu_s / cores, window_s, SOFT)
@@ -239,9 +199,9 @@ def _bins(pooled: FloatArray, *, log: bool) -> FloatArray:
 
 def draw_autocorrelation(scene: Scene) -> Figure:
     """Bars by lag in steps, the 95 % band of white noise (1.96 / sqrt(n), Bartlett 1946), and the period if any."""
-    wall = np.empty(0) if scene.main is None else scene.main.steady_wall_s
-    if wall.size < _FEWEST_FOR_A_SERIES or not varies(wall):
-        return words("No autocorrelation of the step time", _why_not(scene, wall.size))
+    wall, why_not = _series(scene)
+    if why_not:
+        return words("No autocorrelation of the step time", why_not)
     found = scene.report.oscillation
     effective = effective_size(wall) if found.effective_steps is None else found.effective_steps
     period = found.period_steps
@@ -278,19 +238,21 @@ def draw_autocorrelation(scene: Scene) -> Figure:
     return figure
 
 
-def _why_not(scene: Scene, steps: int) -> str:
+def _series(scene: Scene) -> tuple[FloatArray, str]:
+    """Steady step times of one process, and why they are no series to analyse; empty where they are."""
     if scene.main is None:
-        return scene.why_empty
-    if steps < _FEWEST_FOR_A_SERIES:
-        return f"{steps} steady steps are too few; {_FEWEST_FOR_A_SERIES} are needed."
-    return "Every step took the same time."
+        return np.empty(0), scene.why_empty
+    wall = scene.main.steady_wall_s
+    if wall.size < _FEWEST_FOR_A_SERIES:
+        return wall, f"{wall.size} steady steps are too few; {_FEWEST_FOR_A_SERIES} are needed."
+    return wall, "" if varies(wall) else "Every step took the same time."
 
 
 def draw_periodogram(scene: Scene) -> Figure:
     """Power by frequency with the red-noise null and its 1 % line; the report's period is marked."""
-    wall = np.empty(0) if scene.main is None else scene.main.steady_wall_s
-    if wall.size < _FEWEST_FOR_A_SERIES or not varies(wall):
-        return words("No periodogram of the step time", _why_not(scene, wall.size))
+    wall, why_not = _series(scene)
+    if why_not:
+        return words("No periodogram of the step time", why_not)
     spectrum = periodogram(wall)
     frequency, power, threshold = spectrum.frequency, spectrum.power, spectrum.threshold
     found = scene.report.oscillation
@@ -376,7 +338,6 @@ def _training_title(training: Training) -> str:
 
 
 DRAWERS: Final[dict[str, Callable[[Scene], Figure]]] = {
-    "attribution": draw_attribution,
     "timeline": draw_timeline,
     "distribution": draw_distribution,
     "autocorrelation": draw_autocorrelation,

@@ -43,9 +43,8 @@ def pipeline_of(report: Report) -> Pipeline | None:
 
 def missing(report: Report, path: str) -> str:
     """``not measured``, with the reason that the record gives for ``path`` or for what holds it."""
-    known = {_dotted(key): reason for key, reason in report.unmeasured.items()}
     while path:
-        if reason := known.get(path):
+        if reason := report.unmeasured.get(path):
             return f"{NOT_MEASURED}: {reason}"
         path = path.rpartition(".")[0]
     return NOT_MEASURED
@@ -59,10 +58,6 @@ def on_cpu(report: Report) -> bool:
 def no_device(reason: str) -> bool:
     """Whether a figure is missing because it is one of a device that is not there."""
     return reason.startswith("no accelerator") or "so it is 0" in reason
-
-
-def _dotted(path: str) -> str:
-    return re.sub(r"\[(\d+)\]", r".\1", path)
 
 
 def known(value: float | None, text: Callable[[float], str]) -> str:
@@ -79,13 +74,13 @@ def unmeasured(report: Report) -> tuple[Section, ...]:
     """Section on missing figures and the reasons; figures with the same reason share a line."""
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for path, reason in report.unmeasured.items():
-        what = missed(re.sub(r"\.\d+", ".*", _dotted(path)))
-        number = re.match(r"arms\.(\d+)\.", _dotted(path))
+        what = missed(re.sub(r"\.\d+", ".*", path))
+        number = re.match(r"arms\.(\d+)\.", path)
         arm = report.arms[int(number[1])] if number and int(number[1]) < len(report.arms) else None
         if what is None or no_device(reason) or (arm is not None and not arm.group and arm.status == "ok"):
             continue
         subject = ", ".join(filter(None, (configuration(arm.id), arm.accelerator))) if arm is not None else ""
-        if (at := re.match(r"findings\.(\d+)\.", _dotted(path))) and int(at[1]) < len(report.findings):
+        if (at := re.match(r"findings\.(\d+)\.", path)) and int(at[1]) < len(report.findings):
             what = what.replace("a finding", report.findings[int(at[1])].rule)
         lines.setdefault((subject, reason), {})[what] = None
     facts = tuple(
@@ -103,7 +98,6 @@ _COMPARING: Final = frozenset({"run", "sweep", "prove"})
 TRAINING: Final = "training"
 """The plot of a training run."""
 CAPTIONS: Final = {
-    "attribution": "Where the mean time of a step goes",
     "timeline": "Steps, waits and utilization over time",
     "distribution": "Distribution of the step time",
     "autocorrelation": "Autocorrelation of the step time",
@@ -195,12 +189,9 @@ def target_figures(report: Report) -> dict[str, str]:
         return {TRAINING: "Losses and waiting over the steps"} | CAPTIONS
     if not compares(report):
         return CAPTIONS
-    needed = {"attribution": report.verdict.attribution_s}
-    return {
-        name: f"{caption}, of the baseline"
-        for name, caption in CAPTIONS.items()
-        if needed.get(name, report.verdict.step_time_s) is not None
-    }
+    if report.verdict.step_time_s is None:
+        return {}
+    return {name: f"{caption}, of the baseline" for name, caption in CAPTIONS.items()}
 
 
 def figures_of(group: Group) -> dict[str, str]:

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from xttsbench.analysis.steps import FloatArray
 from xttsbench.analysis.variation import changed
 from xttsbench.records.machine import COLUMNS, Examination, Monitored, spoken
 from xttsbench.records.watch import Memory, StallCause, WatchSummary
@@ -99,8 +99,6 @@ def _machine(found: Monitored) -> tuple[doc.Fact, ...]:
     facts = [doc.Fact(name, str(value)) for name, value in found.machine.items()]
     return (*facts, doc.Fact("began", found.started_utc), doc.Fact("interval", units.duration(found.interval_s)))
 
-
-FloatArray = npt.NDArray[np.float64]
 
 _GIB, _MIB = 1 / 2**30, 1 / 2**20
 _ROWS: Final = 12

@@ -198,12 +198,14 @@ _NEVER_BEGAN: Final = ("refused", "not run")  # Statuses of a configuration that
 _ROLES: Final = {"baseline": "baseline", "aa": "baseline again"}
 
 
-def comparisons(report: Report) -> Iterator[doc.Block]:
-    """A section for each group, then the noise check; nothing where no configuration belongs to a group."""
+def comparisons(
+    report: Report, tables: Callable[[str], doc.Table | None] = lambda _: None, *, folded: bool = False
+) -> Iterator[doc.Block]:
+    """A section for each group, with the ``tables`` of its plots by their names, then the noise check."""
     for group in groups(report):
         plots = () if report.training is not None else figures_of(group).items()
-        drawn = (doc.Figure(name, caption, view=doc.View.FULL) for name, caption in plots)
-        yield doc.Section(group.title, (*_comparison(group), *drawn))
+        drawn = tuple(doc.Figure(name, text, table=tables(name), view=doc.View.FULL) for name, text in plots)
+        yield doc.Section(group.title, (*_comparison(group), *((doc.Fold("Plots", drawn),) if folded else drawn)))
     if any(arm.group for arm in report.arms) and (said := _noise_check(report)):
         yield doc.Section("", (doc.Paragraph(said),), view=doc.View.FULL)
 
@@ -302,16 +304,13 @@ def _noise_check(report: Report) -> str:
 
 
 def _comparison(group: Group) -> tuple[doc.Table, doc.Lines]:
-    measured = [name for name in _COLUMNS if any(_has(arm, name) for arm in group.arms)]
-    nowhere = [column.name for name, (column, _) in _COLUMNS.items() if name not in measured]
-    columns = tuple(_COLUMNS[name][0] for name in measured)
-    rows = tuple(doc.Row(tuple(_COLUMNS[name][1](arm) for name in measured), tone(arm)) for arm in group.shown)
+    always = ("id", "decision")
+    measured = [one for one in COLUMNS if one in always or any(getattr(arm, one) is not None for arm in group.arms)]
+    nowhere = [column.name for name, (column, _) in COLUMNS.items() if name not in measured]
+    columns = tuple(COLUMNS[name][0] for name in measured)
+    rows = tuple(doc.Row(tuple(COLUMNS[name][1](arm) for name in measured), tone(arm)) for arm in group.shown)
     notes = doc.Lines(tuple(_group_notes(group, nowhere)), "soft")
     return doc.Table(columns, rows, blanks=True), notes
-
-
-def _has(arm: Variant, column: str) -> bool:
-    return column in {"id", "decision"} or getattr(arm, column) is not None
 
 
 def _speed_up(arm: Variant) -> doc.Cell:
@@ -334,7 +333,7 @@ def _number(name: str, short: str, *, interval: bool = False, optional: bool = F
     return doc.Column(name, short, numeric=True, interval=interval, optional=optional)
 
 
-_COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Variant], doc.Cell]]]] = {
+COLUMNS: Final[Mapping[str, tuple[doc.Column, Callable[[Variant], doc.Cell]]]] = {
     "id": (doc.Column("configuration"), lambda arm: doc.Cell(configuration(arm.id))),
     "utilization": (_number("utilization", "util."), _utilization),
     "step_time_s": (_number("step time", "step\ntime"), lambda arm: cell(arm.step_time_s, units.duration_bounds)),

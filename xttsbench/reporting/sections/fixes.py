@@ -18,19 +18,8 @@ from xttsbench.fixes.spec import WORTH
 from xttsbench.records.base import DECIDED, FASTER, SLOWER, Estimate
 from xttsbench.records.fix import FixResult, Optimized, Patch, Semantics
 from xttsbench.records.report import Report
+from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.document import (
-    Block,
-    Cell,
-    Cleaned,
-    Code,
-    Fact,
-    Facts,
-    Fold,
-    Paragraph,
-    Section,
-    table,
-)
 from xttsbench.reporting.sections import cell
 from xttsbench.reporting.sections.answer import after, nothing_accepted
 from xttsbench.reporting.sections.naming import with_calls
@@ -49,33 +38,33 @@ DATA: Final = {
 }
 
 
-def section(report: Report) -> Iterator[Section]:
+def section(report: Report) -> Iterator[doc.Section]:
     """Section on the proposal, its application, tried and untried fixes; empty without a search for fixes."""
     if not report.fixes and report.optimized is None:
         return
     chosen = next((found for found in report.fixes if found.chosen), None)
-    blocks: list[Block] = [Paragraph(proposal(report, chosen))]
+    blocks: list[doc.Block] = [doc.Paragraph(proposal(report, chosen))]
     if report.fixes:
-        blocks.append(table(_FIXES, [_row(found, report) for found in report.fixes]))
+        blocks.append(doc.table(_FIXES, [_row(found, report) for found in report.fixes]))
     blocks += applied(report, chosen, with_diff=True)
-    yield Section("Fixes", tuple(blocks))
+    yield doc.Section("Fixes", tuple(blocks))
 
 
-def applied(report: Report, chosen: FixResult | None, *, with_diff: bool) -> Iterator[Block]:
+def applied(report: Report, chosen: FixResult | None, *, with_diff: bool) -> Iterator[doc.Block]:
     """Blocks that apply the proposal: its patch, whether that was run, edits left to do by hand, and a call."""
     patch = chosen.patch if chosen else None
     if said := patched(patch):
-        yield Paragraph(said)
+        yield doc.Paragraph(said)
     if with_diff and patch and patch.diff.strip():
-        yield Code((patch.diff,), "diff", shown=_PATCH_LINES, rest="in the run's patch.diff")
+        yield doc.Code((patch.diff,), "diff", shown=_PATCH_LINES, rest="in the run's patch.diff")
     if patch and patch.unpatched:
-        by_hand = tuple(Fact(fix, what) for fix, what in patch.unpatched.items())
-        yield Facts(by_hand, ("fix", "what to write"), "By hand:")
+        by_hand = tuple(doc.Fact(fix, what) for fix, what in patch.unpatched.items())
+        yield doc.Facts(by_hand, ("fix", "what to write"), "By hand:")
     if code := call(report.optimized):
-        yield Code(code, "python", "Without editing the source:")
+        yield doc.Code(code, "python", "Without editing the source:")
 
 
-def beside(report: Report) -> Iterator[tuple[str | Cell, ...]]:
+def beside(report: Report) -> Iterator[tuple[str | doc.Cell, ...]]:
     """Rows of the fixes that were measured, as the table of configurations has them; the time is that of the answer."""
     now = report.verdict.step_time_s
     for found in report.fixes:
@@ -85,11 +74,11 @@ def beside(report: Report) -> Iterator[tuple[str | Cell, ...]]:
             yield words, after(now, speed, report), cell(speed, units.ratio_bounds), f"{found.blocks:,}", result
 
 
-def times_beside(report: Report) -> Iterator[Paragraph]:
+def times_beside(report: Report) -> Iterator[doc.Paragraph]:
     """Remark on the times in those rows; none without a row."""
     if any(beside(report)):
         said = "The step time of a fix is that of the original divided by the speed-up"
-        yield Paragraph(f"{said}, which rounds of both in turns measured.", "soft")
+        yield doc.Paragraph(f"{said}, which rounds of both in turns measured.", "soft")
 
 
 def proposal(report: Report, chosen: FixResult | None) -> str:
@@ -104,7 +93,7 @@ def proposal(report: Report, chosen: FixResult | None) -> str:
     return f"Proposed: {with_calls(chosen.words, report)}{speed}{blocks}.{f' Data: {said}' if said else ''}"
 
 
-def _row(found: FixResult, report: Report) -> tuple[str | Cell, ...]:
+def _row(found: FixResult, report: Report) -> tuple[str | doc.Cell, ...]:
     predicted, achieved = found.predicted_speedup, found.verified_speedup
     return (
         with_calls(found.words, report),
@@ -152,7 +141,7 @@ _MARGIN: Final = 1.06  # Room beside the smallest and the largest gain on the sc
 
 
 @dataclass(frozen=True, slots=True)
-class Gain(Cleaned):
+class Gain(doc.Cleaned):
     """A speed-up and where it lies on the scale of its list: positions 0..1.
 
     Attributes:
@@ -169,7 +158,7 @@ class Gain(Cleaned):
 
 
 @dataclass(frozen=True, slots=True)
-class FixCard(Block):
+class FixCard(doc.Block):
     """One fix; ``basis`` says in a word or two what its gain rests on."""
 
     rank: int
@@ -179,11 +168,11 @@ class FixCard(Block):
     data: str
     outcome: str
     where: tuple[str, ...]
-    patch: Code
+    patch: doc.Code
     proposed: bool
 
 
-def as_cards(report: Report) -> Iterator[Section]:
+def as_cards(report: Report) -> Iterator[doc.Section]:
     """Sections of the page: the proposal, worthwhile fixes as cards, the way to apply it, other fixes folded away."""
     if not report.fixes and report.optimized is None:
         return
@@ -191,11 +180,11 @@ def as_cards(report: Report) -> Iterator[Section]:
     cards, opened = _cards(ranked, report), sum(map(_open, ranked))
     worth, others = cards[:opened], cards[opened:]
     chosen = next((found for found in report.fixes if found.chosen), None)
-    blocks: list[Block] = [Paragraph(proposal(report, chosen)), *worth]
+    blocks: list[doc.Block] = [doc.Paragraph(proposal(report, chosen)), *worth]
     blocks += applied(report, chosen, with_diff=False)
     if others:
-        blocks.append(Fold(f"{len(others)} more, without a gain that is known, or rejected", tuple(others)))
-    yield Section("Fixes, the best first", tuple(blocks))
+        blocks.append(doc.Fold(f"{len(others)} more, without a gain that is known, or rejected", tuple(others)))
+    yield doc.Section("Fixes, the best first", tuple(blocks))
 
 
 def _rank(found: FixResult) -> tuple[int, bool, float]:
@@ -237,7 +226,7 @@ def _cards(ranked: Sequence[FixResult], report: Report) -> list[FixCard]:
                 data="" if found.semantics is None else same_data(found.semantics),
                 outcome=with_calls(outcome(found), report) + _not_proposed(found, report),
                 where=tuple(dict.fromkeys(_where(found))),
-                patch=Code((found.patch.diff,) if found.patch else (), "diff"),
+                patch=doc.Code((found.patch.diff,) if found.patch else (), "diff"),
                 proposed=found.chosen,
             )
         )

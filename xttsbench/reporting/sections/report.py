@@ -16,23 +16,9 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import document as doc
-from xttsbench.reporting import units, words
+from xttsbench.reporting import sections, units, words
 from xttsbench.reporting.document import Fold, Section, View, folded
-from xttsbench.reporting.sections import (
-    cell,
-    compare,
-    compares,
-    fixes,
-    known,
-    missing,
-    no_device,
-    of_verdict,
-    pipeline,
-    proof,
-    step,
-    target_figures,
-    unmeasured,
-)
+from xttsbench.reporting.sections import compare, fixes, pipeline, proof, step
 from xttsbench.reporting.sections.answer import unit
 from xttsbench.reporting.sections.findings import findings
 from xttsbench.reporting.sections.naming import spoken, with_level
@@ -49,7 +35,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
 
     The place is the run's directory as it is shown; empty where it is not known.
     """
-    comparing = compares(report)
+    comparing = sections.compares(report)
     document = doc.Document(
         summary=with_level(summary(report, attribution(report)[0], place)),
         blocks=(
@@ -67,7 +53,7 @@ def report_document(report: Report, place: str = "") -> doc.Document:
             *step.in_time(report, only_measured=comparing),
             *step.profiled(report),
             _plots(report, comparing=comparing),
-            *unmeasured(report),
+            *sections.unmeasured(report),
             details(report, comparing=comparing),
             doc.Section("How it was made", made(report)),
         ),
@@ -107,14 +93,14 @@ def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     facts = [doc.Fact("what limits it", _limit(report))] if comparing else []
     for name, path, text in rows:
         value: Estimate | None = getattr(verdict, path)
-        if value is not None or not no_device(report.unmeasured.get(f"verdict.{path}", "")):
-            facts.append(doc.Fact(name, missing(report, f"verdict.{path}") if value is None else text(value)))
+        if value is not None or not sections.no_device(report.unmeasured.get(f"verdict.{path}", "")):
+            facts.append(doc.Fact(name, sections.missing(report, f"verdict.{path}") if value is None else text(value)))
     header = ("number", "estimate (95 % interval)")
     yield doc.Section(_baseline(report) if comparing else "", (doc.Facts(tuple(facts), header),), view=doc.View.FULL)
 
 
 def _baseline(report: Report) -> str:
-    group = of_verdict(report)
+    group = sections.of_verdict(report)
     arm = None if group is None else group.baseline
     about = ", ".join(filter(None, (arm.id if arm else "", group.where if group else "")))
     return f"The baseline by itself: {about}"
@@ -123,7 +109,11 @@ def _baseline(report: Report) -> str:
 def _limit(report: Report) -> str:
     verdict = report.verdict
     if verdict.bottleneck == "inconclusive":
-        return missing(report, "verdict.attribution_s") if verdict.attribution_s is None else part(verdict.bottleneck)
+        return (
+            sections.missing(report, "verdict.attribution_s")
+            if verdict.attribution_s is None
+            else part(verdict.bottleneck)
+        )
     return f"{part(verdict.bottleneck)} (probability {units.probability(verdict.confidence)})"
 
 
@@ -142,14 +132,14 @@ def attribution(report: Report) -> tuple[Bars | None, str]:
     """The parts of the step and how they add up; without an attribution the reason alone."""
     found = report.verdict.attribution_s
     if found is None:
-        return None, missing(report, "verdict.attribution_s")
+        return None, sections.missing(report, "verdict.attribution_s")
     seconds: dict[str, float] = {name: getattr(found, name) for name in PART_COLORS}
     measured = sum(seconds.values()) - found.residual
     whole = report.verdict.step_time_s.estimate if report.verdict.step_time_s else measured + found.residual
     note = f"The parts add up to {units.duration(measured)} of {units.duration(whole)}; the rest is unattributed."
     for name in PART_COLORS:
         if "so it is 0" not in report.unmeasured.get(path := f"verdict.attribution_s.{name}", "so it is 0"):
-            note += f" {part(name)}: {missing(report, path)}."
+            note += f" {part(name)}: {sections.missing(report, path)}."
     of_both = {"dispatch": "launch overhead or compute"} if OPEN in report.verdict.summary else {}
     return bars(seconds, whole, of_both), note
 
@@ -161,7 +151,7 @@ def experiments(report: Report) -> Iterator[doc.Section]:
             (
                 _EXPERIMENTS.get(one.name, one.name),
                 one.what,
-                cell(one.step_time_s, units.duration_bounds),
+                sections.cell(one.step_time_s, units.duration_bounds),
                 f"{one.steps:,}",
                 f"{one.processes:,}",
             )
@@ -172,10 +162,7 @@ def experiments(report: Report) -> Iterator[doc.Section]:
 
 
 def _plots(report: Report, *, comparing: bool) -> doc.Section:
-    drawn = (
-        doc.Figure(name, caption, drawn_above=name == "attribution", view=doc.View.FULL)
-        for name, caption in target_figures(report).items()
-    )
+    drawn = (doc.Figure(name, caption, view=doc.View.FULL) for name, caption in sections.target_figures(report).items())
     return doc.Section("Plots of the baseline" if comparing else "Plots", tuple(drawn))
 
 
@@ -184,14 +171,12 @@ _MOST_ROWS: Final = 40  # Intervals of a table at most; of more, evenly chosen o
 
 def details(report: Report, *, comparing: bool) -> Section:
     """The tables, each folded away; the pipeline among them where it does not stand before."""
-    ops = pipeline.blocks(report)
     return Section(
         "Details",
         (
             *(_training(report.training) if report.training is not None else ()),
             compare.in_full(report),
-            Fold(pipeline.TITLE, ops, view=View.FULL) if comparing else Fold("", ()),
-            _pairs("Pipeline", {} if ops else report.pipeline or {}),
+            Fold(pipeline.TITLE, pipeline.blocks(report) if comparing else (), view=View.FULL),
             *step.tables(report),
             _pairs("Readings beside the steps", _renamed(report.readings)),
             _pairs("Target", report.target),
@@ -226,9 +211,9 @@ def _flat(values: Mapping[str, object], prefix: str = "", unit: str = "") -> Ite
 
 def _renamed(readings: Mapping[str, Any]) -> dict[str, object]:
     """The readings with the processors' side called ``system``: ``host`` is work of the training loop."""
-    missing = {re.sub(r"^host\b", "system", name): why for name, why in (readings.get("unmeasured") or {}).items()}
+    reasons = {re.sub(r"^host\b", "system", name): why for name, why in (readings.get("unmeasured") or {}).items()}
     named = {"system" if name == "host" else name: value for name, value in readings.items()}
-    return named | ({"unmeasured": missing} if missing else {})
+    return named | ({"unmeasured": reasons} if reasons else {})
 
 
 def _training(training: Training) -> Iterator[Fold]:
@@ -272,8 +257,8 @@ def _interval(interval: WatchedInterval) -> tuple[str, ...]:
         f"{interval.first_step:,} to {interval.first_step + interval.steps - 1:,}",
         *(_number(getattr(interval, name)) for name in ("loss", "mel", "stop", "guided", "gradient_norm")),
         f"{interval.skipped:,}",
-        known(interval.valid_frames_per_s, "{:,.0f}".format),
-        known(interval.wait_fraction, units.percent),
+        sections.known(interval.valid_frames_per_s, "{:,.0f}".format),
+        sections.known(interval.wait_fraction, units.percent),
     )
 
 
@@ -284,7 +269,7 @@ def _evaluations(training: Training) -> Fold:
             *(_number(value) for value in (found.loss, found.mel, found.stop, found.guided)),
             f"{found.clips:,}",
             "lowest so far" if found.best else "",
-            known(found.took_s, units.duration),
+            sections.known(found.took_s, units.duration),
         )
         for found in training.evaluations
     ]
@@ -308,4 +293,4 @@ def _taken_over(taken: TakenOver) -> Fold:
 
 
 def _number(value: float | None) -> str:
-    return known(value, lambda number: units.number(float(number)))
+    return sections.known(value, lambda number: units.number(float(number)))

@@ -18,11 +18,11 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import Group, advice, answer, cell, compare, compares, groups, proof
+from xttsbench.reporting.sections import Group, advice, answer, compare, compares, groups, proof
 from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.step_bar import Bars
-from xttsbench.reporting.words import LIKELY, configuration, part
+from xttsbench.reporting.words import LIKELY, part
 
 _SUBJECT: Final = ("scenario", "name", "spec", "target")  # Keys of the target that name it, the best first
 _REFUSED: Final = "REFUSED: "
@@ -312,19 +312,8 @@ def _compared(report: Report) -> Iterator[doc.Block]:
 def _group(group: Group, most: int) -> doc.Table:
     every = [arm for arm in group.arms if arm.role != "aa"]
     best = sorted(every, key=lambda one: (one.role != "baseline", -(one.effect.estimate if one.effect else 0.0)))
-    rows = [
-        doc.Row(
-            (
-                doc.Cell(configuration(one.id)),
-                cell(one.step_time_s, units.duration_bounds),
-                cell(one.utilization, units.percent_bounds),
-                doc.Cell("1") if one.role == "baseline" else cell(one.effect, units.ratio_bounds),
-                doc.Cell(compare.result(one)),
-            ),
-            compare.tone(one),
-        )
-        for one in best[:most]
-    ]
+    cells = [compare.COLUMNS[name][1] for name in ("id", "step_time_s", "utilization", "effect", "decision")]
+    rows = [doc.Row(tuple(of(one) for of in cells), compare.tone(one)) for one in best[:most]]
     if (hidden := len(best) - most) > 0:
         rows.append(doc.Row((doc.Cell(f"{hidden} more with -v"), *[doc.Cell("")] * 4), "plain"))
     columns = (

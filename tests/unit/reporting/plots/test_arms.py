@@ -56,10 +56,10 @@ def test_what_is_drawn_of_one_target_is_the_baseline_that_the_verdict_is_about(c
 def test_with_a_verdict_the_plots_of_the_baseline_follow(comparing, starving) -> None:
     verdict = starving.report.verdict
     every = figures(changed(comparing.report, verdict=verdict))
-    assert list(every)[4:] == ["attribution", "timeline", "distribution", "autocorrelation", "periodogram"]
+    assert list(every)[4:] == ["timeline", "distribution", "autocorrelation", "periodogram"]
     assert every["timeline"] == "Steps, waits and utilization over time, of the baseline"
-    verdict = changed(verdict, attribution_s=None)
-    assert "attribution" not in figures(changed(comparing.report, verdict=verdict))
+    verdict = changed(verdict, step_time_s=None)
+    assert "timeline" not in figures(changed(comparing.report, verdict=verdict))
 
 
 def test_bars_are_the_throughput_with_its_interval(comparing) -> None:

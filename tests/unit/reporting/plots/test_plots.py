@@ -8,7 +8,6 @@ from matplotlib.text import Text
 
 from tests.unit.reporting.conftest import changed, make_segment, make_trial
 from xttsbench.records.readings import GpuReadings, Readings
-from xttsbench.records.trial import Segment
 from xttsbench.reporting import plots
 from xttsbench.reporting.plots import style
 from xttsbench.reporting.plots.target import DRAWERS
@@ -52,16 +51,6 @@ def test_short_and_constant_series_give_a_plot(name, steps, noise, empty) -> Non
 @pytest.mark.parametrize("name", CAPTIONS)
 def test_without_steps_the_reason_is_in_the_plot(name, empty) -> None:
     assert "the target raised ValueError at step 0" in words(drawn(name, *empty))
-
-
-@pytest.mark.parametrize("name", CAPTIONS)
-def test_missing_columns_are_said_and_do_not_fail(name, empty) -> None:
-    walls = tuple(10_000_000 + 1000 * i for i in range(60))
-    columns = {"start_ns": tuple(np.cumsum((0, *walls[:-1])).tolist()), "wall_ns": walls}
-    text = words(drawn(name, empty.report, (make_trial("t", Segment(name="as_is", columns=columns)),)))
-    if name == "timeline":
-        assert "time inside next(): not measured" in text
-        assert "utilization: not measured" in text
 
 
 def test_all_plots_survive_hostile_names(hostile) -> None:
@@ -133,12 +122,3 @@ def test_the_periodogram_marks_the_period_above_the_line(starving) -> None:
     assert power.get_ydata()[nearest] > threshold.get_ydata()[nearest]
     assert title(figure) == "Step time: repeats every 16 steps (547 ms), 97.0 % of the variance"
     assert "16 steps = 547 ms" in words(figure)
-
-
-def test_the_bar_adds_up_to_the_step(starving) -> None:
-    figure = drawn("attribution", *starving)
-    bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    assert sum(bar.get_width() for bar in bars) == pytest.approx(0.0342)
-    assert bars[0].get_width() == pytest.approx(0.0179)
-    assert title(figure) == "52.3 % of the mean step time goes into input"
-    assert "residual 390 µs (1.2 %)" in words(figure)

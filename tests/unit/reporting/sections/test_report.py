@@ -42,7 +42,7 @@ def test_what_a_reader_misses_is_said_in_words(starving) -> None:
 
 
 def test_a_configuration_is_named_and_its_numbers_share_a_line(comparing) -> None:
-    reasons = {f"arms.3.{name}": "refused" for name in ("step_time_s", "effect")} | {"arms[4].effect": "out of memory"}
+    reasons = {f"arms.3.{name}": "refused" for name in ("step_time_s", "effect")} | {"arms.4.effect": "out of memory"}
     assert told(comparing, reasons) == [
         ("tf_fast, emulated accelerator, 10 ms a step: step time, speed-up", "refused"),
         ("ram, emulated accelerator, 10 ms a step: speed-up", "out of memory"),
