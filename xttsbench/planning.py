@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.records.code import Checkout, ScriptAgain
-from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, Procedure
+from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, Procedure, RunPlan
 from xttsbench.records.trial import MAIN_KINDS, TrialKind, TrialSpec
 from xttsbench.scenario.grid import configurations
 from xttsbench.scenario.settings import Scenario
@@ -86,6 +86,12 @@ class Job:
             profile_dir=self.profile_dir if kind in MAIN_KINDS and block == 0 else None,
             seed=self.seed,
         )
+
+
+def job_of(plan: RunPlan, window_s: float, **more: Any) -> Job:
+    """The job of a run's plan; ``more`` are settings that a plan does not have."""
+    own = (plan.target, plan.kwargs, plan.accelerator.step_times_ms, plan.steps, window_s, plan.seed)
+    return replace(Job(*own), arguments=plan.arguments, assume_pure=plan.assume_pure, **more)
 
 
 def plan_comparison(scenario: Scenario, accelerators: Sequence[Accelerator]) -> Comparison:

@@ -201,7 +201,7 @@ def _aa(weighed: Weighed) -> tuple[AA, dict[str, str]]:
         smallest_visible_effect=weighed.smallest_visible_effect,
     )
     why = weighed.why or "too few rounds for any effect to be decided"
-    return found, dict(nulls("aa", found, why))
+    return found, nulls("aa", found, why)
 
 
 def _parity(comparison: Comparison, data: ParityFound) -> tuple[dict[str, Any] | None, str | None]:

@@ -6,7 +6,7 @@ holds all of them, under the path of the field.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ def nulls(
     only: Collection[str] = (),
     but: Collection[str] = (),
     default: str = "not measured",
-) -> Iterator[tuple[str, str]]:
+) -> dict[str, str]:
     """The path of each field that is null, with a reason.
 
     Args:
@@ -45,9 +45,12 @@ def nulls(
         but: fields that may be null without a reason.
         default: for fields that ``why`` does not name.
     """
-    for name in only or type(record).model_fields:
-        if getattr(record, name) is None and name not in but:
-            yield f"{path}.{name}", why if isinstance(why, str) else why.get(name, default)
+    reasons = dict.fromkeys(type(record).model_fields, why) if isinstance(why, str) else why
+    return {
+        f"{path}.{name}": reasons.get(name, default)
+        for name in only or type(record).model_fields
+        if getattr(record, name) is None and name not in but
+    }
 
 
 class Reasoned(Record):

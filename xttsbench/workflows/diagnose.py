@@ -26,7 +26,7 @@ from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
-from xttsbench.planning import IMPORT_S, Job
+from xttsbench.planning import IMPORT_S, Job, job_of
 from xttsbench.records.plan import Comparison, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Look, TrialKind, TrialRecord, TrialSpec, interrupted
@@ -145,21 +145,15 @@ def _measured(run: Recorded, request: Request, progress: Progress, *, script: bo
     """All trials of a run: the experiments that isolate causes, then configurations, then fixes."""
     plan, optimizing = run.plan, run.plan.kind == "optimize"
     verdict_s = min(_READ_S if optimizing else VERDICT_S, plan.budget_s) - REPORT_S
-    job = Job(
-        target=plan.target,
-        kwargs=plan.kwargs,
-        emulated_ms=plan.accelerator.step_times_ms,
-        steps=plan.steps,
-        window_s=_SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
-        seed=plan.seed,
+    job = job_of(
+        plan,
+        _SCRIPT_SHARE * verdict_s if script else window_s(verdict_s, request.steps is not None),
         stretch_s=(_SHORT_STRETCH if optimizing or plan.comparison is not None else _STRETCH) * plan.budget_s,
         profile_dir=str(run.directory / PROFILE) if plan.profile else None,
         script=script,
-        arguments=plan.arguments,
         repeat=request.repeat,
         private=str(run.directory.absolute()) if script and not request.keep_writes else None,
         no_step_s=max(_NO_STEP_SHARE * plan.budget_s, _NO_STEP_S) if script else None,
-        assume_pure=plan.assume_pure,
     )
     isolation = Isolation(job, run.environment, plan.budget_s, verdict_s, _READING if optimizing else None)
     with run.session(

@@ -23,7 +23,7 @@ from xttsbench.execution.child import Collected, now_utc
 from xttsbench.execution.journal import append_trial
 from xttsbench.execution.limits import Limits
 from xttsbench.fixes.proposals import proposals
-from xttsbench.planning import Job
+from xttsbench.planning import Job, job_of
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Elements
 from xttsbench.records.readings import Readings
@@ -90,14 +90,7 @@ def _run(request: Request, measure: Measure, reading_s: float, label: str) -> Ou
 
 def _measured(run: Recorded, request: Request, measure: Measure, reading_s: float, label: str) -> Sequence[TrialRecord]:
     plan = run.plan
-    job = Job(
-        target=plan.target,
-        kwargs={},
-        emulated_ms=plan.accelerator.step_times_ms,
-        steps=plan.steps,
-        window_s=window_s(reading_s, request.steps is not None),
-        seed=plan.seed,
-    )
+    job = job_of(plan, window_s(reading_s, request.steps is not None))
     session = LiveSession(
         run.directory, measure, run.began, budget_s=plan.budget_s, label=label, redaction=run.redaction
     )

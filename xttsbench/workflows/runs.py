@@ -51,7 +51,13 @@ REPORT_S: Final = 5.0
 
 @contextmanager
 def open_run(
-    plan: RunPlan, out: Path | None, name: str, *, began: float | None = None, clear: bool = False
+    plan: RunPlan,
+    out: Path | None,
+    name: str,
+    *,
+    began: float | None = None,
+    clear: bool = False,
+    needs_tensorflow: bool = True,
 ) -> Iterator[Recorded]:
     """Make a run's directory, with its environment and its plan in it, and hold it until the run has its report.
 
@@ -61,25 +67,14 @@ def open_run(
         name: of the directory there.
         began: see :class:`Recorded`; now without it.
         clear: see :func:`xttsbench.execution.run_directory.make_run_directory`.
-
-    Raises:
-        UsageError: the directory cannot be made, or holds something.
-        HelperError: TensorFlow is missing, or of an unsupported version.
-    """
-    require_tensorflow()
-    with make_run(plan, out, name, began=began, clear=clear) as run:
-        yield run
-
-
-@contextmanager
-def make_run(
-    plan: RunPlan, out: Path | None, name: str, *, began: float | None = None, clear: bool = False
-) -> Iterator[Recorded]:
-    """Make a run's directory as :func:`open_run` does, in a process that has loaded TensorFlow itself or does without.
+        needs_tensorflow: other processes load it; not where this one has, or does without.
 
     Raises:
         UsageError: the directory cannot be made or written to, or holds something.
+        HelperError: TensorFlow is missing, or of an unsupported version.
     """
+    if needs_tensorflow:
+        require_tensorflow()
     plan, now = plan.sealed(secrets.token_hex(8)), datetime.fromisoformat(plan.created_utc)
     with make_run_directory(out, name, now, clear=clear) as directory, finishes():
         run = Recorded(directory, plan, read_machine(directory), began=time.monotonic() if began is None else began)

@@ -18,16 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from xttsbench.comparison import sweep as sweeps
 from xttsbench.comparison.effects import MIN_PROCESSES, settled_arms
 from xttsbench.comparison.interim import interim_status
 from xttsbench.comparison.runs import collect, parity_found
-from xttsbench.comparison.sweep import (
-    LEAST_ROUNDS,
-    enough,
-    next_round,
-    seen_in,
-    state_of,
-)
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator
 from xttsbench.execution.child import now_utc
@@ -89,7 +83,7 @@ def measure(
     """
     left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
     alone = all(arm.role != "candidate" for arm in comparison.arms)
-    each = left if alone else min(LEAST_ROUNDS, math.ceil(left / processes))
+    each = left if alone else min(sweeps.LEAST_ROUNDS, math.ceil(left / processes))
     block = 0
     while left > 0:
         rounds = min(each, left)
@@ -315,15 +309,15 @@ def search(
 
     def need_no_more(trials: Sequence[TrialRecord]) -> set[str]:
         """Candidates that need no more turns; asked after each round, so it also tells the user how all stand."""
-        state, left_s = state_of(comparison, seen_in(comparison, trials)), until_s - session.spent_s
+        state, left_s = sweeps.state_of(comparison, sweeps.seen_in(comparison, trials)), until_s - session.spent_s
         rounds, ahead = state.seen.rounds, state.ahead
         said = f"{rounds} {'round' if rounds == 1 else 'rounds'} done: {interim_status(comparison, trials)}"
         left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{max(left_s, 0.0):.0f} s"
         progress.status(f"{said}; {len(ahead)} may still win, at most {left} left" if ahead else said)
-        return enough(comparison, procedure, state)
+        return sweeps.enough(comparison, procedure, state)
 
     while not interrupted(session.trials):
-        now = next_round(comparison, procedure, seen_in(comparison, session.trials))
+        now = sweeps.next_round(comparison, procedure, sweeps.seen_in(comparison, session.trials))
         if now is None:
             return
         ran = compare_arms(

@@ -26,26 +26,16 @@ from xttsbench.findings.starvation import Starvation, explain
 from xttsbench.probes.environment import environment, require_tensorflow
 from xttsbench.probes.monitor import Monitor
 from xttsbench.probes.nvml import open_gpus
+from xttsbench.records import training as records
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.redaction import Redaction
 from xttsbench.records.report import Finding
-from xttsbench.records.training import (
-    CHECKPOINTS,
-    MANIFEST,
-    Begun,
-    Evaluated,
-    HistoryLine,
-    Interval,
-    Spoken,
-    TrainJob,
-    TrainSetup,
-    Watched,
-)
 from xttsbench.records.trial import TrialSpec
 from xttsbench.scenario.settings import BUNDLED
 from xttsbench.workflows.bundled import Prepared, TrainRequest, prepare_training, refuse_another, refuse_other_data
 from xttsbench.workflows.code_identity import code_identity, data_identity
 from xttsbench.workflows.measure.recorded import Recorded
+from xttsbench.workflows.measure.session import Silent
 from xttsbench.workflows.reports.history import wait_fraction
 from xttsbench.workflows.reports.train import ARM, GROUP, SETUP, assemble_train, read_setup
 from xttsbench.workflows.runs import Outcome, judge_training, written
@@ -58,29 +48,20 @@ class TrainProgress(Protocol):
     def phase(self, name: str) -> None:
         """The process begins something else: ``setup``, ``warm_up``, ``as_is``."""
 
-    def begun(self, begun: Begun) -> None:
+    def begun(self, begun: records.Begun) -> None:
         """Everything is ready."""
 
-    def interval(self, interval: Interval, watched: Watched, steps: int, left_s: float) -> None:
+    def interval(self, interval: records.Interval, watched: records.Watched, steps: int, left_s: float) -> None:
         """An interval ended, of a run of so many steps that has so many seconds left."""
 
-    def evaluated(self, evaluated: Evaluated) -> None:
+    def evaluated(self, evaluated: records.Evaluated) -> None:
         """The held-out loss is known."""
 
-    def spoken(self, spoken: Spoken) -> None:
+    def spoken(self, spoken: records.Spoken) -> None:
         """The model's speech was heard."""
 
     def say(self, sentence: str) -> None:
         """Something that deserves a line."""
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def phase(self, *_: Any, **__: Any) -> None:
-        """Ignore it."""
-
-    begun = interval = evaluated = spoken = say = phase
 
 
 class SessionProgress:
@@ -99,12 +80,12 @@ class SessionProgress:
         clock: Callable[[], float] = time.monotonic,
         redaction: Redaction | None = None,
     ) -> None:
-        self.lines: list[HistoryLine] = []
+        self.lines: list[records.HistoryLine] = []
         self._redaction = redaction or Redaction()
         self._directory, self._session, self._progress = directory, session, progress
         self._explain, self._clock = explain, clock
         self._starvation = Starvation()
-        self._begun: tuple[Begun, float] | None = None
+        self._begun: tuple[records.Begun, float] | None = None
         self._last_step: int | None = None
         self._writes = True
 
@@ -116,7 +97,7 @@ class SessionProgress:
         """Say what will happen."""
         self._progress.say("Ending at the next step, with a checkpoint; a second signal ends it at once.")
 
-    def told(self, line: HistoryLine) -> None:
+    def told(self, line: records.HistoryLine) -> None:
         """Keep it, and report what a user wants to know."""
         line = self._redaction.kept(line.model_copy(update={"session": self._session}))
         self.lines.append(line)
@@ -143,7 +124,7 @@ class SessionProgress:
         if line.warned is not None:
             self._progress.say(f"Warning: {line.warned}.")
 
-    def _interval(self, interval: Interval, watched: Watched) -> None:
+    def _interval(self, interval: records.Interval, watched: records.Watched) -> None:
         before, last = self._last_step, interval.first_step + interval.steps - 1
         self._last_step = last
         if self._begun is None:
@@ -210,10 +191,10 @@ def _train(
         now = datetime.fromisoformat(plan.created_utc)
         made = make_run_directory(request.out, f"train-{prepared.recipe.name}", now, clear=request.resume)
         directory = stack.enter_context(made)
-    checkpoints = None if leader is None else leader / CHECKPOINTS
+    checkpoints = None if leader is None else leader / records.CHECKPOINTS
     job = prepared.job(request, directory, checkpoints).model_copy(update={"tensorboard": not plan.redact})
-    setup = TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
-    if resumed and (directory / CHECKPOINTS / MANIFEST).exists():
+    setup = records.TrainSetup(job=job, taken_over=prepared.taken, said=prepared.said)
+    if resumed and (directory / records.CHECKPOINTS / records.MANIFEST).exists():
         refuse_another(read_setup(directory).job, job)
         refuse_other_data(read_plan(directory), plan, directory)
     run = Recorded(directory, plan, machine)
@@ -282,7 +263,7 @@ def _plan(request: TrainRequest, prepared: Prepared) -> RunPlan:
     )
 
 
-def _session(request: TrainRequest, run: Recorded, setup: TrainSetup, progress: TrainProgress) -> Outcome:
+def _session(request: TrainRequest, run: Recorded, setup: records.TrainSetup, progress: TrainProgress) -> Outcome:
     directory, plan = run.directory, run.plan
     earlier = read_trials(directory) if (directory / TRIALS).exists() else []
     before = read_history(directory)
@@ -312,7 +293,7 @@ def _session(request: TrainRequest, run: Recorded, setup: TrainSetup, progress: 
     return written(run, report, judge_training(trained, report))
 
 
-def _spec(job: TrainJob, plan: RunPlan, number: int) -> TrialSpec:
+def _spec(job: records.TrainJob, plan: RunPlan, number: int) -> TrialSpec:
     return TrialSpec(
         trial_id=f"{number:03d}-{ARM}",
         block=number,

@@ -321,7 +321,7 @@ def starts(out):
             os.close(gone), os.close(held)
             os.read(go, 1)  # all go when nobody can say so any more
             try:
-                with runs.make_run(PLAN, out, "x") as run:
+                with runs.open_run(PLAN, out, "x", needs_tensorflow=False) as run:
                     os.write(tell, f"{run.directory.name}\\n".encode())
                     os.read(hold, 1)
             except UsageError as error:

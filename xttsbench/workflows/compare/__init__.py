@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -209,9 +210,9 @@ def _reasons(index: int, left: Runs, right: Runs, pair: ComparedPair) -> dict[st
     for offset, (side, runs, figures) in enumerate((("a", left, pair.a), ("b", right, pair.b))):
         source = _reasons_of(runs.side.report, runs.arm)
         default = "the run does not record it" if runs.side.trials else "a report alone does not hold it"
-        found |= dict(nulls(f"pairs.{index}.{side}", figures, source, default=default))
+        found |= nulls(f"pairs.{index}.{side}", figures, source, default=default)
         path, but = f"arms.{2 * index + offset}", ("effect", "decision", "evidence")
-        found |= dict(nulls(path, runs.arm, source, but=but, default=default))
+        found |= nulls(path, runs.arm, source, but=but, default=default)
     for name in ("effect", "decision", "evidence"):
         found[f"arms.{2 * index}.{name}"] = "it is what the other is compared with"
     for name in ("effect", "evidence", "smallest_visible_effect"):
@@ -271,25 +272,20 @@ def _line(pair: ComparedPair) -> str:
 
 
 def _write(request: Request, report: ComparisonReport) -> Path | None:
-    if request.out is None:
-        return _write_into(None, request, report)
-    with make_run_directory(request.out, "compare", datetime.now(UTC)) as directory:
-        return _write_into(directory, request, report)
-
-
-def _write_into(directory: Path | None, request: Request, report: ComparisonReport) -> Path | None:
-    files = [
-        (directory and directory / "report.json", to_json),
-        (directory and directory / "report.md", comment),
-        (request.markdown, comment),
-        (request.junit, to_junit),
-    ]
-    for path, written in files:
-        if path is None:
-            continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, written(report).encode())
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written ({error.strerror or error}); name another file.") from error
-    return directory
+    made = nullcontext() if request.out is None else make_run_directory(request.out, "compare", datetime.now(UTC))
+    with made as directory:
+        files = [
+            (directory and directory / "report.json", to_json),
+            (directory and directory / "report.md", comment),
+            (request.markdown, comment),
+            (request.junit, to_junit),
+        ]
+        for path, written in files:
+            if path is None:
+                continue
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(path, written(report).encode())
+            except OSError as error:
+                raise UsageError(f"{path} cannot be written ({error.strerror or error}); name another file.") from error
+        return directory

@@ -227,17 +227,15 @@ def _figures(runs: Runs, unit: Unit) -> Figures:
     return Figures(
         arm=arm.id,
         accelerator=accelerator_of(runs.side, arm),
-        status=arm.status,
         processes=runs.processes,
         steps=sum(len(steps) for steps in runs.steps.values()) or arm.steps or None,
         rate_per_s=_reported(arm, unit),
-        step_time_s=arm.step_time_s,
+        **{name: getattr(arm, name) for name in ("status", "step_time_s", "padding_efficiency")},
         throughput_per_s=arm.throughput_per_s if runs.counts_samples else None,
         utilization=verdict.accelerator_utilization if own else arm.utilization,
         input_wait_fraction=verdict.input_wait_fraction if own else arm.input_wait_fraction,
         cv=report.oscillation.cv if own else arm.cv,
         cv_interval=cv_interval(list(runs.steps.values())),
-        padding_efficiency=arm.padding_efficiency,
         first_step_s=first_s,
         memory_bytes=memory_bytes,
     )

@@ -8,7 +8,7 @@ they do not, each round is a complete block of fresh processes, one after anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
@@ -25,6 +25,10 @@ _OPEN_S: Final = 1.0  # of a process that takes turns, besides building the targ
 class Trials(Protocol):
     """Runner of trials: a :class:`~xttsbench.workflows.measure.session.Session`, or a stand-in of the tests."""
 
+    import_s: float
+    """Seconds that the last helper took to start."""
+    fills_anew: bool
+    """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
     trials: list[TrialRecord]
     earlier: dict[str, TrialRecord]  # by id, of a run that goes on: trials that are not run again
 
@@ -42,6 +46,9 @@ class Trials(Protocol):
 
     def run(self, spec: TrialSpec, limits: Limits, label: str | None = None, *, note: str | None = None) -> TrialRecord:
         """Run one trial, keep it and write it down, with a note where one is given."""
+
+    def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
+        """Run trials, ``most`` of them side by side."""
 
 
 def compare_arms(

@@ -17,16 +17,7 @@ from xttsbench.errors import UsageError
 from xttsbench.execution.child import now_utc
 from xttsbench.probes.live import Gpus, MachineProbe, Pace
 from xttsbench.probes.processes import Processes, ProcessProbe, Walk, running
-from xttsbench.records.machine import (
-    LISTED,
-    ColumnOscillation,
-    Event,
-    Monitored,
-    Reading,
-    columns,
-    oscillating,
-    spoken,
-)
+from xttsbench.records import machine as records
 from xttsbench.reporting.units import duration
 from xttsbench.reporting.words import plain
 from xttsbench.workflows.monitor.log import Log
@@ -64,7 +55,7 @@ def monitor(
     *,
     gpus: Gpus | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> tuple[Monitored, bool]:
+) -> tuple[records.Monitored, bool]:
     """Read until the duration is over, the process has ended, or someone ends it.
 
     Returns:
@@ -96,17 +87,17 @@ class _Session:
     def __init__(self, request: Request, process: ProcessProbe | None, gpus: Gpus, clock: Callable[[], float]) -> None:
         self._request, self._process, self._gpus, self._clock = request, process, gpus, clock
         self._machine = MachineProbe(clock=clock)
-        names = columns(
+        names = records.columns(
             cores=self._machine.cores, disks=self._machine.disks, gpus=gpus.names, process=process is not None
         )
-        self._signals = oscillating(names)
+        self._signals = records.oscillating(names)
         self._stream = Stream(names, self._signals, request.interval_s)
         self._processes = Processes(self._machine.busy_s, clock=clock)
         self._walk, self._walk_pace = Walk(), Pace(*_WALK, clock=clock)
         self._search_pace = Pace(*_SEARCH, clock=clock)
         self._turn: Iterator[str] = cycle(self._signals)
         self._errors: dict[int, str] = {}
-        self._seen: list[ColumnOscillation] = []
+        self._seen: list[records.ColumnOscillation] = []
         self._live = False
         self._waiting = self._known_at_start()
         self._began_s, self._own_s = clock(), time.process_time()
@@ -136,11 +127,11 @@ class _Session:
         if self._log is not None:
             self._log.close()
 
-    def record(self) -> Monitored:
+    def record(self) -> records.Monitored:
         """Record of the readings so far."""
         stream, process = self._stream, self._process
         unmeasured = self._machine.unmeasured | self._gpus.unmeasured | (process.unmeasured if process else {})
-        return Monitored(
+        return records.Monitored(
             command=self._request.command,
             started_utc=self._started_utc,
             duration_s=round(self._clock() - self._began_s, 3),
@@ -160,7 +151,7 @@ class _Session:
         now_s = self._clock()
         if self._first_s is None:
             self._first_s = now_s
-        reading: Reading = {"time_utc": now_utc(), "t_s": round(now_s - self._first_s, 3)}
+        reading: records.Reading = {"time_utc": now_utc(), "t_s": round(now_s - self._first_s, 3)}
         reading |= self._machine.read()
         said, self._waiting = self._waiting, []
         if self._walk_pace.due():
@@ -184,7 +175,7 @@ class _Session:
             self._stream.take_samples(column, times)
         self._stream.take(reading)
         said += self._searched()
-        self._stream.events.extend(Event(t_s=self._stream.t_s, text=plain(one)) for one in said)
+        self._stream.events.extend(records.Event(t_s=self._stream.t_s, text=plain(one)) for one in said)
         if self._log is not None:
             self._log.write(reading | {"event": "; ".join(said) or None})
 
@@ -200,10 +191,10 @@ class _Session:
             return []
         found = self._stream.oscillations.get(column)
         if found is None:
-            return [f"{spoken(column)} oscillates no more"]
+            return [f"{records.spoken(column)} oscillates no more"]
         self._seen = [*self._seen, found][-_KEPT:]
         return [
-            f"{spoken(column)} oscillates: it repeats every {duration(found.period_s)} "
+            f"{records.spoken(column)} oscillates: it repeats every {duration(found.period_s)} "
             f"({found.variance_share:.0%} of its variance)"
         ]
 
@@ -222,7 +213,7 @@ class _Session:
         if self._process is None:
             said += [
                 f"process {pid} is a watched run; xttsbench monitor --pid {pid} shows its steps"
-                for pid in list(running())[:LISTED]
+                for pid in list(running())[: records.LISTED]
             ]
         return said
 
@@ -231,8 +222,8 @@ class _Session:
         return (time.process_time() - self._own_s) / elapsed_s if elapsed_s > 0 else 0.0
 
 
-def _users(walk: Walk) -> Reading:
-    found: Reading = {}
+def _users(walk: Walk) -> records.Reading:
+    found: records.Reading = {}
     for place, user in enumerate(walk.users, start=1):
         found |= {f"top{place}_name": user.name, f"top{place}_pid": user.pid, f"top{place}_cpus": user.cpus}
     if walk.unseen_cpus is not None:

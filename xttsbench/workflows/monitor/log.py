@@ -26,16 +26,7 @@ from xttsbench.analysis.stream import Stream, oscillation
 from xttsbench.errors import InvalidInputError, NothingMeasuredError, UsageError
 from xttsbench.files import atomic_write
 from xttsbench.inputs import JOURNAL_BYTES, read_bytes
-from xttsbench.records.machine import (
-    LISTED,
-    ColumnOscillation,
-    Event,
-    Monitored,
-    Reading,
-    Value,
-    is_text,
-    oscillating,
-)
+from xttsbench.records import machine as records
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.screen import numbered
@@ -65,7 +56,7 @@ class Log:
             raise UsageError(f"--log {path!r} cannot be written: {error.strerror}. Name another file.") from error
         self._write(columns)
 
-    def write(self, reading: Reading) -> None:
+    def write(self, reading: records.Reading) -> None:
         """Add a row.
 
         Raises:
@@ -99,7 +90,7 @@ class Log:
         self._size += written
 
 
-def _written(value: Value) -> str:
+def _written(value: records.Value) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
@@ -115,7 +106,7 @@ _words = functools.lru_cache(256)(cell)  # names and reasons, which are the same
 class Table:
     """A log that was read: each column with an entry for each row, ``None`` for an empty cell."""
 
-    columns: dict[str, list[Value]]
+    columns: dict[str, list[records.Value]]
     torn: bool  # whether a last row was passed over, since it has no end
 
     @property
@@ -139,8 +130,8 @@ def read_log(path: Path) -> Table:
                 f"{path} is no log of xttsbench monitor: it begins with {', '.join(header[:2])[:60]!r} and not with "
                 "time_utc, t_s. Name a CSV that xttsbench monitor --log wrote, or a run's directory."
             )
-        columns: dict[str, list[Value]] = {name: [] for name in header}
-        parsers = [(columns[name], str if is_text(name) else _number) for name in header]
+        columns: dict[str, list[records.Value]] = {name: [] for name in header}
+        parsers = [(columns[name], str if records.is_text(name) else _number) for name in header]
         for row in rows:
             for (values, parse), text in zip(parsers, row, strict=True):
                 values.append(parse(text) if text else None)
@@ -172,7 +163,7 @@ _SEARCHED: Final = 2048
 class Page:
     """A log that was read, what stands on its page, and where that is."""
 
-    record: Monitored
+    record: records.Monitored
     document: doc.Document
     file: Path
 
@@ -191,7 +182,7 @@ def write_page(log: Path) -> Page:
     columns = {
         name: np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         for name, values in table.columns.items()
-        if not is_text(name)
+        if not records.is_text(name)
     }
     read = {name: values for name, values in columns.items() if not np.isnan(values).all()}
     record = _record(log, table, read)
@@ -212,7 +203,7 @@ def write_page(log: Path) -> Page:
     return Page(record, document, file)
 
 
-def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float64]]) -> Monitored:
+def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float64]]) -> records.Monitored:
     stream = Stream(tuple(table.columns), (), 0.0)
     for row in zip(*table.columns.values(), strict=True):
         stream.take({name: value for name, value in zip(table.columns, row, strict=True) if value is not None})
@@ -220,10 +211,12 @@ def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float6
     interval_s = float(np.median(np.diff(t_s))) if t_s.size > 1 else 0.0
     pairs = zip(t_s, table.columns.get("event", ()), strict=False)
     unmeasured = {
-        name: "no reading of it in the log" for name in table.columns if not is_text(name) and name not in columns
+        name: "no reading of it in the log"
+        for name in table.columns
+        if not records.is_text(name) and name not in columns
     }
     names = {f"gpu{n}": next(filter(None, table.columns[f"gpu{n}_name"]), None) for n in numbered(columns, "gpu")}
-    return Monitored(
+    return records.Monitored(
         command=f"xttsbench report {log}",
         started_utc=str(table.columns["time_utc"][0]),
         duration_s=round(float(t_s[-1]), 3),
@@ -233,19 +226,19 @@ def _record(log: Path, table: Table, columns: Mapping[str, npt.NDArray[np.float6
         machine={"processors": len(numbered(table.columns, "cpu")), **names},
         signals=stream.signals(),
         oscillations=tuple(_oscillations(columns, interval_s)),
-        events=tuple(Event(t_s=float(at), text=str(said)) for at, said in pairs if said)[-100:],
+        events=tuple(records.Event(t_s=float(at), text=str(said)) for at, said in pairs if said)[-100:],
         unmeasured=unmeasured | ({"torn": "the last row has no end and was left out"} if table.torn else {}),
     )
 
 
-def _oscillations(columns: Mapping[str, npt.NDArray[np.float64]], interval_s: float) -> list[ColumnOscillation]:
+def _oscillations(columns: Mapping[str, npt.NDArray[np.float64]], interval_s: float) -> list[records.ColumnOscillation]:
     """Oscillations at the end of the log, on even times.
 
     Columns that few rows have are left to the live search's events. Of what was read in few rows the live search knows
     more: events.
     """
     found = []
-    for name in oscillating(columns):
+    for name in records.oscillating(columns):
         read = ~np.isnan(columns[name])
         if read.mean() < _READ_OFTEN:
             continue
@@ -261,7 +254,7 @@ def _users(table: Table) -> doc.Table | None:
     """Processors that each process used, over all looks at them; only the largest few of a look were written down."""
     used: dict[tuple[str, str], float] = defaultdict(float)
     looks = sum(value is not None for value in table.columns.get("unseen_cpus", ()))
-    for place in range(1, LISTED + 1):
+    for place in range(1, records.LISTED + 1):
         parts = (table.columns.get(f"top{place}_{what}", []) for what in ("name", "pid", "cpus"))
         for name, pid, cpus in zip(*parts, strict=True):
             if name is not None and isinstance(cpus, float) and isinstance(pid, float):

@@ -17,21 +17,10 @@ from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.comparison.sweep import rounds_of_a_process
 from xttsbench.execution.limits import Limits
 from xttsbench.files import atomic_write
+from xttsbench.fixes import rounds
 from xttsbench.fixes.cache import over_a_training
 from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.predictions import longer_buffer, predict_speedup
-from xttsbench.fixes.rounds import (
-    ALONE,
-    LEAST_BLOCKS,
-    ORIGINAL,
-    PATCHED,
-    TOGETHER,
-    arm_of,
-    combine,
-    comparison,
-    guard_size,
-    guard_trial,
-)
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import verified
 from xttsbench.records.fix import FixSet, Patch
@@ -81,9 +70,9 @@ def verify(work: Verification) -> Patch | None:
         left_s = work.left_s
         for of_part in (False, True):
             alone = [work.arm(name) for name in sound if work.filling(name).of_part is of_part]
-            _compare(work, ALONE, alone, planned_s=_ALONE_SHARE * left_s * len(alone) / len(sound))
+            _compare(work, rounds.ALONE, alone, planned_s=_ALONE_SHARE * left_s * len(alone) / len(sound))
         waiting = _worth_more(work, worth)
-    if work.over or not any(trial.spec.group == ALONE for trial in work.trials):
+    if work.over or not any(trial.spec.group == rounds.ALONE for trial in work.trials):
         return None
     return _finish(work)
 
@@ -118,7 +107,7 @@ def _sound(work: Verification, names: Sequence[str]) -> list[str]:
         if work.guarded and not work.fits(some[:1], work.left_s - work.setup_s - _GUARD_S):
             break
         del waiting[: len(some)]
-        originals = [] if work.guarded else [(ORIGINAL, again) for again in range(3)]
+        originals = [] if work.guarded else [(rounds.ORIGINAL, again) for again in range(3)]
         found = _guard(work, [*originals, *((name, 0) for name in some)])
         if any(trial.status != "ok" for trial in found[: len(originals)]):
             return []
@@ -140,7 +129,7 @@ def _finish(work: Verification) -> Patch | None:
         return None
     if len(finalists) > 1 or not found.accepted(finalists[0]):
         arms = _fitting(work, [work.arm(name) for name in finalists])
-        _compare(work, TOGETHER, arms, planned_s=_ALONE_SHARE * work.left_s)
+        _compare(work, rounds.TOGETHER, arms, planned_s=_ALONE_SHARE * work.left_s)
     best = work.found.chosen
     return None if best is None else _patched(work, best)
 
@@ -153,14 +142,20 @@ def _patched(work: Verification, best: str) -> Patch | None:
     if DATASET.name in FixSet.parse(best) and {*patch.files} == {*work.step_files(best)}:
         return patch.model_copy(update={"ran": True})  # what its trials ran is the patch
     files = copies(work.directory, patch)
-    _guard(work, [(PATCHED, 0)], patched=files)
+    _guard(work, [(rounds.PATCHED, 0)], patched=files)
     patch = patch.model_copy(update={"ran": True})
-    if not work.same_data(PATCHED) or work.over:
+    if not work.same_data(rounds.PATCHED) or work.over:
         return patch
-    _compare(work, TOGETHER, [arm_of(work.job, PATCHED, patched=files)], planned_s=work.left_s, patched_as=best)
+    _compare(
+        work,
+        rounds.TOGETHER,
+        [rounds.arm_of(work.job, rounds.PATCHED, patched=files)],
+        planned_s=work.left_s,
+        patched_as=best,
+    )
     if not work.found.accepted(best) and not work.over:
         # What one process made clear may not be so with that of its patch, which counts as well: another one decides.
-        _compare(work, TOGETHER, [work.arm(best)], planned_s=work.left_s)
+        _compare(work, rounds.TOGETHER, [work.arm(best)], planned_s=work.left_s)
     last = work.found.chosen
     if last is None or last == best:
         return patch if last else None
@@ -171,12 +166,12 @@ def _patched(work: Verification, best: str) -> Patch | None:
 
 def _final(work: Verification, good: Sequence[str]) -> list[str]:
     """Candidates for the proposal, the most promising first; the second best only in place of one that fails."""
-    best, every = good[0], combine(good)
+    best, every = good[0], rounds.combine(good)
     finalists = [best]
     steps = _steps(work.trials, best)
     buffer = longer_buffer(work.evidence, FixSet.parse(best), steps) if steps is not None else None
     if buffer is not None:
-        finalists.insert(0, combine([best, str(buffer)]))
+        finalists.insert(0, rounds.combine([best, str(buffer)]))
     if every != best:
         both, alone = (predict_speedup(work.evidence, FixSet.parse(name)) for name in (every, best))
         # Where the best one is expected to leave nothing to the others, they come after it.
@@ -188,7 +183,7 @@ def _final(work: Verification, good: Sequence[str]) -> list[str]:
 
 def _steps(trials: Sequence[TrialRecord], arm: str) -> Steps | None:
     """The longest run of steps of a configuration in the first group."""
-    own = (t for t in trials if (t.spec.kind, t.spec.group, t.spec.arm, t.status) == ("arm", ALONE, arm, "ok"))
+    own = (t for t in trials if (t.spec.kind, t.spec.group, t.spec.arm, t.status) == ("arm", rounds.ALONE, arm, "ok"))
     runs = [steady(rows)[0] for trial in own if (rows := measured(trial, "as_is")) is not None]
     return max(runs, key=len, default=None)
 
@@ -196,14 +191,14 @@ def _steps(trials: Sequence[TrialRecord], arm: str) -> Steps | None:
 def _fitting(work: Verification, arms: Sequence[PlannedVariant]) -> Sequence[PlannedVariant]:
     """The configurations of the last group, without the last ones while too few blocks fit into the time."""
     for count in range(len(arms), 1, -1):
-        if work.fits([ORIGINAL, *timed_as(arms[:count])], work.left_s):  # it may be measured twice
+        if work.fits([rounds.ORIGINAL, *timed_as(arms[:count])], work.left_s):  # it may be measured twice
             return arms[:count]
     return arms[:1]
 
 
 def _affordable(work: Verification, names: Sequence[str]) -> int:
     """Number of the best fixes that are measured alone, by their share of the time; at least 1 at first."""
-    at_once, each_s = _at_once(work), work.setup_s + _GUARD_S + guard_size(work.evidence).pass_s
+    at_once, each_s = _at_once(work), work.setup_s + _GUARD_S + rounds.guard_size(work.evidence).pass_s
     originals = 0 if work.guarded else 3
     for count in range(min(_MOST, len(names)), 0, -1):
         guards_s = math.ceil((originals + count) / at_once) * each_s
@@ -227,15 +222,15 @@ def _guard(
     work: Verification, arms: Sequence[tuple[str, int]], *, patched: Mapping[str, str] | None = None
 ) -> list[TrialRecord]:
     """Take the fingerprints of configurations, each with the number of its run."""
-    session, size = work.session, guard_size(work.evidence)
+    session, size = work.session, rounds.guard_size(work.evidence)
     specs = [
-        guard_trial(
+        rounds.guard_trial(
             work.job,
             number,
             size,
             block=session.trials[-1].spec.block if session.trials else 0,
             arm=arm,
-            fix=None if arm == ORIGINAL or patched else arm,
+            fix=None if arm == rounds.ORIGINAL or patched else arm,
             patched=patched or work.step_files(arm),
             again=again,
         )
@@ -255,17 +250,17 @@ def _compare(
     """
     session, most_s = work.session, work.left_s
     until_s = session.spent_s + planned_s
-    names = [ORIGINAL, *timed_as(arms, patched_as)]
+    names = [rounds.ORIGINAL, *timed_as(arms, patched_as)]
     fillings = [work.filling(name) for name in names]
     # What is compared side by side reads the same data.
     source_limit = work.source_limit if any(one.of_part for one in fillings) else None
     window_s = max(work.window_s(names, planned_s), LEAST_WINDOW_S)
-    block_s = session.import_s + (1 + len(names)) * window_s + work.around_s([ORIGINAL, *names])
+    block_s = session.import_s + (1 + len(names)) * window_s + work.around_s([rounds.ORIGINAL, *names])
     if block_s > most_s and any(one.trial_s for one in fillings):
         return  # with caches to be filled not even one block would be over in time
-    first_s = session.spent_s + min(max(planned_s, LEAST_BLOCKS * block_s), most_s)
+    first_s = session.spent_s + min(max(planned_s, rounds.LEAST_BLOCKS * block_s), most_s)
     for processes in range(_MOST_PROCESSES):
-        due_s = first_s if processes < LEAST_BLOCKS else until_s
+        due_s = first_s if processes < rounds.LEAST_BLOCKS else until_s
         found = work.found
         left = [arm for arm in arms if not (found.settled(arm.id) if processes else found.ended(arm.id))]
         if processes >= _TRIED:
@@ -274,7 +269,7 @@ def _compare(
             return
         pass_s = max(work.filling(name).pass_s for name in timed_as(left, patched_as))
         ran = compare_arms(
-            comparison(
+            rounds.comparison(
                 work.job,
                 work.accelerator,
                 group,
@@ -282,7 +277,7 @@ def _compare(
                 window_s=WINDOW_S,
                 trial_s=max(_TRIAL_S, 3 * session.trials[0].duration_s),
                 fill_s=_FILLING * pass_s + _SLACK_S if pass_s else None,
-                twice=found.noise_processes < LEAST_BLOCKS,
+                twice=found.noise_processes < rounds.LEAST_BLOCKS,
                 source_limit=source_limit,
             ),
             session,

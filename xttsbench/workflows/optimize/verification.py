@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from xttsbench.evidence import Evidence
-from xttsbench.execution.limits import Limits
 from xttsbench.fixes.cache import CACHE
 from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.rounds import LEAST_BLOCKS, ORIGINAL, PART_S, PATCHED, WHOLE_S, arm_of, guard_size
@@ -17,25 +16,13 @@ from xttsbench.fixes.verified import Verified, verified
 from xttsbench.planning import Job
 from xttsbench.records.fix import FixSet, Patch
 from xttsbench.records.plan import Accelerator, PlannedVariant
-from xttsbench.records.trial import TrialRecord, TrialSpec
+from xttsbench.records.trial import TrialRecord
 from xttsbench.workflows.measure.arms import Trials
 
 WINDOW_S: Final = 2.0
 LEAST_WINDOW_S: Final = 0.8
 _AROUND_S: Final = 1.5  # of a trial outside its window, besides building the target: fork, first batches
 _FILLING_SHARE: Final = 0.5  # of the time that is left, for filling a cache in each trial of two rounds
-
-
-class Timed(Trials, Protocol):
-    """Runner of trials that knows what a block costs before any of them runs."""
-
-    import_s: float
-    """Seconds that the last helper took to start."""
-    fills_anew: bool
-    """Whether each trial fills the caches in memory that it measures; in one process they stay full."""
-
-    def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
-        """Run trials in which nothing is timed, up to ``most`` of them at a time; keep them in their order."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +64,7 @@ class Verification:
     evidence: Evidence
     proposed: Sequence[Proposal]
     directory: Path
-    session: Timed
+    session: Trials
     until_s: float
     patch: Callable[[str], Patch | None] = lambda _: None
     step_files: Callable[[str], Mapping[str, str]] = lambda _: {}

@@ -17,7 +17,7 @@ from xttsbench.comparison.sweep import LEAST_ROUNDS
 from xttsbench.errors import InvalidInputError, NotProvedError, UsageError
 from xttsbench.execution.limits import Limits
 from xttsbench.fixes.rounds import ORIGINAL, Size, comparison, guard_trial
-from xttsbench.planning import Job
+from xttsbench.planning import Job, job_of
 from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
@@ -69,19 +69,9 @@ def prove(request: Request, *, progress: Progress | None = None) -> Outcome:
         if len(scripts) > 1:
             raise UsageError(f"Two scripts or two callables are compared; got {request.target} and {request.new}.")
         plan = diagnose.plan_of(request)
+        job = job_of(plan, max(_SCRIPT_SHARE * plan.budget_s, 2.0), script=True in scripts)
         jobs = {
-            name: Job(
-                target=target,
-                kwargs=dict(plan.kwargs),
-                emulated_ms=plan.accelerator.step_times_ms,
-                steps=plan.steps,
-                window_s=max(_SCRIPT_SHARE * plan.budget_s, 2.0),
-                seed=plan.seed,
-                script=True in scripts,
-                arguments=plan.arguments,
-                checkout=checkout,
-                assume_pure=plan.assume_pure,
-            )
+            name: replace(job, target=target, checkout=checkout)
             for name, (target, checkout) in zip((ORIGINAL, NEW), sides, strict=True)
         }
         plan = plan.model_copy(update={"comparison": _compared(plan, jobs, request.margin)})

@@ -17,6 +17,7 @@ from xttsbench.workflows.measure.recorded import Recorded
 
 CERTIFIED_STEPS: Final = 240
 PASS_MARK: Final = 0.90
+_OF_A_TRIAL: Final = ("status", "cause", "duration_s")
 
 
 def shared(run: Recorded) -> dict[str, Any]:
@@ -27,7 +28,10 @@ def shared(run: Recorded) -> dict[str, Any]:
         "command": plan.command,
         "created_utc": plan.created_utc,
         "environment": dict(run.environment),
-        "trials": _rows_of(run.trials),
+        "trials": tuple(
+            {"id": one.spec.trial_id, "block": one.spec.block} | {name: getattr(one, name) for name in _OF_A_TRIAL}
+            for one in run.trials
+        ),
     }
 
 
@@ -63,37 +67,43 @@ def accelerator(used: Accelerator, utilization: Estimate | None) -> dict[str, An
     return found
 
 
-def why_not_certified(steps: int) -> str | None:
-    """Why so many steps certify no steady state; ``None`` where they are enough."""
-    return f"{steps} steady steps, and {CERTIFIED_STEPS} are needed for that" if steps < CERTIFIED_STEPS else None
-
-
 def warm_up(trial: TrialRecord, steps: Steps, steady: SteadyState) -> WarmUp:
     """Steps of a trial before its steady state."""
     before = trial.segment("warm_up")
     first = before or trial.segment("as_is")
-    columns = first.columns if first else {}
+    walls = first.columns.get("wall_ns") if first else None
+    sums = {name: sum(values) for name, values in before.columns.items()} if before is not None else None
+    return cut(steps, steady).model_copy(
+        update={
+            "first_step_s": walls[0] / 1e9 if walls else None,
+            "trace_s": sums["trace_ns"] / 1e9 if sums else None,
+            "traces": sums["traces"] if sums else None,
+            "xla_compile_s": sums["xla_ns"] / 1e9 if sums else None,
+            "xla_compiles": sums["xla_compiles"] if sums else None,
+        }
+    )
 
-    def total(name: str) -> int | None:
-        return sum(before.columns.get(name, ())) if before is not None else None
 
-    def seconds(name: str) -> float | None:
-        found = total(name)
-        return None if found is None else found / 1e9
-
+def cut(steps: Steps, steady: SteadyState) -> WarmUp:
+    """Steps that were cut off before the steady state, and whether that is certified."""
     count = len(steps)
+    few = f"{count} steady steps, and {CERTIFIED_STEPS} are needed for that" if count < CERTIFIED_STEPS else None
     return WarmUp(
-        first_step_s=columns["wall_ns"][0] / 1e9 if columns.get("wall_ns") else None,
         steps_cut=steady.cut,
         steady_state=steady.steady,
         steps_measured=count,
-        certified=steady.steady and count >= CERTIFIED_STEPS,
-        reason=steady.reason or why_not_certified(count),
-        trace_s=seconds("trace_ns"),
-        traces=total("traces"),
-        xla_compile_s=seconds("xla_ns"),
-        xla_compiles=total("xla_compiles"),
+        certified=steady.steady and few is None,
+        reason=steady.reason or few,
     )
+
+
+def overhead(trials: Sequence[TrialRecord], step_s: float | None, **more: float) -> dict[str, Any]:
+    """Measurement overhead of the first trial that knows it, beside the mean step; empty where none does."""
+    found = next((trial.overhead for trial in trials if trial.overhead is not None), None)
+    if found is None:
+        return {}
+    share = found.overhead_s / step_s if step_s else None
+    return {"overhead_s_per_step": found.overhead_s, "share_of_step": share, **more, "method": found.method}
 
 
 def readings_beside(trial: TrialRecord | None) -> dict[str, Any]:
@@ -139,16 +149,3 @@ def endings(trials: Sequence[TrialRecord], *, notes: bool = True) -> list[str]:
         said, arm = trial.notes if notes else (), trial.spec.fix or (trial.spec.arm if trial.spec.patched else None)
         found += (f"with {arm}: {note}" if arm else note for note in said)
     return [*{re.sub(r"[\d.]+ s\b", "", one): one for one in reversed(found)}.values()][::-1]  # each once
-
-
-def _rows_of(trials: Sequence[TrialRecord]) -> tuple[dict[str, Any], ...]:
-    return tuple(
-        {
-            "id": trial.spec.trial_id,
-            "block": trial.spec.block,
-            "status": trial.status,
-            "cause": trial.cause,
-            "duration_s": trial.duration_s,
-        }
-        for trial in trials
-    )

@@ -36,18 +36,9 @@ from xttsbench.records.plan import RunPlan
 from xttsbench.records.report import AA, Experiment, Finding, Report, Variant, WarmUp
 from xttsbench.records.trial import KIND_OF, MAIN_KINDS, TrialRecord
 from xttsbench.reporting.units import duration
+from xttsbench.workflows import reports
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.optimize import fix_section, said_writes
-from xttsbench.workflows.reports import (
-    accelerator,
-    endings,
-    readings_beside,
-    shared,
-    target,
-    unread,
-    verdict_final_s,
-    warm_up,
-)
 from xttsbench.workflows.reports.modes import mode_arms
 from xttsbench.workflows.reports.profile import profile_section
 from xttsbench.workflows.reports.step import step_section
@@ -61,7 +52,9 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
     plan, environment, trials = run.plan, run.environment, run.trials
     diagnosis = build_diagnosis(trials, environment, seed=plan.seed)
     isolating = [trial for trial in trials if trial.spec.group is None]
-    said = verdict(diagnosis).model_copy(update={"verdict_final_s": verdict_final_s(isolating, diagnosis.bottleneck)})
+    said = verdict(diagnosis).model_copy(
+        update={"verdict_final_s": reports.verdict_final_s(isolating, diagnosis.bottleneck)}
+    )
     arms = _arms(diagnosis)
     compared = _compared(plan, trials, len(arms))
     evidence = diagnosis.evidence
@@ -71,18 +64,18 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
     measured = gains(fixes, compared.arms if compared else (), plan.accelerator.label)
     against = contradiction(diagnosis, measured)
     record = Report(
-        **shared(run),
-        target=target(plan, trials),
+        **reports.shared(run),
+        target=reports.target(plan, trials),
         verdict=said,
         findings=tuple(sorted(with_fixes(find(replace(evidence, fixes=tried)), fixes), key=worth)),
         oscillation=diagnosis.evidence.oscillation,
         arms=(*arms, *(compared.arms if compared else ()), *modes),
         aa=compared.aa if compared else AA(),
         disturbance=disturbance_of(trials),
-        accelerator=accelerator(plan.accelerator, diagnosis.accelerator_utilization),
+        accelerator=reports.accelerator(plan.accelerator, diagnosis.accelerator_utilization),
         ladder=_ladder(diagnosis, trials),
         warm_up=_warm_up(diagnosis),
-        overhead=_overhead(diagnosis),
+        overhead=reports.overhead(evidence.ladder, evidence.wall_s, limit_s_per_step=_OVERHEAD_S),
         readings=_readings(diagnosis),
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
         predictions=beside(evidence.predictions, tried),
@@ -171,25 +164,12 @@ def _warm_up(diagnosis: Diagnosis) -> WarmUp:
     evidence = diagnosis.evidence
     if not evidence.ladder or evidence.steady is None or evidence.steps is None:
         return WarmUp(reason=diagnosis.why_undecided)
-    return warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
-
-
-def _overhead(diagnosis: Diagnosis) -> dict[str, Any]:
-    found = next((trial.overhead for trial in diagnosis.evidence.ladder if trial.overhead is not None), None)
-    if found is None:
-        return {}
-    wall_s = diagnosis.evidence.wall_s
-    return {
-        "overhead_s_per_step": found.overhead_s,
-        "share_of_step": found.overhead_s / wall_s if wall_s else None,
-        "limit_s_per_step": _OVERHEAD_S,
-        "method": found.method,
-    }
+    return reports.warm_up(evidence.ladder[0], evidence.steps, evidence.steady)
 
 
 def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
     evidence = diagnosis.evidence
-    found = readings_beside(next(iter(evidence.ladder), None))
+    found = reports.readings_beside(next(iter(evidence.ladder), None))
     if found and evidence.steps is not None:
         found.get("host", {}).pop("cpu_s_per_step", None)  # which counts what is measured between the steps as well
         found["cpu_s_per_step"] = float(evidence.steps.cpu_s.mean())
@@ -199,7 +179,7 @@ def _readings(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> Iterator[str | None]:
     """Cautions: the target's own trials that did not end well, and files that a script's run changed for good."""
-    yield from endings([trial for trial in trials if trial.spec.kind in MAIN_KINDS], notes=False)
+    yield from reports.endings([trial for trial in trials if trial.spec.kind in MAIN_KINDS], notes=False)
     yield from (note for trial in trials for note in trial.notes if note.startswith("--assume-pure "))
     script = diagnosis.evidence.script
     if script is not None and not script.in_memory:
@@ -208,7 +188,7 @@ def _warnings(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> Iterator[s
 
 def _notes(diagnosis: Diagnosis, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
     """Remarks that change nothing: what unsettles a verdict is in its probability, its interval and its sentence."""
-    evidence, found = diagnosis.evidence, endings(trials)
+    evidence, found = diagnosis.evidence, reports.endings(trials)
     if evidence.script is not None and evidence.script.in_memory and (said := said_writes(evidence.script)):
         found.append(said)
     if (batches := min(map(batches_per_epoch, evidence.ladder), default=math.inf)) < _SHORT:
@@ -224,25 +204,25 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     found = dict(diagnosis.unmeasured)
     why = diagnosis.why_undecided or "not measured"
     verdict_why = {"accelerator_utilization": why if plan.accelerator.kind == "emulated" else _no_utilization(record)}
-    found |= dict(nulls("verdict", record.verdict, verdict_why, default=why))
+    found |= nulls("verdict", record.verdict, verdict_why, default=why)
     for index, finding in enumerate(record.findings):
         unverified = _unverified(finding, record, plan)
         speeds = {"predicted_speedup": "the model says nothing of it"}
         names = ("predicted_speedup", "verified_speedup")
-        found |= dict(nulls(f"findings.{index}", finding, speeds, only=names, default=unverified))
+        found |= nulls(f"findings.{index}", finding, speeds, only=names, default=unverified)
     for index, arm in enumerate(record.arms):
         if arm.role == "candidate":
             why_not = "it was not compared in rounds of its own"
-            found |= dict(nulls(f"arms.{index}", arm, why_not, only=("decision",)))
+            found |= nulls(f"arms.{index}", arm, why_not, only=("decision",))
         absent = arm.status if arm.status != "ok" else "not part of this comparison"
         own = {"effect": BASELINE} if arm.role == "baseline" else {}
-        found |= dict(nulls(f"arms.{index}", arm, own, but=("decision",), default=absent))
-    found |= dict(
-        nulls("aa", record.aa, "nothing was measured twice; the uncertainty is the spread over processes and steps")
+        found |= nulls(f"arms.{index}", arm, own, but=("decision",), default=absent)
+    found |= nulls(
+        "aa", record.aa, "nothing was measured twice; the uncertainty is the spread over processes and steps"
     )
-    found = dict(nulls("oscillation", record.oscillation, why if not diagnosis.figures else "no period at 1 %")) | found
+    found = nulls("oscillation", record.oscillation, why if not diagnosis.figures else "no period at 1 %") | found
     no_trace = "there is no step to trace or compile" if diagnosis.figures else why
-    found |= dict(nulls("warm_up", record.warm_up, no_trace, but=("reason",)))
+    found |= nulls("warm_up", record.warm_up, no_trace, but=("reason",))
     if record.pipeline is None:
         found["pipeline"] = "the trial that reads the graph was not run or failed"
     for index, op in enumerate((record.pipeline or {}).get("ops", ())):
@@ -254,7 +234,7 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
         )
     if diagnosis.evidence.facts.has_step and not (diagnosis.evidence.devices and diagnosis.evidence.devices.gpus):
         found["verdict.attribution_s.transfer"] = "no device boundary to cross: the processor is the device, so it is 0"
-    found |= unread(record.disturbance)
+    found |= reports.unread(record.disturbance)
     if not record.overhead:
         found["overhead"] = why
     found |= _of_fixes(record)
@@ -275,14 +255,14 @@ def _of_fixes(record: Report) -> dict[str, str]:
         path, why = f"fixes.{index}", {"predicted_speedup": "the model says nothing of it"}
         why["patch"] = "a patch is written for what is proposed in the end"
         names = ("predicted_speedup", "verified_speedup", "step_time_s", "decision", "evidence", "semantics", "patch")
-        found |= dict(nulls(path, fix, why, only=names, default=fix.why))
+        found |= nulls(path, fix, why, only=names, default=fix.why)
         if fix.semantics is not None and fix.semantics.equivalent is None:
             found[f"{path}.semantics.equivalent"] = fix.semantics.sentence
         if fix.patch is not None:
             ran = fix.patch.why_not or "the patched source was run"
-            found |= dict(nulls(f"{path}.patch", fix.patch, ran, only=("equivalent", "verified_speedup", "why_not")))
+            found |= nulls(f"{path}.patch", fix.patch, ran, only=("equivalent", "verified_speedup", "why_not"))
     if record.optimized is not None:
-        found |= dict(nulls("optimized", record.optimized, {}, default="no fix was accepted"))
+        found |= nulls("optimized", record.optimized, {}, default="no fix was accepted")
     elif record.kind in ("diagnose", "optimize"):
         found["optimized"] = "no fix was to be measured"
     return found

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xttsbench.records.training import (
-    Begun,
-    CheckpointEntry,
-    Ended,
-    Fitted,
-    HistoryLine,
-    Interval,
-    Spoken,
-    TakenOver,
-    TimedEvaluation,
-    Training,
-    Watched,
-    WatchedInterval,
-)
+from xttsbench.records import training as records
 
 
-def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver | None = None) -> Training:
+def training_of(
+    lines: Sequence[records.HistoryLine], recipe: str, taken_over: records.TakenOver | None = None
+) -> records.Training:
     """Summarises a run from the lines of its history.
 
     A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
     blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was
     reported of later steps before is left out.
     """
-    sessions: list[Begun] = []
-    intervals: list[WatchedInterval] = []
-    evaluations: list[TimedEvaluation] = []
-    checkpoints: list[CheckpointEntry] = []
-    ended: Ended | None = None
-    spoken: Spoken | None = None
-    fitted: Fitted | None = None
+    sessions: list[records.Begun] = []
+    intervals: list[records.WatchedInterval] = []
+    evaluations: list[records.TimedEvaluation] = []
+    checkpoints: list[records.CheckpointEntry] = []
+    ended: records.Ended | None = None
+    spoken: records.Spoken | None = None
+    fitted: records.Fitted | None = None
     for line in lines:
         spoken, fitted = line.spoken or spoken, line.fitted or fitted
         if (again := line.begun or line.saved) is not None:
@@ -47,11 +36,11 @@ def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver
             intervals = [one for one in intervals if _last_step(one) < line.interval.first_step]
             intervals.append(_watched(line.interval, line))
         if line.evaluated is not None:
-            evaluations.append(TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
+            evaluations.append(records.TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
         if line.saved is not None:
             checkpoints.append(line.saved)
         ended = line.ended or ended
-    return Training(
+    return records.Training(
         recipe=recipe,
         sessions=tuple(sessions),
         intervals=tuple(intervals),
@@ -64,18 +53,18 @@ def training_of(lines: Sequence[HistoryLine], recipe: str, taken_over: TakenOver
     )
 
 
-def wait_fraction(watched: Watched) -> float | None:
+def wait_fraction(watched: records.Watched) -> float | None:
     """Share of an interval that was waiting for batches; ``None`` where it took no time."""
     return watched.wait_s / watched.wall_s if watched.wall_s > 0 else None
 
 
-def valid_frames_per_s(watched: Watched) -> float | None:
+def valid_frames_per_s(watched: records.Watched) -> float | None:
     """Frames without padding over the interval's time; ``None`` where it took none."""
     return watched.valid_frames / watched.wall_s if watched.wall_s > 0 else None
 
 
-def _watched(interval: Interval, line: HistoryLine) -> WatchedInterval:
-    return WatchedInterval(
+def _watched(interval: records.Interval, line: records.HistoryLine) -> records.WatchedInterval:
+    return records.WatchedInterval(
         **interval.model_dump(),
         session=line.session,
         wait_fraction=wait_fraction(line.watched) if line.watched is not None else None,
@@ -83,5 +72,5 @@ def _watched(interval: Interval, line: HistoryLine) -> WatchedInterval:
     )
 
 
-def _last_step(interval: WatchedInterval) -> int:
+def _last_step(interval: records.WatchedInterval) -> int:
     return interval.first_step + interval.steps - 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, fields, replace
+from typing import Final
 
 import numpy as np
 
@@ -25,25 +25,15 @@ from xttsbench.comparison.figures import PROCESSOR
 from xttsbench.comparison.runs import VariantRuns
 from xttsbench.comparison.sweep import Choice, again, baseline_gone, choose, seen_in
 from xttsbench.diagnosis.bottleneck import Classified, why_undecided
-from xttsbench.diagnosis.verdict import RunVerdict
-from xttsbench.errors import JournalError
+from xttsbench.diagnosis.verdict import RunVerdict, unmeasured_verdict
 from xttsbench.evidence import mean_of_known
 from xttsbench.records.base import DECIDED, Estimate
 from xttsbench.records.missing import nulls
-from xttsbench.records.plan import Comparison, PlannedVariant, RunPlan
+from xttsbench.records.plan import Comparison, PlannedVariant, Procedure, RunPlan
 from xttsbench.records.report import Attribution, Best, Bottleneck, Oscillation, Report, Variant, Verdict, WarmUp
 from xttsbench.records.trial import TrialRecord, interrupted
+from xttsbench.workflows import reports
 from xttsbench.workflows.measure.recorded import Recorded
-from xttsbench.workflows.reports import (
-    accelerator,
-    endings,
-    readings_beside,
-    shared,
-    target,
-    unread,
-    verdict_final_s,
-    warm_up,
-)
 from xttsbench.workflows.saved import fingerprint_of
 
 _DIAGNOSED = "a trial of a configuration costs what it measures, and nothing more; 'xttsbench diagnose' reads it"
@@ -55,12 +45,7 @@ def assemble_run(run: Recorded) -> Report:
     Raises:
         JournalError: the plan holds no comparison, so it is not that of a scenario.
     """
-    comparison = run.plan.comparison
-    if comparison is None:
-        raise JournalError(
-            "plan.json is of a run that compares configurations, and names none; run the scenario again."
-        )
-    return assemble_compared(run, comparison, compare(comparison, run.trials))
+    return assemble_compared(run, run.comparison, compare(run.comparison, run.trials))
 
 
 def assemble_compared(run: Recorded, comparison: Comparison, compared: ComparedVariants) -> Report:
@@ -70,19 +55,19 @@ def assemble_compared(run: Recorded, comparison: Comparison, compared: ComparedV
     used = comparison.accelerators[told.group]
     warm = WarmUp(reason=told.verdict.summary)
     if told.trial is not None and told.steps is not None and told.steady is not None:
-        warm = warm_up(told.trial, told.steps, told.steady)
+        warm = reports.warm_up(told.trial, told.steps, told.steady)
     own = [trial for trial in trials if trial.spec.arm == comparison.baseline.id]
     record = Report(
-        **shared(run),
-        target=target(plan, own) | {"scenario": comparison.name, "description": comparison.description},
-        verdict=told.verdict.model_copy(update={"verdict_final_s": verdict_final_s(trials)}),
+        **reports.shared(run),
+        target=reports.target(plan, own) | {"scenario": comparison.name, "description": comparison.description},
+        verdict=told.verdict.model_copy(update={"verdict_final_s": reports.verdict_final_s(trials)}),
         oscillation=told.oscillation,
         arms=compared.arms,
         aa=compared.aa,
         disturbance=disturbance_of(trials),
-        accelerator=accelerator(used, told.verdict.accelerator_utilization),
+        accelerator=reports.accelerator(used, told.verdict.accelerator_utilization),
         warm_up=warm,
-        readings=readings_beside(told.trial),
+        readings=reports.readings_beside(told.trial),
         warnings=_warnings(plan, comparison, compared, trials),
         parity=compared.parity,
         comparison=compared.sentences,
@@ -93,7 +78,7 @@ def assemble_compared(run: Recorded, comparison: Comparison, compared: ComparedV
 def _unmeasured(record: Report, compared: ComparedVariants, told: BaselineVerdict) -> dict[str, str]:
     found = {**told.unmeasured, **compared.unmeasured}
     why = "there is no step to trace or compile" if told.trial is not None else record.verdict.summary
-    found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",))) | unread(record.disturbance)
+    found |= nulls("warm_up", record.warm_up, why, but=("reason",)) | reports.unread(record.disturbance)
     if record.verdict.verdict_final_s is None:
         found["verdict.verdict_final_s"] = "no trial was run"
     return found | {"pipeline": _DIAGNOSED, "overhead": _DIAGNOSED, "profile": _DIAGNOSED}
@@ -102,7 +87,7 @@ def _unmeasured(record: Report, compared: ComparedVariants, told: BaselineVerdic
 def _warnings(
     plan: RunPlan, comparison: Comparison, compared: ComparedVariants, trials: Sequence[TrialRecord]
 ) -> tuple[str, ...]:
-    found = [*compared.remarks, *endings(trials)]
+    found = [*compared.remarks, *reports.endings(trials)]
     if (unknown := compared.unknown) and compared.failed is None:
         reasons = dict.fromkeys(unknown.values())
         found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
@@ -197,13 +182,8 @@ def _nothing(compared: ComparedVariants) -> BaselineVerdict:
     why = f"the baseline {baseline.arm.id} ended ({ended})" if ended else "no configuration was measured to its end"
     if compared.refused and not ended:
         why = "the configurations do not feed the baseline's data, so none was measured"
-    names = ("step_time_s", "step_time_median_s", "step_time_p95_s", "input_wait_fraction", "accelerator_utilization")
-    empty: dict[str, Any] = dict.fromkeys((*names, "attribution_s"))
-    unmeasured = {f"verdict.{name}": why for name in empty}
-    unmeasured |= {f"oscillation.{name}": why for name in Oscillation.model_fields}
-    said = Verdict(
-        bottleneck="inconclusive", summary=f"Nothing could be concluded: {why.rstrip('. ')}.", confidence=0.0, **empty
-    )
+    said = unmeasured_verdict(f"Nothing could be concluded: {why.rstrip('. ')}.")
+    unmeasured = nulls("verdict", said, why, but=("verdict_final_s",)) | nulls("oscillation", Oscillation(), why)
     return BaselineVerdict(said, unmeasured=unmeasured)
 
 
@@ -282,9 +262,7 @@ def assemble_sweep(run: Recorded) -> Report:
         JournalError: the plan holds no comparison or no procedure, so it is not that of a sweep.
     """
     plan, trials = run.plan, run.trials
-    comparison, procedure = plan.comparison, plan.procedure
-    if comparison is None or procedure is None:
-        raise JournalError("plan.json is of a sweep, and names no configurations or no procedure; run the sweep again.")
+    comparison, procedure = run.comparison, plan.procedure or Procedure()
     comparison = comparison.model_copy(
         update={"arms": _with_again(comparison), "accelerators": comparison.accelerators[:1]}
     )
@@ -308,24 +286,17 @@ def _with_again(comparison: Comparison) -> tuple[PlannedVariant, ...]:
 def _best(run: Recorded, comparison: Comparison, choice: Choice) -> Best:
     arm = next(arm for arm in comparison.arms if arm.id == choice.winner)
     used = comparison.accelerators[0]
+    chosen = {one.name: getattr(choice, one.name) for one in fields(choice) if one.name != "winner"}
     return Best(
+        **chosen,
         run=run.directory.name,
         target=None if comparison.bundled else comparison.target,
         workload="xtts" if comparison.bundled else None,
         arm=arm.id,
         config=arm.kwargs,
-        proven=choice.proven,
-        decided=choice.decided,
-        why=choice.why,
-        effect=choice.effect,
         baseline={"arm": comparison.baseline.id, "config": comparison.baseline.kwargs},
-        blocks=choice.blocks,
-        rounds=choice.rounds,
-        evidence=choice.evidence,
         accelerator={"kind": used.kind, "label": used.label, "source": used.source},
         steps_per_trial=comparison.steps,
-        tied_with=choice.tied_with,
-        smallest_visible_effect=choice.smallest_visible_effect,
         fingerprint=fingerprint_of(run.environment, code=run.plan.code, data=run.plan.data),
         xttsbench_version=__version__,
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from xttsbench.comparison.arms import compare
 from xttsbench.diagnosis.training import train_verdict
 from xttsbench.diagnosis.verdict import RunVerdict
-from xttsbench.errors import JournalError
 from xttsbench.execution.journal import read_history
 from xttsbench.execution.run_directory import read_record
 from xttsbench.findings.starvation import STARVING, explain
@@ -17,16 +16,8 @@ from xttsbench.records.missing import nulls
 from xttsbench.records.report import Finding, Report, WarmUp
 from xttsbench.records.training import HistoryLine, TrainSetup
 from xttsbench.records.trial import TrialRecord
+from xttsbench.workflows import reports
 from xttsbench.workflows.measure.recorded import Recorded
-from xttsbench.workflows.reports import (
-    CERTIFIED_STEPS,
-    accelerator,
-    readings_beside,
-    shared,
-    target,
-    verdict_final_s,
-    why_not_certified,
-)
 from xttsbench.workflows.reports.history import training_of
 
 ARM: Final = "train"
@@ -43,25 +34,23 @@ def assemble_train(run: Recorded, lines: Sequence[HistoryLine], setup: TrainSetu
         JournalError: the plan is not that of training.
     """
     plan, trials = run.plan, run.trials
-    if plan.comparison is None:
-        raise JournalError("plan.json is of a training run without a configuration; train again in another directory.")
     # A session that failed and was resumed says nothing of the run.
     counted = [trial for trial in trials[:-1] if trial.status == "ok"] + list(trials[-1:])
-    compared = compare(plan.comparison, counted)
+    compared = compare(run.comparison, counted)
     arm, job = compared.arms[0], setup.job
     result = train_verdict(trials, arm, mode=str(job.config.get("mode")))
-    training = training_of(lines, plan.target, setup.taken_over)
+    training, time_s = training_of(lines, plan.target, setup.taken_over), result.verdict.step_time_s
     record = Report(
-        **shared(run),
-        target=target(plan, trials),
-        verdict=result.verdict.model_copy(update={"verdict_final_s": verdict_final_s(trials)}),
+        **reports.shared(run),
+        target=reports.target(plan, trials),
+        verdict=result.verdict.model_copy(update={"verdict_final_s": reports.verdict_final_s(trials)}),
         findings=_findings(result, setup),
         oscillation=result.oscillation,
         arms=compared.arms if result.steps is not None else (),
-        accelerator=accelerator(plan.accelerator, result.verdict.accelerator_utilization),
+        accelerator=reports.accelerator(plan.accelerator, result.verdict.accelerator_utilization),
         warm_up=_warm_up(result, lines),
-        overhead=_overhead(result, trials),
-        readings=readings_beside(result.trial),
+        overhead=reports.overhead(trials[::-1], time_s.estimate if time_s is not None else None),
+        readings=reports.readings_beside(result.trial),
         warnings=_warnings(trials, lines),
         training=training,
     )
@@ -108,27 +97,8 @@ def _warm_up(result: RunVerdict, lines: Sequence[HistoryLine]) -> WarmUp:
         return WarmUp(reason=result.verdict.summary)
     session = result.trial.spec.block
     begun = next((line.begun for line in lines if line.session == session and line.begun is not None), None)
-    count = len(result.steps)
-    return WarmUp(
-        first_step_s=begun.warm_up_s if begun is not None else None,
-        steps_cut=result.steady.cut,
-        steady_state=result.steady.steady,
-        steps_measured=count,
-        certified=result.steady.steady and count >= CERTIFIED_STEPS,
-        reason=result.steady.reason or why_not_certified(count),
-    )
-
-
-def _overhead(result: RunVerdict, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    found = next((trial.overhead for trial in reversed(trials) if trial.overhead is not None), None)
-    if found is None:
-        return {}
-    time_s = result.verdict.step_time_s
-    return {
-        "overhead_s_per_step": found.overhead_s,
-        "share_of_step": found.overhead_s / time_s.estimate if time_s is not None else None,
-        "method": found.method,
-    }
+    first_s = begun.warm_up_s if begun is not None else None
+    return reports.cut(result.steps, result.steady).model_copy(update={"first_step_s": first_s})
 
 
 def _warnings(trials: Sequence[TrialRecord], lines: Sequence[HistoryLine]) -> tuple[str, ...]:
@@ -149,7 +119,7 @@ def _unmeasured(record: Report, result: RunVerdict, of_arms: Mapping[str, str]) 
     found |= dict.fromkeys(("aa.effect", "aa.noisy", "aa.smallest_visible_effect"), "a training run is measured once")
     before = "tracing and compilation of all shapes come before the steps, and are reported as one time"
     why = record.verdict.summary if result.steps is None else before
-    found |= dict(nulls("warm_up", record.warm_up, why, but=("reason",)))
+    found |= nulls("warm_up", record.warm_up, why, but=("reason",))
     if record.verdict.verdict_final_s is None:
         found["verdict.verdict_final_s"] = "no session ended"
     if not record.overhead:

@@ -37,19 +37,8 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.targets.spec import parse_target
+from xttsbench.workflows import runs
 from xttsbench.workflows.measure.recorded import Recorded
-from xttsbench.workflows.runs import (
-    DONE,
-    GATE,
-    INCONCLUSIVE,
-    INTERRUPTED,
-    INVALID,
-    NOTHING,
-    make_run,
-    open_run,
-    report_is_written,
-    report_of,
-)
 from xttsbench.workflows.watch.observer import About, Observer
 from xttsbench.workflows.watch.summary import DEFAULTS, Gate, judge, parse
 
@@ -110,7 +99,7 @@ def watch(request: Request, shown: Shown) -> Watched:
     if baseline is None and any(gate.relative for gate in gates):
         raise UsageError("--fail-on with a + compares with an earlier run: name it with --baseline SUMMARY.")
     plan = _plan(request.script, request.arguments, request.command).model_copy(update={"redact": request.redact})
-    with open_run(plan, request.out, f"watch-{target.name}") as run:
+    with runs.open_run(plan, request.out, f"watch-{target.name}") as run:
         return _watched(run, request, gates, baseline, shown)
 
 
@@ -134,7 +123,7 @@ def _watched(
         summary = summary.model_copy(update={"fail_on": tuple(judge(gate, summary, baseline) for gate in gates)})
     summary = observer.conclude(summary)
     exit_code, message = _judged(summary, request.script)
-    if exit_code == INTERRUPTED and (by := left.asked or -code) > 0:
+    if exit_code == runs.INTERRUPTED and (by := left.asked or -code) > 0:
         exit_code = BY_SIGNAL + by
     return Watched(summary, run.directory, exit_code, message)
 
@@ -173,10 +162,10 @@ def _reported(observer: Observer, run: Recorded) -> Report:
 
     run, guard = replace(run, trials=(observer.record(),)).kept, observer.guard
     guard("The journal", append_trial, run.directory, run.trials[0])
-    report: Report = run.redaction.kept(report_of(run))
+    report: Report = run.redaction.kept(runs.report_of(run))
 
     def write() -> None:
-        with report_is_written(run.directory):
+        with runs.report_is_written(run.directory):
             atomic_write(run.directory / "report.json", to_json(report).encode())
 
     guard("Writing report.json", write)
@@ -207,22 +196,22 @@ def _runs(summary: WatchSummary) -> bool:
 def _judged(summary: WatchSummary, script: str) -> tuple[int, str | None]:
     """Exit code and sentence: an interruption and the script's own failure come before gates."""
     if summary.ended == "interrupted":
-        return INTERRUPTED, "Interrupted; what was seen until then is in the summary."
+        return runs.INTERRUPTED, "Interrupted; what was seen until then is in the summary."
     if summary.ended == "killed":
-        return INVALID, f"{script} was killed by {summary.signal}; what was seen until then is in the summary."
+        return runs.INVALID, f"{script} was killed by {summary.signal}; what was seen until then is in the summary."
     if summary.exit_code:
         why = f": {summary.error}" if summary.error else ""
-        return INVALID, f"{script} ended with exit code {summary.exit_code}{why}"
+        return runs.INVALID, f"{script} ended with exit code {summary.exit_code}{why}"
     failed = next((gate for gate in summary.fail_on if gate.outcome == "failed"), None)
     if failed is not None:
-        return GATE, f"--fail-on {failed.expression}: {failed.why}."
+        return runs.GATE, f"--fail-on {failed.expression}: {failed.why}."
     open_one = next((gate for gate in summary.fail_on if gate.outcome != "passed"), None)
     if open_one is not None:
-        return INCONCLUSIVE, f"--fail-on {open_one.expression}: {open_one.why}."
+        return runs.INCONCLUSIVE, f"--fail-on {open_one.expression}: {open_one.why}."
     if not summary.stretches:
         reason = summary.unmeasured.get("steps", "no batch was taken in a way that can be seen")
-        return NOTHING, f"No training step was seen: {reason.rstrip('.')}. See docs/watch.md for what can be."
-    return DONE, None
+        return runs.NOTHING, f"No training step was seen: {reason.rstrip('.')}. See docs/watch.md for what can be."
+    return runs.DONE, None
 
 
 _TICK_S: Final = 1.0
@@ -245,7 +234,9 @@ class Session:
             script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
         plan = _plan(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
         self._holds = ExitStack()  # until the run is over, so that its report can be built again beside this process
-        self.run = self._holds.enter_context(make_run(plan, out, f"watch-{Path(script).stem or what}"))
+        self.run = self._holds.enter_context(
+            runs.open_run(plan, out, f"watch-{Path(script).stem or what}", needs_tensorflow=False)
+        )
         spec = _spec(plan.target)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
         plan = self.run.kept.plan

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import psutil
 
 from xttsbench.analysis.running import Running, rows_since
 from xttsbench.analysis.steps import Steps
@@ -38,7 +39,6 @@ _LIVE_S: Final = 1.0
 _RECENT_S: Final = 3.0
 _READINGS: Final = 400  # samples of the host that are kept; of more every second one is forgotten
 _ROOM_BYTES: Final = 1 << 17
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,6 @@ class Observer:
 
     def _resident(self) -> int | None:
         try:
-            with open(f"/proc/{self._pid}/statm", "rb") as file:
-                return int(file.read().split()[1]) * _PAGE_BYTES or None
-        except (OSError, ValueError, IndexError):
+            return psutil.Process(self._pid).memory_info().rss or None
+        except psutil.Error:
             return None

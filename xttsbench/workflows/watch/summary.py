@@ -108,7 +108,7 @@ def _reasons(summary: WatchSummary, report: Report | None) -> dict[str, str]:
         }
     ended = "the process has not ended" if not summary.over else "it ended in another way"
     why |= {"exit_code": ended, "signal": ended, "error": "nothing was raised" if summary.over else ended}
-    return {path.removeprefix("."): reason for path, reason in nulls("", summary, why)}
+    return {path.removeprefix("."): reason for path, reason in nulls("", summary, why).items()}
 
 
 class Scalars:

@@ -263,7 +263,7 @@ def test_a_dead_candidate_leaves_the_baseline_s_status_alone(reports) -> None:
 
 
 def test_the_plan_of_a_diagnosis_is_no_scenario(build) -> None:
-    with pytest.raises(JournalError, match="names none"):
+    with pytest.raises(JournalError, match="names no comparison"):
         assembled(plan(None), {}, [])
 
 
