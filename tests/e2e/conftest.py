@@ -17,6 +17,7 @@ from xttsbench.cli import main
 from xttsbench.execution.helper import Helper
 from xttsbench.records.report import Report
 
+Called = Callable[..., tuple[Any, str, str]]
 Diagnose = Callable[..., tuple[int, dict[str, Any]]]
 TARGETS = Path(__file__).parents[1] / "targets"
 BUDGET_S = 20
@@ -78,7 +79,21 @@ def on_one_helper(helper: Helper, share: Callable[[Helper], None]) -> None:
 
 
 @pytest.fixture
-def diagnose(on_one_helper: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Diagnose:
+def called(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Called:
+    """``called(*words)``: the command, run in this process: exit code, standard output and error."""
+
+    def run(*words: object) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["xttsbench", *map(str, words)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def diagnose(on_one_helper: None, called: Called, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
     """``diagnose(target, out, *options, budget_s=...)``: exit code and report of the command, run in this process, on
     the one helper that has imported TensorFlow.
 
@@ -94,12 +109,8 @@ def diagnose(on_one_helper: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     def run(target: str, out: Path, *options: str, budget_s: int = BUDGET_S) -> tuple[int, dict[str, Any]]:
         budget_s *= 2 if out.parent.name == "again" else 1  # a second try has more time: the machine may be a slow one
         always = ("--json", "--no-verify", "--out", str(out), "--budget", str(budget_s))
-        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", str(TARGETS / target), *always, *options])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capfd.readouterr()
-        assert (out / "report.json").is_file(), shown.err
-        return ended.value.code, json.loads(shown.out)
+        code, shown, err = called("diagnose", TARGETS / target, *always, *options)
+        assert (out / "report.json").is_file(), err
+        return code, json.loads(shown)
 
     return run

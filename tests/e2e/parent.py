@@ -1,7 +1,27 @@
-"""Programs that stand for ``xttsbench``: a parent that cannot import TensorFlow, one that hears Ctrl-C though it was
-started in the background, and one that imports TensorFlow once."""
+"""Python and ``xttsbench`` as a user starts them; and programs that stand for ``xttsbench``: a parent that cannot
+import TensorFlow, one that hears Ctrl-C though it was started in the background, and one that imports TensorFlow once.
+"""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(
+    *arguments: object, cwd: Path | None = None, timeout_s: float = 400, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python from a checkout, with these ``variables`` in its environment, to its end."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"} | variables
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
 
 WITHOUT_TENSORFLOW = """
 import sys

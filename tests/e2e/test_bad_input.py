@@ -18,7 +18,6 @@ import pytest
 
 from tests.e2e.parent import WITH_CTRL_C
 from tests.processes import still_running
-from xttsbench.cli import main
 from xttsbench.execution.helper import Helper
 from xttsbench.execution.journal import read_trials
 from xttsbench.workflows.runs import DONE, NOTHING
@@ -74,7 +73,7 @@ class Result:
 
 
 @pytest.fixture
-def diagnose(helper, share, monkeypatch, capfd, tmp_path):
+def diagnose(helper, share, called, monkeypatch, tmp_path):
     """``diagnose(target, *options)``: run the command in this process."""
     share(helper[0])
     monkeypatch.chdir(tmp_path)
@@ -82,12 +81,7 @@ def diagnose(helper, share, monkeypatch, capfd, tmp_path):
     def run(target, *options):
         directory = tmp_path / "run"
         out = [] if "--out" in options else ["--out", str(directory)]
-        monkeypatch.setattr(sys, "argv", ["xttsbench", "diagnose", target, "--budget", "10", *options, *out])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capfd.readouterr()
-        return Result(ended.value.code, shown.out, shown.err, directory)
+        return Result(*called("diagnose", target, "--budget", "10", *options, *out), directory)
 
     return run
 

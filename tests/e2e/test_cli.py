@@ -9,14 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.parent import WITHOUT_TENSORFLOW
+from tests.e2e.parent import ROOT, WITHOUT_TENSORFLOW, python
 from xttsbench.records.base import SCHEMA_VERSION
 
-ROOT = Path(__file__).parents[2]
 BAD = ROOT / "tests" / "targets" / "bad.py"
 
 ENTRY = """
@@ -41,18 +39,6 @@ def make(size=4):
 """
 
 
-def run(*command, cwd, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A user's folder with a package ``training``, a ``cli.py`` and a target, far from ours."""
@@ -68,7 +54,7 @@ def home(tmp_path_factory):
 def finished(home):
     """A whole diagnosis with ``--json`` and ``--profile``, in a parent that cannot import TensorFlow."""
     options = ("--json", "--show-output", "--profile", "--budget", "14", "--set", "size=8", "--out", "run")
-    return run("-c", WITHOUT_TENSORFLOW, "diagnose", "entry:make", *options, cwd=home)
+    return python("-c", WITHOUT_TENSORFLOW, "diagnose", "entry:make", *options, cwd=home)
 
 
 def test_a_diagnosis_ends_well_in_a_parent_without_tensorflow(finished):
@@ -112,7 +98,7 @@ def test_a_report_built_again_is_the_same_to_the_byte(finished, home):
     texts = {name: (home / "run" / name).read_bytes() for name in ("report.json", "report.md", "report.html")}
     for name in texts:
         (home / "run" / name).unlink()
-    again = run("-c", WITHOUT_TENSORFLOW, "report", "run", "--json", cwd=home)
+    again = python("-c", WITHOUT_TENSORFLOW, "report", "run", "--json", cwd=home)
     assert again.returncode == finished.returncode, again.stderr
     assert again.stdout == finished.stdout
     for name, before in texts.items():
@@ -123,7 +109,7 @@ def test_a_report_built_again_is_the_same_to_the_byte(finished, home):
 def test_a_directory_that_is_no_run_is_told(tmp_path, finished, home, missing):
     for name in {"trials.jsonl", "plan.json", "environment.json"} - {missing}:
         (tmp_path / name).write_bytes((home / "run" / name).read_bytes())
-    result = run("-m", "xttsbench", "report", tmp_path, cwd=home)
+    result = python("-m", "xttsbench", "report", tmp_path, cwd=home)
     assert result.returncode == 5
     assert missing in result.stderr
     assert "Traceback" not in result.stderr
@@ -134,7 +120,7 @@ def test_a_torn_last_line_of_the_journal_costs_that_line_only(tmp_path, finished
         (tmp_path / name).write_bytes((home / "run" / name).read_bytes())
     with (tmp_path / "trials.jsonl").open("ab") as file:
         file.write(b'{"schema_version": 1, "spec": {"trial')
-    result = run("-m", "xttsbench", "report", tmp_path, "--json", cwd=home)
+    result = python("-m", "xttsbench", "report", tmp_path, "--json", cwd=home)
     assert result.returncode == finished.returncode
     before, after = json.loads(finished.stdout), json.loads(result.stdout)
     assert after["verdict"] == before["verdict"]
@@ -146,7 +132,7 @@ def from_the_checkout(tmp_path_factory):
     out = tmp_path_factory.mktemp("checkout") / "run"
     options = ("--budget", "12", "--fail-on", "info", "--out", out)
     target = ROOT / "tests" / "targets" / "bottlenecks.py"
-    return run("cli.py", "diagnose", f"{target}:retraces", *options, cwd=ROOT), out
+    return python("cli.py", "diagnose", f"{target}:retraces", *options, cwd=ROOT), out
 
 
 def test_the_checkout_s_door_diagnoses_and_the_gate_fails_it(from_the_checkout):
@@ -164,7 +150,7 @@ def test_the_checkout_s_door_diagnoses_and_the_gate_fails_it(from_the_checkout):
 
 def test_without_the_gate_the_same_run_is_done(from_the_checkout):
     _, out = from_the_checkout
-    assert run("-m", "xttsbench", "report", out, cwd=ROOT).returncode == 0
+    assert python("-m", "xttsbench", "report", out, cwd=ROOT).returncode == 0
 
 
 def test_a_reader_that_goes_away_is_no_traceback(finished, home):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.parent import ROOT, python
 from tests.unit.probes.test_nvml import COMPILER, EPOCH_US, build, needs_compiler
 from xttsbench.records.machine import Examination
 
-ROOT = Path(__file__).parents[2]
 SHARED = {"neighbours", "memory", "disk-space", "shared-memory", "cpu-quota", "threads"}
 """What the machine that the tests run on may really have."""
 LIBRARIES = (
@@ -24,14 +21,7 @@ LIBRARIES = (
 
 def doctor(*options: object, **environment: str) -> tuple[Examination, int, str]:
     """The record, the exit code, and standard error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "xttsbench", "doctor", "--json", *map(str, options)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python("-m", "xttsbench", "doctor", "--json", *options, **environment)
     assert done.stdout, done.stderr
     return Examination.model_validate_json(done.stdout), done.returncode, done.stderr
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.e2e.parent import python
+
 DATA = """
 import tensorflow as tf
 
@@ -20,25 +17,13 @@ def make_dataset(size=8):
 """
 
 
-def run(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "xttsbench", *arguments],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("options", [(), ("--dataset", "mine/data.py:make_dataset")])
 def test_what_is_written_is_diagnosed(tmp_path, options) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.py").write_text(DATA)
-    written = json.loads(run(["init", "--json", *options], tmp_path).stdout)
+    written = json.loads(python("-m", "xttsbench", "init", "--json", *options, cwd=tmp_path).stdout)
     command = shlex.split(written["command"])[1:]
-    done = run([*command, "--json", "--budget", "12", "--no-verify"], tmp_path)
+    done = python("-m", "xttsbench", *command, "--json", "--budget", "12", "--no-verify", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["target"]["status"] == "ok", report["target"]

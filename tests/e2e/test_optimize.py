@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from tests.e2e.parent import ON_ONE_HELPER, WITH_CTRL_C
+from tests.e2e.parent import ON_ONE_HELPER, ROOT, WITH_CTRL_C, python
 from tests.patching import apply_patch
 from xttsbench.execution.journal import read_trials
 from xttsbench.records.report import Report
@@ -24,7 +24,6 @@ from xttsbench.workflows.saved import read_plan
 
 pytestmark = pytest.mark.measured
 
-ROOT = Path(__file__).parents[2]
 TARGETS = ROOT / "tests" / "targets"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
 
@@ -57,18 +56,6 @@ class Ran(NamedTuple):
         return found
 
 
-def command(*arguments: str, cwd: Path, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-
-
 def run(target: str, folder: Path, *options: str, budget_s: int, verb: str = "optimize") -> Ran:
     """Run the command on a target of a copy of the targets' file."""
     file = target.partition(":")[0]
@@ -77,7 +64,7 @@ def run(target: str, folder: Path, *options: str, budget_s: int, verb: str = "op
     budget_s *= 2 if folder.name == "again" else 1  # a second try has more time: the machine may be a slow one
     began = time.monotonic()
     options = ("--json", "--out", str(out), "--budget", str(budget_s), *options)
-    done = command("-c", ON_ONE_HELPER, verb, target, *options, cwd=folder, timeout_s=budget_s + 200)
+    done = python("-c", ON_ONE_HELPER, verb, target, *options, cwd=folder, timeout_s=budget_s + 200)
     assert (out / "report.json").is_file(), done.stderr
     assert "Traceback" not in done.stderr
     return Ran(done.returncode, json.loads(done.stdout), done.stderr, out, time.monotonic() - began)
@@ -100,7 +87,7 @@ def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_pat
     the_findings_say_so(ran)
     the_patch_is_of_the_user_s_file_and_was_run(ran, tmp_path)
     the_plan_is_the_report_s_and_fits_this_target_only(ran, tmp_path)
-    again = command("-m", "xttsbench", "report", str(ran.out), "--json", cwd=tmp_path)
+    again = python("-m", "xttsbench", "report", str(ran.out), "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["fixes"] == ran.report["fixes"]
 
@@ -138,7 +125,7 @@ def test_a_builder_of_several_modules_is_patched_where_its_op_is_made(tmp_path: 
     project = tmp_path / "project"
     shutil.copytree(TARGETS / "builders", project, ignore=shutil.ignore_patterns("__pycache__"))
     words = ["optimize", "train.py:waiting", "--accelerator", "emulated:4", "--budget", "150", "--out", "run", "--json"]
-    done = command("-m", "xttsbench", *words, cwd=project)
+    done = python("-m", "xttsbench", *words, cwd=project)
     assert done.returncode == 0, done.stderr
     (chosen,) = [fix for fix in json.loads(done.stdout)["fixes"] if fix["chosen"]]
     assert chosen["verified_speedup"]["low"] > 1.5
@@ -148,8 +135,8 @@ def test_a_builder_of_several_modules_is_patched_where_its_op_is_made(tmp_path: 
     for name, text in chosen["patch"]["files"].items():
         assert Path(name).read_text(encoding="utf-8") == text
     epoch = "import train, numpy as np; print([np.asarray(p).tolist() for b in train.waiting() for p in b])"
-    after = command("-c", epoch, cwd=project)
-    before = command("-c", epoch, cwd=TARGETS / "builders")
+    after = python("-c", epoch, cwd=project)
+    before = python("-c", epoch, cwd=TARGETS / "builders")
     assert after.stdout == before.stdout != "", after.stderr
 
 
@@ -178,7 +165,7 @@ def the_plan_is_the_report_s_and_fits_this_target_only(ran: Ran, folder: Path) -
     changed = text.replace("range(10**14)", "range(10**14).take(999_999)")
     assert changed != text
     (folder / "changed.py").write_text(changed, encoding="utf-8")
-    done = command("-c", PLAN_APPLIED, cwd=folder)
+    done = python("-c", PLAN_APPLIED, cwd=folder)
     assert done.returncode == 0, done.stderr[-2000:]
     assert repr([ran.chosen["name"]]) in done.stdout
     assert "refused: " in done.stdout
@@ -399,5 +386,5 @@ assert time.perf_counter() - began < 50 * 8 * 0.004 / 2, "the dataset is not the
 def test_from_python_the_fixed_dataset_comes_back_with_the_report(tmp_path: Path) -> None:
     shutil.copy(TARGETS / "fixable.py", tmp_path)
     budget_s = 300 if tmp_path.name == "again" else 150
-    done = command("-c", SEARCHED.replace("BUDGET", str(budget_s)), cwd=tmp_path, timeout_s=2 * budget_s)
+    done = python("-c", SEARCHED.replace("BUDGET", str(budget_s)), cwd=tmp_path, timeout_s=2 * budget_s)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.parent import ON_ONE_HELPER
+from tests.e2e.parent import ON_ONE_HELPER, ROOT, python
 from tests.patching import apply_patch
 from tests.scripts import why_nothing_is_kept
 from xttsbench.execution.journal import read_trials
 
 pytestmark = pytest.mark.measured
 
-ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "targets" / "scripts"
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
 redirects = pytest.mark.skipif(why_nothing_is_kept() is not None, reason="no namespaces are to be had here")
 
 
@@ -42,18 +37,12 @@ class Ran(NamedTuple):
         return {trial.spec.kind for trial in read_trials(self.out)}
 
 
-def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=500, check=False
-    )
-
-
 def optimized(script: str, folder: Path, *arguments: str, budget_s: int = 120, accelerator: str = "real") -> Ran:
     """Run the command on a copy of a script, in its directory, as a user would."""
     shutil.copy(SCRIPTS / script, folder)
     budget_s *= 2 if folder.name == "again" else 1  # a second try has more time: the machine may be a slow one
     options = ("--json", "--out", "run", "--budget", str(budget_s), "--accelerator", accelerator)
-    done = python("-c", ON_ONE_HELPER, "optimize", script, *options, "--", *arguments, cwd=folder)
+    done = python("-c", ON_ONE_HELPER, "optimize", script, *options, "--", *arguments, cwd=folder, timeout_s=500)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert (folder / script).read_bytes() == (SCRIPTS / script).read_bytes(), "the user's script was touched"
     return Ran(json.loads(done.stdout), done.stderr, folder / "run", folder / "patched" / script)

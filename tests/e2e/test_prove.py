@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xttsbench.cli import main
+from tests.e2e.parent import python
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 
@@ -37,7 +36,7 @@ ROWS = 'import numpy as np\n\nX = np.arange(256, dtype="float32").reshape(64, 4)
 
 
 @pytest.fixture
-def prove(on_one_helper, monkeypatch, capfd, tmp_path):
+def prove(on_one_helper, called, monkeypatch, tmp_path):
     """``prove(source, *options, rows=...)``: the committed version against these files: exit code and record."""
     monkeypatch.chdir(tmp_path)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -49,20 +48,10 @@ def prove(on_one_helper, monkeypatch, capfd, tmp_path):
     def run(source: str, *options: str, rows: str = ROWS) -> tuple[Any, dict[str, Any]]:
         Path("data.py").write_text(source)
         Path("rows.py").write_text(rows)
-        command = [
-            "xttsbench",
-            "prove",
-            f"{tmp_path}/data.py:make@main",
-            f"{tmp_path}/data.py:make",
-            "--json",
-            *options,
-        ]
-        monkeypatch.setattr(sys, "argv", command)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capfd.readouterr()
-        assert shown.out, shown.err
-        return ended.value.code, json.loads(shown.out)
+        target = f"{tmp_path}/data.py:make"
+        code, shown, err = called("prove", f"{target}@main", target, "--json", *options)
+        assert shown, err
+        return code, json.loads(shown)
 
     return run
 
@@ -75,10 +64,7 @@ def test_a_faster_version_with_the_same_data_passes_and_is_timed(prove) -> None:
     assert proof["semantics"]["rows"] == proof["semantics"]["rows_of"] == 64
     new = next(arm for arm in report["arms"] if arm["id"] == "new")
     assert new["effect"]["estimate"] > 1.3
-    screen = subprocess.run(
-        [sys.executable, "-m", "xttsbench", "report", next(Path("reports").iterdir())],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    screen = python("-m", "xttsbench", "report", next(Path("reports").iterdir())).stdout
     assert len(screen.splitlines()) <= 25
     assert "64 rows of the 64 that an epoch yields" in " ".join(screen.split())
 
@@ -125,7 +111,6 @@ def test_a_loop_with_batches_of_its_own_is_held_against_one_over_a_dataset(monke
     Path("new.py").write_text(new.replace("for x, y in clips:", "for x, y in batches.as_numpy_iterator():"))
     Path("none.py").write_text("import tensorflow as tf\n\nprint(tf.zeros([3]))\n")
     for file, code in (("new.py", 0), ("none.py", 3)):
-        command = [sys.executable, "-m", "xttsbench", "prove", "old.py", file, "--no-timing", "--", "plain"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = python("-m", "xttsbench", "prove", "old.py", file, "--no-timing", "--", "plain")
         assert done.returncode == code, done.stderr
         assert ("bit for bit" in done.stdout) if code == 0 else ("no loop of none.py was seen to train" in done.stderr)

@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.parent import WITH_CTRL_C, WITHOUT_TENSORFLOW
-from xttsbench.cli import main
+from tests.e2e.parent import WITH_CTRL_C, WITHOUT_TENSORFLOW, python
 from xttsbench.execution.journal import read_trials
 from xttsbench.records.base import FASTER
 
@@ -29,7 +28,7 @@ TWO = HEAD + "base: {ms: 20}\narms:\n- {id: slow}\n- {id: fast, config: {ms: 10}
 
 
 @pytest.fixture
-def run(on_one_helper, monkeypatch, capfd, tmp_path):
+def run(on_one_helper, called, monkeypatch, tmp_path):
     """``run(text, *options)``: a scenario of that text, run in this process: exit code, standard output and error.
 
     Of the report only the record is written: drawing it takes longer than most of these runs.
@@ -47,13 +46,9 @@ def run(on_one_helper, monkeypatch, capfd, tmp_path):
         return call("mine.yaml", "--out", "out", *options)
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["xttsbench", "run", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capfd.readouterr()
-        assert "Traceback" not in shown.err
-        return ended.value.code, shown.out, shown.err
+        code, out, err = called("run", *arguments)
+        assert "Traceback" not in err
+        return code, out, err
 
     command.call = call
     return command
@@ -274,7 +269,6 @@ def test_a_run_that_is_killed_in_its_turns_has_its_whole_rounds_on_disk(start, t
     trials = read_trials(tmp_path / "out")
     assert [(trial.spec.kind, trial.status) for trial in trials] == [("parity", "ok"), *[("arm", "interrupted")] * 3]
     assert [len(trial.rounds) >= 2 for trial in trials[1:]] == [True] * 3
-    command = [sys.executable, "-m", "xttsbench", "report", "out", "--json"]
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    again = python("-m", "xttsbench", "report", "out", "--json", cwd=tmp_path)
     assert again.returncode == 130, again.stderr
     assert [arm["step_time_s"]["estimate"] > 0 for arm in json.loads(again.stdout)["arms"]] == [True] * 3

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.e2e.parent import python
 
 SCRIPTS = Path(__file__).parents[1] / "targets" / "scripts"
 
 
 def diagnose(script: str | Path, out: Path, *options: str, budget_s: int = 40) -> tuple[int, dict[str, Any], str]:
     """Exit code, report (empty where none was written) and standard error; ``options`` may end in ``--`` and ARGS."""
-    command = [sys.executable, "-m", "xttsbench", "diagnose", str(SCRIPTS / script), "--json", "--out", str(out)]
-    command += ["--budget", str(budget_s), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    words = ("diagnose", SCRIPTS / script, "--json", "--out", out, "--budget", budget_s, *options)
+    done = python("-m", "xttsbench", *words)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.parent import WITHOUT_TENSORFLOW
+from tests.e2e.parent import WITHOUT_TENSORFLOW, python
 from xttsbench.xtts.data.make import make_data
 from xttsbench.xtts.wav import read_canonical_wav
 
 
 def xttsbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    return python("-c", WITHOUT_TENSORFLOW, *arguments, cwd=cwd)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from typing import Any
 import psutil
 import pytest
 
-from xttsbench.cli import main
 from xttsbench.execution.journal import read_history, read_trials
 from xttsbench.xtts.data.make import make_data
 
@@ -35,18 +34,14 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def train(monkeypatch, capfd, speech) -> Callable[..., Any]:
+def train(monkeypatch, called, speech) -> Callable[..., Any]:
     """``train(*arguments)``: run in this process: exit code, standard output and error."""
     monkeypatch.setenv("XTTSBENCH_CACHE", str(speech.parent / "cache"))
 
     def command(*arguments: Any, name: str = "train", options: tuple[str, ...] = SMALL) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["xttsbench", name, *map(str, arguments), *options])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capfd.readouterr()
-        assert "Traceback" not in shown.err
-        return ended.value.code, shown.out, shown.err
+        code, out, err = called(name, *arguments, *options)
+        assert "Traceback" not in err
+        return code, out, err
 
     return command
 

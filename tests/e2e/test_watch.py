@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.parent import python
+
 SCRIPTS = Path(__file__).parents[1] / "targets" / "scripts"
 PLAIN = SCRIPTS / "no_tensorflow.py"
 
@@ -25,12 +27,12 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(script: Path, out: Path, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    given = [sys.executable, "-m", "xttsbench", "watch", str(script), "--out", str(out), *options]
+    given = ["-m", "xttsbench", "watch", str(script), "--out", str(out), *options]
     return [*given, "--", *arguments] if arguments else given
 
 
 def started(script: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
-    given = command(script, out, *arguments)
+    given = [sys.executable, *command(script, out, *arguments)]
     return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
 
 
@@ -53,7 +55,7 @@ def until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
 
 def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
     done = subprocess.run(
-        command(PLAIN, tmp_path / "run", "show", "--flag"),
+        [sys.executable, *command(PLAIN, tmp_path / "run", "show", "--flag")],
         input="from stdin",
         capture_output=True,
         text=True,
@@ -70,7 +72,7 @@ def test_a_script_is_run_as_python_runs_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("what", "code", "ended"), [("raise", 1, "raised"), ("exit", 7, "exited")])
 def test_a_script_s_own_failure_is_recorded_and_is_no_success(tmp_path: Path, what: str, code: int, ended: str) -> None:
-    done = subprocess.run(command(PLAIN, tmp_path / "run", what), capture_output=True, text=True, check=False)
+    done = python(*command(PLAIN, tmp_path / "run", what))
     assert done.returncode == 5
     found = summary(tmp_path / "run")
     assert (found["ended"], found["exit_code"], found["over"]) == (ended, code, True)
@@ -123,9 +125,7 @@ def test_what_was_seen_until_a_kill_is_kept_and_shown_from_elsewhere(tmp_path: P
     assert (live["pid"], live["over"]) == (pids[str(runs[0])], False)
     assert live["recent"]["steps"] > 0
 
-    shown = subprocess.run(
-        [sys.executable, "-m", "xttsbench", "report", str(runs[1])], capture_output=True, text=True, check=True
-    )
+    shown = python("-m", "xttsbench", "report", runs[1])
     assert "still running" in shown.stdout
     threads = [task for task in Path(f"/proc/{processes[0].pid}/task").iterdir() if int(task.name) != processes[0].pid]
     for number in (signal.SIGUSR1, signal.SIGTERM):  # by which the whole process would end
@@ -148,9 +148,7 @@ def test_what_was_seen_until_a_kill_is_kept_and_shown_from_elsewhere(tmp_path: P
     assert summary(runs[1])["steps"] > 200
     assert not summary(runs[1])["over"]
     until(lambda: not Path("/proc", str(pids[str(runs[1])])).exists(), 10)
-    shown = subprocess.run(
-        [sys.executable, "-m", "xttsbench", "report", str(runs[1])], capture_output=True, text=True, check=True
-    )
+    shown = python("-m", "xttsbench", "report", runs[1])
     assert "was killed" in shown.stdout
 
 
@@ -165,9 +163,7 @@ def test_what_was_seen_until_a_kill_is_kept_and_shown_from_elsewhere(tmp_path: P
 def test_what_was_asked_for_wrongly_is_refused_before_anything_is_run(
     tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    done = subprocess.run(
-        command(PLAIN, tmp_path / "run", "show", options=options), capture_output=True, text=True, check=False
-    )
+    done = python(*command(PLAIN, tmp_path / "run", "show", options=options))
     assert done.returncode in (2, 5)
     assert said in done.stderr
     assert not (tmp_path / "run").exists()
@@ -176,13 +172,7 @@ def test_what_was_asked_for_wrongly_is_refused_before_anything_is_run(
 @pytest.mark.parametrize("keras", ["3", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_callback_and_a_loop_are_one_run_that_changes_no_loss(keras: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, str(SCRIPTS / "watched_inside.py"), str(out)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(SCRIPTS.parents[2]), "TF_USE_LEGACY_KERAS": str(int(keras == "2"))},
-    )
+    done = python(SCRIPTS / "watched_inside.py", out, TF_USE_LEGACY_KERAS=str(int(keras == "2")))
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["equal"]
     bottleneck, steps, iterations = told["first"]
@@ -200,12 +190,8 @@ def test_a_callback_and_a_loop_are_one_run_that_changes_no_loss(keras: str, tmp_
 
 @pytest.mark.slow
 def test_a_gate_that_fails_ends_with_1_and_says_why(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command(SCRIPTS / "custom_loop.py", tmp_path / "run", "9", "150", options=("--fail-on", "input>20%", "--json")),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    gated = ("--fail-on", "input>20%", "--json")
+    done = python(*command(SCRIPTS / "custom_loop.py", tmp_path / "run", "9", "150", options=gated))
     assert done.returncode == 1, done.stderr
     assert "--fail-on input>20%: share of the step that waits for input" in done.stderr
     found = json.loads(done.stdout)
