@@ -34,6 +34,18 @@ def command(*options):
     return [sys.executable, "-m", "xttsbench", "monitor", "--interval", "0.05", *map(str, options)]
 
 
+def started(environment, *options):
+    return subprocess.Popen(
+        command(*options), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(environment, *options, code=0):
+    done = subprocess.run(command(*options), env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done
+
+
 @pytest.fixture
 def environment(tmp_path):
     found = os.environ | {"XTTSBENCH_RUNTIME": str(tmp_path / "runtime"), "TERM": "xterm-256color"}
@@ -64,9 +76,7 @@ def wait_for_rows(log, rows):
 
 def test_the_record_is_on_standard_output_and_the_log_has_every_reading(environment, tmp_path):
     log = tmp_path / "a.csv"
-    done = subprocess.run(
-        command("--duration", 1.5, "--log", log, "--json"), env=environment, capture_output=True, text=True, check=True
-    )
+    done = ended(environment, "--duration", 1.5, "--log", log, "--json")
     record = json.loads(done.stdout)
     rows = list(csv.DictReader(log.read_text().splitlines()))
     assert (record["kind"], record["schema_version"], record["readings"]) == ("monitor", 3, len(rows))
@@ -76,21 +86,15 @@ def test_the_record_is_on_standard_output_and_the_log_has_every_reading(environm
     assert record["signals"]["memory_used_bytes"]["mean"] > 1e6
     assert "processors" in done.stderr
     assert [float(row["t_s"]) for row in rows] == sorted(float(row["t_s"]) for row in rows)
-    again = subprocess.run(
-        command("--duration", 1, "--log", log), env=environment, capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 2
-    assert "there already" in again.stderr
+    assert "there already" in ended(environment, "--duration", 1, "--log", log, code=2).stderr
 
 
 def test_a_kill_leaves_whole_rows_of_which_a_page_is_made(environment, tmp_path):
     log = tmp_path / "a.csv"
-    monitor = subprocess.Popen(
-        command("--log", log), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    monitor = started(environment, "--log", log)
     wait_for_rows(log, 20)
     monitor.kill()
-    monitor.wait()
+    monitor.communicate()
     assert log.read_bytes().endswith(b"\n")
     table = read_log(log)
     assert not table.torn
@@ -105,9 +109,7 @@ def test_a_kill_leaves_whole_rows_of_which_a_page_is_made(environment, tmp_path)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_ends_it_with_a_summary_and_its_code(number, environment, tmp_path):
     log = tmp_path / "a.csv"
-    monitor = subprocess.Popen(
-        command("--log", log), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    monitor = started(environment, "--log", log)
     wait_for_rows(log, 5)
     monitor.send_signal(number)
     out, err = monitor.communicate(timeout=20)
@@ -119,13 +121,7 @@ def test_an_interruption_ends_it_with_a_summary_and_its_code(number, environment
 def test_a_process_that_ends_ends_it_too_and_is_a_line(environment, tmp_path):
     child = subprocess.Popen([sys.executable, "-c", SLEEP])
     log = tmp_path / "a.csv"
-    monitor = subprocess.Popen(
-        command("--pid", child.pid, "--log", log),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    monitor = started(environment, "--pid", child.pid, "--log", log)
     wait_for_rows(log, 5)
     child.kill()
     child.wait()
@@ -133,17 +129,13 @@ def test_a_process_that_ends_ends_it_too_and_is_a_line(environment, tmp_path):
     assert (monitor.returncode, err) == (0, "")
     assert re.search(rf"process {child.pid} \(\S+\) has ended", out)
     assert "has ended" in read_log(log).columns["event"][-1]
-    gone = subprocess.run(command("--pid", child.pid), env=environment, capture_output=True, text=True, check=False)
-    assert gone.returncode == 2
-    assert f"--pid {child.pid}: there is no such process" in gone.stderr
+    assert f"--pid {child.pid}: there is no such process" in ended(environment, "--pid", child.pid, code=2).stderr
 
 
 @needs_compiler
 def test_gpus_that_fail_are_lines_and_come_back_and_an_oscillation_has_its_period(gpus, tmp_path):
     log, fault = tmp_path / "a.csv", Path(gpus["NVML_STUB_FAULT"])
-    monitor = subprocess.Popen(
-        command("--log", log), env=gpus, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    monitor = started(gpus, "--log", log)
     wait_for(log, b"oscillates")
     for text, said, times in (
         (f"1 {LOST}", b"GPU is lost", 1), ("", b"is read again", 1), (f"0 {HANGS}", b"has stopped answering", 1),
@@ -182,9 +174,7 @@ def test_memory_on_gpus_and_steps_of_a_watched_run_stand_beside_the_machine(gpus
     (tmp_path / LIVE_FILE).write_text(live.model_dump_json())
     announce(child.pid, tmp_path)
     try:
-        done = subprocess.run(
-            command("--pid", child.pid, "--duration", 1.5), env=gpus, capture_output=True, text=True, check=True
-        )
+        done = ended(gpus, "--pid", child.pid, "--duration", 1.5)
     finally:
         child.kill()
         child.wait()
@@ -195,7 +185,7 @@ def test_memory_on_gpus_and_steps_of_a_watched_run_stand_beside_the_machine(gpus
 @needs_compiler
 def test_a_driver_that_never_answers_keeps_neither_the_start_nor_the_end(gpus, tmp_path):
     Path(gpus["NVML_STUB_FAULT"]).write_text(f"0 {HANGS}")
-    done = subprocess.run(command("--duration", 1), env=gpus, capture_output=True, text=True, check=True, timeout=60)
+    done = ended(gpus, "--duration", 1)
     assert "no GPU is read: the NVIDIA driver has not answered within 5 s" in done.stdout
     assert "cpu_share" in done.stdout
 

@@ -33,7 +33,7 @@ class Ran(NamedTuple):
     report: dict[str, Any]
     err: str
     out: Path
-    took_s: float
+    took_s: float = 0.0
 
     @property
     def fixes(self) -> dict[str, dict[str, Any]]:
@@ -70,19 +70,26 @@ def run(target: str, folder: Path, *options: str, budget_s: int, verb: str = "op
     return Ran(done.returncode, json.loads(done.stdout), done.stderr, out, time.monotonic() - began)
 
 
-def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_path: Path) -> None:
-    ran = run("fixable.py:sleeps_without_end", tmp_path, "--accelerator", "emulated:10", budget_s=150)
+def mended(ran: Ran, low: float) -> dict[str, Any]:
+    """The fix that is proposed: at least so much faster, with the same data, by a patch that was run."""
     assert ran.code == 0, ran.err
     chosen = ran.chosen
+    assert (chosen["outcome"], chosen["semantics"]["equivalent"]) == ("accepted", True)
+    assert chosen["verified_speedup"]["low"] > low
+    patch = chosen["patch"]
+    assert (patch["unpatched"], patch["ran"], patch["equivalent"]) == ({}, True, True), patch["why_not"]
+    return chosen
+
+
+def test_a_sleeping_function_is_mended_proved_patched_and_kept_as_a_plan(tmp_path: Path) -> None:
+    ran = run("fixable.py:sleeps_without_end", tmp_path, "--accelerator", "emulated:10", budget_s=150)
+    chosen = mended(ran, 1.2)
     assert any(part.startswith("parallel-map") for part in chosen["fixes"])
-    assert (chosen["outcome"], chosen["semantics"]["how"]) == ("accepted", "identical")
+    assert chosen["semantics"]["how"] == "identical"
     assert chosen["decision"] in ("faster", "clearly_faster")
-    assert chosen["semantics"]["equivalent"] is True
     assert chosen["rounds"] >= 2
     # 8 x 4 ms beside 10 ms of compute: what waits least gives little more than 3 times
-    speedup = chosen["verified_speedup"]
-    assert 1.2 < speedup["low"] < speedup["high"]
-    assert 2.0 < speedup["estimate"] < 5.0
+    assert 2.0 < chosen["verified_speedup"]["estimate"] < 5.0
     assert ran.report["kind"] == "optimize"
     the_findings_say_so(ran)
     the_patch_is_of_the_user_s_file_and_was_run(ran, tmp_path)
@@ -103,10 +110,7 @@ def the_patch_is_of_the_user_s_file_and_was_run(ran: Ran, folder: Path) -> None:
     file = folder / "fixable.py"
     before = (TARGETS / "fixable.py").read_text(encoding="utf-8")
     assert file.read_text(encoding="utf-8") == before, "the user's file was touched"
-    patch = ran.chosen["patch"]
-    assert patch["unpatched"] == {}
-    assert (patch["ran"], patch["equivalent"]) == (True, True), patch["why_not"]
-    ((name, text),) = patch["files"].items()
+    ((name, text),) = ran.chosen["patch"]["files"].items()
     assert (Path(name), text != before) == (file.resolve(), True)
     # The copy that was run is the user's file after the patch.
     runs = [trial.spec for trial in read_trials(ran.out) if trial.spec.patched]
@@ -310,13 +314,10 @@ def test_a_fix_that_ends_the_process_costs_its_trial_and_another_is_verified(
 @pytest.mark.slow
 def test_an_eager_step_becomes_one_graph_that_trains_the_same(tmp_path: Path) -> None:
     ran = run("fixable.py:eager_step", tmp_path, budget_s=120)
-    assert ran.code == 0, ran.err
-    chosen = ran.chosen
+    chosen = mended(ran, 1.5)
     assert chosen["fixes"] == ["step:graph"]
-    assert chosen["verified_speedup"]["low"] > 1.5
     assert "losses of 3 steps and 10 variables" in chosen["semantics"]["sentence"]
     assert "@tf.function" in chosen["patch"]["diff"]
-    assert chosen["patch"]["equivalent"] is True
     (finding,) = [finding for finding in ran.report["findings"] if finding["rule"] == "eager-step"]
     assert (finding["same_data"], finding["verified_speedup"]) == ("proved", chosen["verified_speedup"])
 
@@ -324,12 +325,9 @@ def test_an_eager_step_becomes_one_graph_that_trains_the_same(tmp_path: Path) ->
 @pytest.mark.slow
 def test_rows_of_arrays_in_memory_are_gathered_in_the_same_order(tmp_path: Path) -> None:
     ran = run("fixable.py:rows_in_memory", tmp_path, "--accelerator", "emulated:1", budget_s=120)
-    chosen = ran.chosen
+    chosen = mended(ran, 1.3)
     assert "gather" in chosen["fixes"]
-    assert (chosen["semantics"]["how"], chosen["semantics"]["equivalent"]) == ("identical", True)
-    assert chosen["verified_speedup"]["low"] > 1.3
-    assert chosen["patch"]["unpatched"] == {}
-    assert (chosen["patch"]["ran"], chosen["patch"]["equivalent"]) == (True, True), chosen["patch"]["why_not"]
+    assert chosen["semantics"]["how"] == "identical"
     assert "arrays = tf.data.Dataset.from_tensors((rows, labels)).get_single_element()" in chosen["patch"]["diff"]
 
 
@@ -337,11 +335,9 @@ def test_rows_of_arrays_in_memory_are_gathered_in_the_same_order(tmp_path: Path)
 def test_a_step_that_xla_compiles_for_each_length_is_left_without_it(tmp_path: Path) -> None:
     ran = run("fixable.py:xla_for_every_length", tmp_path, budget_s=150)
     assert ran.report["verdict"]["bottleneck"] == "compile"
-    chosen = ran.chosen
+    chosen = mended(ran, 1.5)
     assert chosen["fixes"] == ["step:no-xla"]
-    assert chosen["verified_speedup"]["low"] > 1.5
     assert "@tf.function(jit_compile=False, reduce_retracing=True)" in chosen["patch"]["diff"]
-    assert (chosen["patch"]["ran"], chosen["patch"]["equivalent"]) == (True, True), chosen["patch"]["why_not"]
 
 
 @pytest.mark.slow

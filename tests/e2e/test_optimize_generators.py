@@ -6,22 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_optimize import TARGETS, run
+from tests.e2e.test_optimize import TARGETS, mended, run
 
 pytestmark = [pytest.mark.measured, pytest.mark.slow]
 
 
 def test_a_generator_that_waits_is_opened_proved_and_patched(tmp_path: Path) -> None:
     ran = run("generators.py:waits", tmp_path, "--accelerator", "emulated:5", budget_s=80)
-    assert ran.code == 0, ran.err
-    chosen = ran.chosen
+    chosen = mended(ran, 1.3)  # 32 ms of waiting beside 5 ms of step
     assert any(part.startswith("open-generator") for part in chosen["fixes"])
-    assert (chosen["outcome"], chosen["semantics"]["how"]) == ("accepted", "identical")
-    assert chosen["verified_speedup"]["low"] > 1.3  # 32 ms of waiting beside 5 ms of step
-    patch = chosen["patch"]
-    assert patch["unpatched"] == {}
-    assert (patch["ran"], patch["equivalent"]) == (True, True), patch["why_not"]
-    (text,) = patch["files"].values()
+    assert chosen["semantics"]["how"] == "identical"
+    (text,) = chosen["patch"]["files"].values()
     assert "yield element, " in text
     assert "for index in rng.permutation(len(ITEMS)):" in text, "the order stays with the generator"
 

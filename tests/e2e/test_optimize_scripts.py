@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.e2e.parent import ON_ONE_HELPER, ROOT, python
+from tests.e2e.test_optimize import Ran, mended
 from tests.patching import apply_patch
 from tests.scripts import why_nothing_is_kept
 from xttsbench.execution.journal import read_trials
@@ -20,45 +22,40 @@ SCRIPTS = ROOT / "tests" / "targets" / "scripts"
 redirects = pytest.mark.skipif(why_nothing_is_kept() is not None, reason="no namespaces are to be had here")
 
 
-class Ran(NamedTuple):
-    report: dict[str, Any]
-    err: str
-    out: Path
-    patched: Path
-    """The script, with the patch of the run in it."""
-
+class Script(Ran):
     @property
-    def chosen(self) -> dict[str, Any]:
-        (fix,) = [fix for fix in self.report["fixes"] if fix["chosen"]]
-        return fix
-
-    @property
-    def kinds(self) -> set[str]:
-        return {trial.spec.kind for trial in read_trials(self.out)}
+    def patched(self) -> Path:
+        """The script, with the patch of the run in it."""
+        (script,) = self.out.parent.glob("*.py")
+        return self.out.parent / "patched" / script.name
 
 
-def optimized(script: str, folder: Path, *arguments: str, budget_s: int = 120, accelerator: str = "real") -> Ran:
+def optimized(script: str, folder: Path, *arguments: str, budget_s: int = 120) -> Script:
     """Run the command on a copy of a script, in its directory, as a user would."""
     shutil.copy(SCRIPTS / script, folder)
     budget_s *= 2 if folder.name == "again" else 1  # a second try has more time: the machine may be a slow one
-    options = ("--json", "--out", "run", "--budget", str(budget_s), "--accelerator", accelerator)
+    options = ("--json", "--out", "run", "--budget", str(budget_s))
     done = python("-c", ON_ONE_HELPER, "optimize", script, *options, "--", *arguments, cwd=folder, timeout_s=500)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert (folder / script).read_bytes() == (SCRIPTS / script).read_bytes(), "the user's script was touched"
-    return Ran(json.loads(done.stdout), done.stderr, folder / "run", folder / "patched" / script)
+    return Script(done.returncode, json.loads(done.stdout), done.stderr, folder / "run")
 
 
-def proved(ran: Ran) -> dict[str, Any]:
+def proved(ran: Script) -> dict[str, Any]:
     """What is proposed: faster beyond doubt, with the same data, by a patch that was run; it is applied to a copy."""
-    chosen = ran.chosen
-    assert (chosen["outcome"], chosen["semantics"]["equivalent"]) == ("accepted", True)
-    assert chosen["verified_speedup"]["low"] > 1.0
-    patch = chosen["patch"]
-    assert (patch["unpatched"], patch["ran"], patch["equivalent"]) == ({}, True, True), patch["why_not"]
+    chosen = mended(ran, 1.0)
     ran.patched.parent.mkdir()
     shutil.copy(ran.out.parent / ran.patched.name, ran.patched)
     apply_patch((ran.out / "patch.diff").read_text(encoding="utf-8"), ran.patched.parent)
     return chosen
+
+
+def losses_before_and_after(ran: Script) -> Iterator[list[float]]:
+    """Losses that the user's script writes, and those that the patched copy writes."""
+    for folder in (ran.out.parent, ran.patched.parent):
+        done = python(ran.patched.name, "own.txt", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        yield [float(line.split()[-1]) for line in (folder / "own.txt").read_text().splitlines()]
 
 
 @redirects
@@ -84,13 +81,7 @@ def test_a_step_that_is_written_out_in_the_loop_becomes_a_function_that_is_compi
     chosen = proved(ran)
     assert chosen["fixes"][-1].startswith("step:")
     assert "def train_step(inputs, targets):" in ran.patched.read_text()
-    for folder in (tmp_path, ran.patched.parent):
-        done = python(ran.patched.name, "own.txt", cwd=folder)
-        assert done.returncode == 0, done.stderr
-    ours, theirs = (
-        [float(line.split()[1]) for line in (folder / "own.txt").read_text().splitlines()]
-        for folder in (tmp_path, ran.patched.parent)
-    )
+    ours, theirs = losses_before_and_after(ran)
     assert ours == pytest.approx(theirs, rel=1e-2)
 
 
@@ -108,10 +99,7 @@ def test_a_step_that_is_traced_anew_for_each_number_is_traced_once(tmp_path: Pat
     ran = optimized("numbered.py", tmp_path, "loss.txt")
     assert proved(ran)["fixes"] == ["step:traced-once"]
     assert "train_step(batch, tf.constant(number, tf.float32))" in ran.patched.read_text()
-    for folder in (tmp_path, ran.patched.parent):
-        done = python(ran.patched.name, "own.txt", cwd=folder)
-        assert done.returncode == 0, done.stderr
-    ours, theirs = (float((folder / "own.txt").read_text()) for folder in (tmp_path, ran.patched.parent))
+    ours, theirs = losses_before_and_after(ran)
     assert ours == pytest.approx(theirs, rel=1e-4)
 
 
@@ -129,7 +117,7 @@ def test_the_input_of_a_compiled_loop_is_mended(script: str, arguments: tuple[st
 @pytest.mark.slow
 def test_a_script_whose_step_is_the_work_is_left_alone(tmp_path: Path) -> None:
     ran = optimized("computes.py", tmp_path)
-    assert [fix["name"] for fix in ran.report["fixes"] if fix["outcome"] == "accepted"] == []
+    assert ran.accepted == []
     assert ran.report["verdict"]["bottleneck"] != "input"
     said = ("There is nothing here that a fix", "No fix was accepted", "Nothing was tried")
     assert ran.err.strip().splitlines()[-1].startswith(said)
@@ -138,8 +126,8 @@ def test_a_script_whose_step_is_the_work_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_script_whose_data_would_be_others_is_left_alone(tmp_path: Path) -> None:
     ran = optimized("counts.py", tmp_path)
-    assert [fix["name"] for fix in ran.report["fixes"] if fix["outcome"] == "accepted"] == []
-    assert "arm" not in ran.kinds, "timed, though it may not be"
+    assert ran.accepted == []
+    assert "arm" not in {trial.spec.kind for trial in read_trials(ran.out)}, "timed, though it may not be"
     tried = [fix for fix in ran.report["fixes"] if "equivalent" in fix["semantics"]]
     assert tried
     assert all(fix["semantics"]["equivalent"] is not True for fix in tried)
