@@ -165,31 +165,18 @@ def test_options_stand_in_for_the_scenario_s_own(run):
     assert trial.spec.seed == 9
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (TWO + "blocks: eight\nstep: 5\n", ["2 problems", "line 10, blocks", "'eight'", "line 11, step", "'steps'"]),
-    ],
-)
-def test_a_scenario_that_is_none_runs_nothing(run, tmp_path, text, words):
-    code, out, err = run(text)
-    assert code == 5
-    assert [word for word in words if word not in err] == []
+def test_a_scenario_that_is_none_runs_nothing(run, tmp_path):
+    code, out, err = run(TWO + "blocks: eight\nstep: 5\n")
+    assert (code, out) == (5, "")
+    for word in ("2 problems", "line 10, blocks", "'eight'", "line 11, step", "'steps'"):
+        assert word in err
     assert len(err.splitlines()) == 1
-    assert out == ""
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--budget", "1"), "--budget"),
-    ],
-)
-def test_an_option_that_cannot_be_is_a_usage_error(run, tmp_path, options, words):
-    code, _, err = run(TWO, *options)
-    assert code == 2
-    assert words in err
+def test_an_option_that_cannot_be_is_a_usage_error(run, tmp_path):
+    code, _, err = run(TWO, "--budget", "1")
+    assert (code, "--budget" in err) == (2, True)
     assert not (tmp_path / "out").exists()
 
 
