@@ -150,11 +150,7 @@ def test_on_a_terminal_there_is_a_bar_and_no_colour_where_that_is_asked(tmp_path
     ("arguments", "code", "words"),
     [
         (["make", "--out", "taken"], 2, "taken holds 'file' and is not a set that 'xttsbench data make' made"),
-        (["make", "--utterances", "many"], 2, "--utterances"),
         (["import", "none", "--out", "set"], 5, "none: there is no such directory"),
-        (["import", "taken", "--out", "taken"], 2, "holds 'file' already"),
-        (["import", "taken", "--out", "set", "--rate", "1"], 2, "--rate: 1000 to 768000 Hz are possible, got 1"),
-        (["import", "taken"], 2, "--out"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(

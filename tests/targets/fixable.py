@@ -11,7 +11,6 @@ import time
 import numpy as np
 import tensorflow as tf
 
-_calls = itertools.count()
 _inside = threading.Lock()
 
 
@@ -26,11 +25,6 @@ def _computed_row(index):
     for number in range(50_000):
         total += number * number % 7
     return np.full([16], float(index % 1000 + total % 2), np.float32)
-
-
-def _numbered_row(index):
-    time.sleep(0.004)
-    return np.full([16], float(next(_calls) % 1000), np.float32)
 
 
 def _late_row(index):
@@ -91,12 +85,6 @@ def computes():
         return tf.ensure_shape(tf.numpy_function(_computed_row, [index], tf.float32), [16])
 
     return tf.data.Dataset.range(1_000_000).map(load).batch(8)
-
-
-def counts_its_calls():
-    """The same sleeps, and a row holds how many there were before it: no call may be moved."""
-    rows = tf.data.Dataset.range(1_000_000).map(lambda i: tf.numpy_function(_numbered_row, [i], tf.float32))
-    return rows.batch(8)
 
 
 def dies_in_parallel():
@@ -183,17 +171,5 @@ def eager_step_with_a_schedule():
     def step(batch):
         steps.assign_add(1.0)
         return _trained(batch, layers, next(rates))
-
-    return _ready(), step
-
-
-def eager_step_that_keeps_a_log():
-    """The same with a list of the steps that were taken: a graph would append to it once."""
-    layers = _network()
-    log = []
-
-    def step(batch):
-        log.append(len(log))
-        return _trained(batch, layers, 0.01)
 
     return _ready(), step

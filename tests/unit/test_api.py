@@ -13,7 +13,6 @@ import xttsbench
 from tests.unit.reporting.conftest import starving_run
 from xttsbench import api
 from xttsbench.errors import JournalError, TargetError, XttsbenchError
-from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.runs import Outcome
 
 _DECORATOR = """
@@ -60,11 +59,6 @@ def test_a_function_or_class_is_named_by_its_file(module) -> None:
     assert api.importable_name(module.make) == f"{module.__file__}:make"
     assert api.importable_name(module.Factory) == f"{module.__file__}:Factory"
     assert api.importable_name(module.Factory.build) == f"{module.__file__}:Factory.build"
-
-
-def test_the_name_is_one_that_the_command_line_takes(module) -> None:
-    found = parse_target(api.importable_name(module.make))
-    assert (found.kind, found.place, found.attribute) == ("file", module.__file__, "make")
 
 
 def test_a_decorated_function_is_in_its_own_file_and_not_in_the_decorator_s(module) -> None:

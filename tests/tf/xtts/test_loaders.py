@@ -339,7 +339,6 @@ def test_other_errors_are_not_explained() -> None:
     [
         ({"name": "fast"}, "loader: one of numpy_wav, tf_wav, numpy_cache, tf_cache, packed is expected, got 'fast'"),
         ({"prefetch": -2}, "prefetch must be -1 or more, got -2"),
-        ({"workers": -3}, "workers must be -1 or more, got -3"),
         ({"threads": -1}, "threads must be 0 or more, got -1"),
         ({"name": "tf_cache", "cache": None}, "tf_cache reads a feature cache, and got none; run 'xttsbench data prec"),
         ({"batches": []}, "no batch was planned"),

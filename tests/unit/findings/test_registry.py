@@ -215,9 +215,6 @@ def test_a_cause_stands_above_what_only_says_when_time_goes():
 
 
 def test_what_is_worse_than_slow_comes_first() -> None:
-    def found(rule: str, severity: str, limiting: bool) -> Finding:
-        return Finding(rule=rule, severity=severity, limiting=limiting, title=rule)
-
-    leak, slow = found("memory-leak", "critical", False), found("cacheable", "critical", True)
-    mild = found("drift", "warning", False)
+    leak, slow = finding("memory-leak", severity="critical"), finding("cacheable", severity="critical", limiting=True)
+    mild = finding("drift", severity="warning")
     assert sorted([slow, mild, leak], key=findings.worth) == [leak, slow, mild]

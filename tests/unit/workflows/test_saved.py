@@ -173,13 +173,6 @@ def plan(**changes: object) -> Optimized:
     return Optimized.model_validate(fields | changes)
 
 
-def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = write_plan(tmp_path, plan())
-    assert path == tmp_path / "optimized.yaml"
-    assert read_plan(path) == read_plan(tmp_path) == plan()
-    assert [file.name for file in tmp_path.iterdir()] == ["optimized.yaml"]
-
-
 _NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 import soundfile
 
+from tests.unit.xtts.test_wav import NAMES
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.xtts.data import importing
 from xttsbench.xtts.data.importing import ImportedData, import_data
@@ -46,12 +47,6 @@ def good(wav: Build) -> bytes:
 def imported(tmp_path: Path, laid_out: LayOut) -> Callable[..., ImportedData]:
     """Imports files, by their paths in the directory ``in``, to ``out``."""
     return lambda files, **options: import_data(laid_out(tmp_path / "in", files), tmp_path / "out", **options)
-
-
-NAMES = {
-    **{"uint8": "PCM_U8", "int16": "PCM_16", "int24": "PCM_24", "int32": "PCM_32"},
-    **{"float32": "FLOAT", "float64": "DOUBLE"},
-}
 
 
 @pytest.mark.parametrize("extensible", [False, True])
