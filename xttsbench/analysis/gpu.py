@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -22,23 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xttsbench.analysis.readings import Intervals, both, clip, complement, covered, nothing, total, union, without
-from xttsbench.records.readings import (
-    CAUSES,
-    COPIES,
-    WORK,
-    Cause,
-    Gap,
-    GpuActivity,
-    GpuDevice,
-    GpuSlices,
-    Kernel,
-    Work,
-    XProfVerdict,
-)
+from xttsbench.records.readings import CAUSES, COPIES, WORK, Cause, Gap, GpuActivity, GpuDevice, XProfVerdict
 
 _LONGEST: Final = 10
-_KERNELS: Final = 15
-_SLICES: Final = 8000  # Slices that are kept of all GPUs together
 
 
 @dataclass(frozen=True)
@@ -47,23 +32,13 @@ class DeviceTrace:
 
     Attributes:
         index: of the GPU in TensorFlow.
-        lanes: names of its streams.
         rows: start and end of each event, shape ``(n, 2)``.
-        lane: position of its stream in ``lanes``.
         work: position of its kind in :data:`~xttsbench.records.readings.WORK`.
-        names: of kernels and copies.
-        name: position in ``names``.
-        bytes: that a copy moved; 0 where it is none or the profile does not say.
     """
 
     index: int
-    lanes: tuple[str, ...]
     rows: Intervals
-    lane: npt.NDArray[np.int64]
     work: npt.NDArray[np.int64]
-    names: tuple[str, ...]
-    name: npt.NDArray[np.int64]
-    bytes: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -73,55 +48,40 @@ class WindowTrace:
     Attributes:
         steps: start and end of each step on the host, in nanoseconds of the profile, shape ``(k, 2)``, k at least 1.
         devices: GPUs that the profile has a plane of.
-        host: cause -> when the host did that (any intervals; ``host`` itself is what is left); ``None`` where the
-            profile has nothing of the host.
-        offset_ns: what to add for the clock of the steps; ``None`` where it is not known.
+        host: cause -> when the host did that (any intervals; ``host`` itself is what is left).
+        offset_ns: what to add for the clock of the steps.
         unmeasured: reasons of the reader.
     """
 
     steps: Intervals
     devices: Sequence[DeviceTrace] = ()
-    host: Mapping[Cause, Intervals] | None = None
-    offset_ns: int | None = None
+    host: Mapping[Cause, Intervals] = field(default_factory=dict)
+    offset_ns: int = 0
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
 
 def activity_of(trace: WindowTrace) -> GpuActivity:
-    """The record of a profiled window, all times per step.
-
-    Raises:
-        ValueError: there is no step.
-    """
+    """The record of a profiled window, all times per step."""
     count = len(trace.steps)
-    if not count:
-        raise ValueError("a profiled window without a step has no times per step")
     start, end = int(trace.steps[0, 0]), int(trace.steps[:, 1].max())
-    did = None if trace.host is None else partition(trace.host, start, end)
+    did = partition(trace.host, start, end)
     ran = any(len(device.rows) for device in trace.devices)
     devices = trace.devices if ran else ()
-    kept = _SLICES // max(sum(len(device.rows) > 0 for device in devices), 1)
-    made = tuple(_device(device, trace, did, start, end, kept) for device in devices)
+    made = tuple(_device(device, trace, did, start, end) for device in devices)
     unmeasured = dict(trace.unmeasured)
-    if trace.host is None:
-        unmeasured.setdefault("host_s", "the profile has nothing of the thread that takes the steps")
-    offset, on_clock = trace.offset_ns, nothing()
-    if offset is None:
-        unmeasured.setdefault("start_ns", "the profile could not be put on the clock of the steps")
-    else:
-        on_clock = trace.steps + offset
+    on_clock = trace.steps + trace.offset_ns
     imbalance, slowest, slowest_share = _imbalance(devices, trace.steps)
     if imbalance is None:
         why = "one GPU worked" if ran else unmeasured.get("devices", "no GPU worked")
         unmeasured |= dict.fromkeys(("imbalance", "slowest", "slowest_share"), why)
     return GpuActivity(
         steps=count,
-        start_ns=None if offset is None else start + offset,
+        start_ns=start + trace.offset_ns,
         step_s=(end - start) / count / 1e9,
         step_starts_ns=tuple(map(int, on_clock[:, 0])),
         step_ends_ns=tuple(map(int, on_clock[:, 1])),
-        host_s={} if did is None else {cause: total(spans) / count / 1e9 for cause, spans in did.items()},
+        host_s={cause: total(spans) / count / 1e9 for cause, spans in did.items()},
         devices=made,
-        kernels=_costliest(devices, start, end, count),
         imbalance=imbalance,
         slowest=slowest,
         slowest_share=slowest_share,
@@ -140,9 +100,7 @@ def partition(host: Mapping[Cause, Intervals], start: int, end: int) -> dict[Cau
     return did
 
 
-def _device(
-    device: DeviceTrace, trace: WindowTrace, did: Mapping[Cause, Intervals] | None, start: int, end: int, kept: int
-) -> GpuDevice:
+def _device(device: DeviceTrace, trace: WindowTrace, did: Mapping[Cause, Intervals], start: int, end: int) -> GpuDevice:
     per_step = len(trace.steps) * 1e9
     work = {kind: clip(union(device.rows[device.work == n]), start, end) for n, kind in enumerate(WORK)}
     copies = union(*(work[kind] for kind in COPIES))
@@ -150,18 +108,6 @@ def _device(
     busy = union(kernels, collectives, copies)
     idle = complement(busy, start, end)
     inside = (device.rows[:, 1] > start) & (device.rows[:, 0] < end)
-    moved = {
-        kind: int(device.bytes[inside & (device.work == WORK.index(kind))].sum()) // len(trace.steps) for kind in COPIES
-    }
-    unmeasured = {}
-    if total(copies) and not any(moved.values()):
-        unmeasured["bytes"] = "the profile does not say how much its copies moved"
-    if did is None:
-        unmeasured["idle_by_cause_s"] = "the profile has nothing of the thread that takes the steps"
-    shift = trace.offset_ns or 0
-    slices = _slices(device, shift, kept) if trace.offset_ns is not None and len(device.rows) else None
-    if slices is not None and sum(slices.events) < len(device.rows):
-        unmeasured["slices"] = f"the first {sum(slices.events):,} of {len(device.rows):,} events"
     return GpuDevice(
         index=device.index,
         kernel_s=total(kernels) / per_step,
@@ -171,73 +117,26 @@ def _device(
         copy_alone_s=total(without(copies, union(kernels, collectives))) / per_step,
         idle_s=total(idle) / per_step,
         work_s={kind: total(spans) / per_step for kind, spans in work.items() if len(spans)},
-        bytes={kind: size for kind, size in moved.items() if size},
         kernels=int((inside & (device.work == 0)).sum()) / len(trace.steps),
-        idle_by_cause_s={} if did is None else {why: total(both(idle, spans)) / per_step for why, spans in did.items()},
-        gaps=len(idle) / len(trace.steps),
-        longest_gaps=_longest(idle, did, trace.steps, shift),
-        slices=slices,
-        unmeasured=unmeasured,
+        idle_by_cause_s={why: total(both(idle, spans)) / per_step for why, spans in did.items()},
+        longest_gaps=_longest(idle, did, trace.steps, trace.offset_ns),
     )
 
 
-def _longest(idle: Intervals, did: Mapping[Cause, Intervals] | None, steps: Intervals, shift: int) -> tuple[Gap, ...]:
+def _longest(idle: Intervals, did: Mapping[Cause, Intervals], steps: Intervals, shift: int) -> tuple[Gap, ...]:
     lengths = idle[:, 1] - idle[:, 0]
     chosen = idle[np.argsort(-lengths, kind="stable")[:_LONGEST]]
-    causes = list(did or ())
-    shares = np.array([covered(did[cause], chosen) for cause in causes]) if did else None
+    causes = list(did)
+    most = np.array([covered(spans, chosen) for spans in did.values()]).argmax(axis=0)
     numbers = np.searchsorted(steps[:, 0], chosen[:, 0], side="right") - 1
     return tuple(
         Gap(
             start_ns=int(begin) + shift,
             duration_s=int(stop - begin) / 1e9,
             step=max(int(numbers[n]), 0),
-            cause=None if shares is None else causes[int(shares[:, n].argmax())],
+            cause=causes[most[n]],
         )
         for n, (begin, stop) in enumerate(chosen)
-    )
-
-
-def _slices(device: DeviceTrace, shift: int, most: int) -> GpuSlices:
-    """The events as slices, neighbours of a kind on a stream merged over longer and longer pauses till they are few."""
-    order = np.lexsort((device.rows[:, 0], device.lane))
-    rows, lane, work = device.rows[order], device.lane[order], device.work[order]
-    pause, begins = 0, np.ones(len(rows), dtype=bool)
-    if len(rows) > most:
-        same = (lane[1:] == lane[:-1]) & (work[1:] == work[:-1])
-        pauses = rows[1:, 0] - rows[:-1, 1]
-        # Half of a millisecond is longer than any pause between launches that belong together.
-        while begins.sum() > most and pause < 500_000:
-            pause = max(pause * 2, 1000)
-            begins[1:] = ~(same & (pauses <= pause))
-    at = np.flatnonzero(begins)
-    ends = np.maximum.reduceat(rows[:, 1], at)
-    events = np.diff([*at, len(rows)])
-    chosen = np.argsort(rows[at, 0], kind="stable")[:most]
-    first = at[chosen]
-    return GpuSlices(
-        lanes=device.lanes,
-        start_ns=tuple(map(int, rows[first, 0] + shift)),
-        duration_ns=tuple(map(int, ends[chosen] - rows[first, 0])),
-        lane=tuple(map(int, lane[first])),
-        work=tuple(map(int, work[first])),
-        events=tuple(map(int, events[chosen])),
-    )
-
-
-def _costliest(devices: Sequence[DeviceTrace], start: int, end: int, steps: int) -> tuple[Kernel, ...]:
-    times, calls = Counter[tuple[str, Work]](), Counter[tuple[str, Work]]()
-    for device in devices:
-        inside = (device.rows[:, 1] > start) & (device.rows[:, 0] < end)
-        kinds, at = np.unique(np.column_stack([device.name, device.work])[inside], axis=0, return_inverse=True)
-        for number, (name, work) in enumerate(kinds.tolist()):
-            lasted = np.diff(device.rows[inside][at.ravel() == number], axis=1)
-            times[device.names[name], WORK[work]] += int(lasted.sum())
-            calls[device.names[name], WORK[work]] += len(lasted)
-    chosen = sorted(times, key=lambda name: (-times[name], name))[:_KERNELS]
-    return tuple(
-        Kernel(name=name, work=work, time_s=times[name, work] / steps / 1e9, calls=calls[name, work] / steps)
-        for name, work in chosen
     )
 
 

@@ -209,15 +209,13 @@ def beside_profile(gpu: GpuActivity, readings: Readings, mask: object = None) ->
 
     The mask is ``CUDA_VISIBLE_DEVICES``, if that is set.
     """
-    own, end_ns = own_gpus(readings, mask), max(gpu.step_ends_ns, default=None)
-    if gpu.start_ns is None or end_ns is None:
-        why = gpu.unmeasured.get("start_ns", "the window has no time")
-    elif not own:
+    own = own_gpus(readings, mask)
+    if not own:
         why = readings.unmeasured.get("gpus", "NVML names no GPU of this process")
     elif len(own) != len(gpu.devices):
         why = f"NVML names {len(own)} GPUs of this process, and TensorFlow {len(gpu.devices)}"
     else:
-        span = Span(gpu.start_ns, end_ns, gpu.steps)
+        span = Span(gpu.start_ns, max(gpu.step_ends_ns), gpu.steps)
         pairs = zip(gpu.devices, own, strict=True)
         return [
             {"gpu": device.index, "samples": len(span.inside(one.utilization_t_ns))} | gpu_in(one, span)

@@ -160,8 +160,6 @@ def exposed_copies(evidence: Evidence) -> Findings:
                 "copy_alone_s_per_step": device.copy_alone_s,
                 "copy_s_per_step": device.copy_s,
                 "share": share,
-                "bytes_to_device": device.bytes.get("to_device"),
-                "bytes_from_device": device.bytes.get("from_device"),
             },
             severity="warning",
         )

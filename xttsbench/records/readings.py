@@ -6,10 +6,7 @@ profile and a step can be laid side by side. What the profile gives, read from T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
-
-from pydantic import Field, model_validator
+from typing import Final, Literal
 
 from xttsbench.records.base import Record
 
@@ -112,8 +109,6 @@ def throttle_reason_names(mask: int) -> tuple[str, ...]:
     return tuple(REASONS.get(bit, f"bit_{bit.bit_length() - 1}") for bit in bits)
 
 
-ACTIVITY_VERSION: Final = 1
-
 Work = Literal["kernel", "collective", "to_device", "from_device", "between_devices", "on_device"]
 """Kind of an event on a GPU's stream: a kernel that computes, one of a collective (NCCL), a copy by its direction;
 ``on_device`` is a copy within its memory or a memset.
@@ -135,29 +130,7 @@ class Gap(Record):
     start_ns: int
     duration_s: float
     step: int  # Number of the step of the window, from 0, in which it began
-    cause: Cause | None = None
-    """Activity of the host for the largest part of the gap; ``None`` where the profile has no events of the host."""
-
-
-class GpuSlices(Record):
-    """Slices of a GPU's time line: columns of equal length, in the order of their starts.
-
-    Events of one kind that follow one another on a stream are one slice where all of them would be too many.
-    """
-
-    lanes: tuple[str, ...] = ()  # Names of the streams
-    start_ns: tuple[int, ...] = ()
-    duration_ns: tuple[int, ...] = ()
-    lane: tuple[int, ...] = ()  # Position in ``lanes``
-    work: tuple[int, ...] = ()  # Position in :data:`WORK`
-    events: tuple[int, ...] = ()  # How many events of the profile a slice stands for
-
-    @model_validator(mode="after")
-    def _equal_lengths(self) -> GpuSlices:
-        lengths = {len(getattr(self, name)) for name in ("start_ns", "duration_ns", "lane", "work", "events")}
-        if len(lengths) > 1:
-            raise ValueError(f"slices of a GPU: columns of unequal lengths {sorted(lengths)}")
-        return self
+    cause: Cause  # Activity of the host for the largest part of the gap
 
 
 class GpuDevice(Record):
@@ -174,39 +147,22 @@ class GpuDevice(Record):
     copy_alone_s: float  # While a copy ran, and neither a kernel nor a collective
     idle_s: float  # While nothing ran on any of its streams
     work_s: dict[Work, float] = {}  # By kind, while at least one event of the kind ran
-    bytes: dict[Work, int] = {}  # Copied per step, by direction, where the profile says how much
     kernels: float = 0.0  # Kernels per step
     idle_by_cause_s: dict[Cause, float] = {}
-    """Idle time by the host's activity; adds up to ``idle_s``, and is empty where the profile has no events of the
-    host.
-    """
-    gaps: float = 0.0  # Gaps per step
+    """Idle time by the host's activity; adds up to ``idle_s``."""
     longest_gaps: tuple[Gap, ...] = ()
-    slices: GpuSlices | None = Field(None)
-    unmeasured: dict[str, str] = {}
-
-
-class Kernel(Record):
-    """One kernel (or copy) by name, over all GPUs."""
-
-    name: str
-    work: Work
-    time_s: float  # Per step, summed over streams and GPUs
-    calls: float  # Per step
 
 
 class GpuActivity(Record):
     """The profiled window; ``devices`` is empty where the profile has nothing of a GPU, and ``unmeasured`` says why."""
 
-    version: int = ACTIVITY_VERSION
     steps: int
-    start_ns: int | None = None  # When the window began; ``None`` where it could not be put on the clock of the steps
+    start_ns: int = 0  # When the window began
     step_s: float  # Mean time of a step of the window, which profiling may have slowed
     step_starts_ns: tuple[int, ...] = ()
     step_ends_ns: tuple[int, ...] = ()
-    host_s: dict[Cause, float] = {}  # What the main thread did, per step; empty where the profile has nothing of it
+    host_s: dict[Cause, float] = {}  # What the main thread did, per step
     devices: tuple[GpuDevice, ...] = ()
-    kernels: tuple[Kernel, ...] = ()  # The costliest ones
     imbalance: float | None = None
     """By how much the busiest GPU's kernel time exceeds the mean of all, as a share of that mean."""
     slowest: int | None = None  # The GPU whose kernels take longest in most steps, where there are several
@@ -221,24 +177,3 @@ class XProfVerdict(Record):
     statement: str = ""  # Its sentence
     input_share: float | None = None  # Its input time over its step time; ``None`` where it found no step time
     version: str | None = None
-
-
-class Slice(NamedTuple):
-    """One bar of a time line; times in nanoseconds on the clock of the steps."""
-
-    device: int
-    lane: str
-    work: Work
-    start_ns: int
-    duration_ns: int
-    events: int
-
-
-def slices_of(activity: GpuActivity) -> Iterator[Slice]:
-    """Events of the GPUs in the profiled window, GPU by GPU in the order of the starts; empty without a GPU."""
-    for device in activity.devices:
-        found = device.slices or GpuSlices()
-        for start, lasted, lane, work, events in zip(
-            found.start_ns, found.duration_ns, found.lane, found.work, found.events, strict=True
-        ):
-            yield Slice(device.index, found.lanes[lane], WORK[work], start, lasted, events)

@@ -247,14 +247,10 @@ class Devices(Record):
 
 
 class ProfileSummary(Record):
-    """Numbers read from the XPlane of the profiler window, per step; of GPUs the mean over those that ran anything."""
+    """Profiler window, as its XPlane and XProf describe it."""
 
     directory: str
     steps: int
-    wait_s: float | None = None  # Mean time in ``next()`` on the host
-    kernel_s: float | None = None
-    copy_s: float | None = None
-    idle_s: float | None = None
     gpu: GpuActivity | None = None
     xprof: XProfVerdict | None = None
     unmeasured: dict[str, str] = {}

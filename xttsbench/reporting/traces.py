@@ -2,7 +2,8 @@
 
 The clock of steps and readings is one for all processes of a machine, so all trials of a run stand on one time line,
 each as a process: its steps with what they wait for, what was traced and compiled, under which condition they ran, its
-turns, the operations of a step and of the pipeline, the streams of the GPUs in a profile, counters of host and GPUs.
+turns, the operations of a step and of the pipeline, the longest gaps of the GPUs in a profile, counters of host and
+GPUs.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any, Final
 
 from xttsbench import __version__
 from xttsbench.records.pipeline import every_op
-from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, slices_of, throttle_reason_names
+from xttsbench.records.readings import SLOWED, GpuReadings, HostReadings, throttle_reason_names
 from xttsbench.records.rows import COLUMNS, absent
 from xttsbench.records.trial import Segment, TrialRecord
 from xttsbench.reporting.words import plain
 
-_STEPS, _COMPILATIONS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _STREAMS = range(1, 7)
+_STEPS, _COMPILATIONS, _STEP_OPS, _PIPELINE_OPS, _PROFILED, _GAPS = range(1, 7)
 _THREADS: Final = {
     _STEPS: "steps",
     _COMPILATIONS: "tracing and compilation",
@@ -158,27 +159,17 @@ def _pipeline_ops(trial: TrialRecord) -> Iterator[Event]:
 
 
 def _profiled(trial: TrialRecord) -> Iterator[Event]:
-    """The steps of a profile, what ran on each stream of each GPU, and the longest gaps with what the host did."""
+    """The steps of a profile, and the longest gaps of each GPU with what the host did."""
     gpu = trial.profile.gpu if trial.profile is not None else None
     if gpu is None:
         return
     for step, (start, end) in enumerate(zip(gpu.step_starts_ns, gpu.step_ends_ns, strict=True)):
         yield _slice("profiled step", _PROFILED, start, end - start, {"step": step})
-    lanes: dict[str, int] = {}
-    reached: dict[int, int] = {}
-    for bar in slices_of(gpu):
-        thread = lanes.setdefault(plain(f"GPU {bar.device}, {bar.lane}"), _STREAMS + len(lanes))
-        end = bar.start_ns + bar.duration_ns
-        start = max(bar.start_ns, reached.get(thread, 0))  # parts of a CUDA graph may overlap on its stream
-        reached[thread] = max(end, start)
-        yield _slice(bar.work, thread, start, max(end - start, 0), {"events": bar.events})
-    for device in gpu.devices if gpu.start_ns is not None else ():
+    for thread, device in enumerate(gpu.devices, start=_GAPS):
         for gap in device.longest_gaps:
-            thread = lanes.setdefault(f"GPU {device.index}, longest gaps", _STREAMS + len(lanes))
-            about = {"step": gap.step, "host": gap.cause or "not known"}
+            about = {"step": gap.step, "host": gap.cause}
             yield _slice("idle", thread, gap.start_ns, _ns(gap.duration_s), about)
-    for name, thread in lanes.items():
-        yield _about("thread_name", thread, name=name)
+        yield _about("thread_name", thread, name=f"GPU {device.index}, longest gaps")
         yield _about("thread_sort_index", thread, sort_index=thread)
 
 

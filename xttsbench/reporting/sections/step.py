@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.code import OpLine, StepOps
-from xttsbench.records.readings import CAUSES, COPIES, GpuActivity, GpuDevice
+from xttsbench.records.readings import CAUSES, GpuActivity, GpuDevice
 from xttsbench.records.report import Oscillation, Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
@@ -230,16 +230,7 @@ WORDS: Final = {
     "host": "running other Python",
 }
 """Phrases for the activity of the thread of the steps, by its name in the record."""
-_WORK: Final = {
-    "kernel": "kernel",
-    "collective": "collective",
-    "to_device": "copy to the GPU",
-    "from_device": "copy from the GPU",
-    "between_devices": "copy between GPUs",
-    "on_device": "copy or memset on the GPU",
-}
-_NAME_CHARACTERS: Final = 100
-_GAPS, _KERNELS, _TOLD = 5, 10, 2
+_GAPS, _TOLD = 5, 2
 
 
 def profiled(report: Report) -> Iterator[doc.Section]:
@@ -261,7 +252,6 @@ def _blocks(profile: Mapping[str, Any], gpu: GpuActivity | None) -> Iterator[doc
         yield _gpus(gpu, profile.get("nvml") or ())
         yield _idle(gpu)
         yield _gaps(gpu)
-        yield _kernels(gpu)
     else:
         yield doc.Paragraph(gpu.unmeasured.get("devices", "no GPU in the profile"))
     if gpu is not None and gpu.host_s:
@@ -309,7 +299,6 @@ def _gpus(gpu: GpuActivity, nvml: Any) -> doc.Table:
     beside = {found["gpu"]: found.get("utilization") for found in nvml}
     rows = []
     for device in gpu.devices:
-        moved = sum(device.bytes.get(way, 0) for way in COPIES if way != "on_device")
         busy = beside.get(device.index)
         rows.append(
             (
@@ -318,14 +307,11 @@ def _gpus(gpu: GpuActivity, nvml: Any) -> doc.Table:
                     doc.Cell(units.duration(seconds), _share(seconds, gpu))
                     for seconds in (device.kernel_s, device.collective_alone_s, device.copy_alone_s, device.idle_s)
                 ),
-                units.size(moved) if moved or not device.copy_s else NOT_MEASURED,
                 units.number(device.kernels),
                 known(busy, units.percent),
             )
         )
-    header = doc.numeric(
-        "kernels", "collectives alone", "copies alone", "idle", "copied", "kernels a step", "NVML busy"
-    )
+    header = doc.numeric("kernels", "collectives alone", "copies alone", "idle", "kernels a step", "NVML busy")
     return doc.table(("GPU", *header), rows, view=View.FULL)
 
 
@@ -346,19 +332,9 @@ def _gaps(gpu: GpuActivity) -> doc.Table:
         key=lambda found: -found[0].duration_s,
     )
     rows = [
-        (units.duration(gap.duration_s), f"GPU {index}", f"{gap.step}", WORDS[gap.cause] if gap.cause else NOT_MEASURED)
-        for gap, index in gaps[:_GAPS]
+        (units.duration(gap.duration_s), f"GPU {index}", f"{gap.step}", WORDS[gap.cause]) for gap, index in gaps[:_GAPS]
     ]
     return doc.table(("longest gaps", "GPU", "step", "mostly while the main thread is"), rows, view=View.FULL)
-
-
-def _kernels(gpu: GpuActivity) -> doc.Table:
-    rows = [
-        (kernel.name[:_NAME_CHARACTERS], _WORK[kernel.work], units.duration(kernel.time_s), units.number(kernel.calls))
-        for kernel in gpu.kernels[:_KERNELS]
-    ]
-    numbers = doc.numeric("a step", "calls a step")
-    return doc.table(("costliest on the GPUs", "what", *numbers), rows, view=View.FULL)
 
 
 def _host(gpu: GpuActivity) -> doc.Table:

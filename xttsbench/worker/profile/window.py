@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from xttsbench.analysis.gpu import activity_of
 from xttsbench.errors import first_line
-from xttsbench.records.readings import GpuActivity
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.targets.load import Loaded
 from xttsbench.worker.batches import LiveBatches, opened
@@ -119,15 +118,9 @@ def summarise(directory: str, starts_ns: dict[int, int]) -> ProfileSummary:
     gpu = activity_of(window)
     xprof = ask(path)
     unmeasured = {} if not isinstance(xprof, str) else {"xprof": xprof}
-    if not gpu.devices:
-        unmeasured |= dict.fromkeys(("kernel_s", "copy_s", "idle_s"), "no GPU in the profile")
     return ProfileSummary(
         directory="profile",
         steps=gpu.steps,
-        wait_s=gpu.host_s.get("input"),
-        kernel_s=_mean(gpu, "kernel_s"),
-        copy_s=_mean(gpu, "copy_s"),
-        idle_s=_mean(gpu, "idle_s"),
         gpu=gpu,
         xprof=None if isinstance(xprof, str) else xprof,
         unmeasured=unmeasured,
@@ -137,9 +130,3 @@ def summarise(directory: str, starts_ns: dict[int, int]) -> ProfileSummary:
 def without(why: str) -> ProfileSummary:
     """Summary without a profile, with the reason."""
     return ProfileSummary(directory="profile", steps=0, unmeasured={"profile": why})
-
-
-def _mean(gpu: GpuActivity, name: str) -> float | None:
-    """The mean over the GPUs that ran anything, seconds per step."""
-    values = [getattr(device, name) for device in gpu.devices if device.work_s]
-    return sum(values) / len(values) if values else None

@@ -2,7 +2,7 @@
 
 How the file is laid out: a plane for each GPU (``/device:GPU:0``), a line for each of its streams (``Stream
 #14(Compute)``; the other lines are summaries of those), an event for each kernel and copy, with the launch's
-``correlation_id``, and ``memcpy_details`` (``kind_src:pageable kind_dst:device size:4096 dest:0 async:1``) on copies.
+``correlation_id``.
 The plane ``/host:CPU`` has a line for each thread, with TensorFlow's own events and the calls of the driver, both on
 one clock with the streams. Events of a launch carry the kernel's name, or that of the driver's function.
 
@@ -50,7 +50,6 @@ _COPY: Final[tuple[tuple[re.Pattern[str], Work], ...]] = (
     (re.compile(r"^(MemcpyP2P|CopyPeerToPeer)"), "between_devices"),
     (re.compile(r"^(Memcpy|Memset|CopyDeviceToDevice|__amd_rocclr_)"), "on_device"),
 )
-_SIZE: Final = re.compile(r"\bsize:(\d+)")
 _NO_WORK: Final = re.compile(r"^(cuMem|Mem(ory)?(Alloc|Free|Residency)|Host(Un)?[Rr]egister|UM_|Overhead)")
 """Names of events on a stream during which the device is idle."""
 _NO_LAUNCH: Final = re.compile(r"^(Mem(cpy|set|ory|Alloc|Free)|(cu|cuda|hip)(Mem|\w*Synchronize)|Host(Un)?[Rr]egister)")
@@ -94,16 +93,15 @@ def read_window(path: Path, starts_ns: Mapping[int, int]) -> WindowTrace | str:
     except Exception:  # protobuf's DecodeError, of a package without types
         return "TensorFlow's XPlane cannot be parsed"
     planes = [plane for plane in space.planes if plane.name.startswith(_HOST)]
-    marks = _marks(planes)
+    marks = [mark for mark in _marks(planes) if mark[0] in starts_ns]
     if not marks:
         return "the profile has no step marker"
-    offsets = [starts_ns[number] - start for number, start, _, _ in marks if number in starts_ns]
     devices = [device for plane in space.planes if (device := _device(plane)) is not None]
     return WindowTrace(
         steps=intervals([mark[1] for mark in marks], [mark[2] for mark in marks]),
         devices=sorted(devices, key=lambda device: device.index),
         host=_host(planes, marks[0][3]),
-        offset_ns=round(median(offsets)) if offsets else None,
+        offset_ns=round(median(starts_ns[number] - start for number, start, _, _ in marks)),
         unmeasured=_why_no_device(devices, [*space.errors, *space.warnings]),
     )
 
@@ -154,47 +152,23 @@ def _device(plane: Any) -> DeviceTrace | None:
     if found is None:
         return None
     lines = [line for line in plane.lines if line.name.lower().startswith("stream")]
-    names, known = _names(plane), list[str]()
-    work_of, name_of = dict[int, int](), dict[int, int]()
-    for number, name in names.items():
-        if _NO_WORK.match(name):
-            continue
-        work_of[number] = WORK.index(work_of_event(name))
-        name_of[number] = len(known)
-        known.append(name)
-    details = _stat_ids(plane, "memcpy_details")
-    kernels = {WORK.index("kernel"), WORK.index("collective")}
-    rows = []
-    for lane, line in enumerate(lines):
-        for event in line.events:
-            if (work := work_of.get(event.metadata_id)) is not None:
-                size = 0 if work in kernels else _size(plane, event, details)
-                rows.append((*_span(line, event), lane, work, name_of[event.metadata_id], size))
-    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    return DeviceTrace(
-        index=int(found[1]),
-        lanes=tuple(line.name for line in lines),
-        rows=table[:, :2],
-        lane=table[:, 2],
-        work=table[:, 3],
-        names=tuple(known),
-        name=table[:, 4],
-        bytes=table[:, 5],
-    )
+    work_of = {
+        number: WORK.index(work_of_event(name)) for number, name in _names(plane).items() if not _NO_WORK.match(name)
+    }
+    rows = [
+        (*_span(line, event), work_of[event.metadata_id])
+        for line in lines
+        for event in line.events
+        if event.metadata_id in work_of
+    ]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return DeviceTrace(int(found[1]), table[:, :2], table[:, 2])
 
 
 def work_of_event(name: str) -> Work:
     """Kind of a stream's event, by its name: of NVIDIA's tracer, or of AMD's."""
     copied = next((work for pattern, work in _COPY if pattern.search(name)), None)
     return copied or ("collective" if _COLLECTIVE.search(name) else "kernel")
-
-
-def _size(plane: Any, event: Any, details: frozenset[int]) -> int:
-    for stat in event.stats:
-        if stat.metadata_id in details:
-            found = _SIZE.search(_text(plane, stat))
-            return int(found[1]) if found else 0
-    return 0
 
 
 def _text(plane: Any, stat: Any) -> str:
@@ -211,8 +185,7 @@ def cause_of_event(name: str) -> Cause | None:
 def _host(planes: list[Any], main: int) -> dict[Cause, Intervals]:
     """When the host did what: by the events of the thread of the steps, and of those that launch kernels for it."""
     found: dict[Cause, list[Intervals]] = defaultdict(list)
-    marked = {NEXT: nothing(), SYNCHRONISE: nothing()}
-    calls = launching = nothing()
+    waiting = synchronising = calls = launching = nothing()
     for plane in planes:
         names = _names(plane)
         for line in plane.lines:
@@ -221,17 +194,15 @@ def _host(planes: list[Any], main: int) -> dict[Cause, Intervals]:
             for cause in ("compile", "saving", "input"):
                 found[cause].append(sets[cause])
             if is_main:
-                marked = {name: sets[name] for name in marked}
+                waiting, synchronising, calls = sets[NEXT], sets[SYNCHRONISE], sets[_CALL]
                 found["sync"].append(sets["sync"])
                 found["dispatch"].append(sets["dispatch"])
-                calls = sets[_CALL]
             elif launches:
                 launching = union(launching, sets["dispatch"])
-    waiting, synchronising = marked[NEXT], marked[SYNCHRONISE]
     if len(waiting):
         found["input"] = [waiting]  # exact; pipelines ask one another for elements as well, in the background
     found["compile"].append(_until_compiled(calls, union(*found["compile"])))
-    found["dispatch"] = [without(union(*found["dispatch"]), union(waiting, synchronising)), launching]
+    found["dispatch"].append(launching)  # moments that wait as well go to the wait: it comes first
     found["sync"].append(without(synchronising, launching))
     return {cause: union(*spans) for cause, spans in found.items()}
 

@@ -21,15 +21,15 @@ def profile_section(
     if trial is None or trial.profile is None:
         return None
     profile, gpu, xprof = trial.profile, trial.profile.gpu, trial.profile.xprof
-    found = profile.model_dump(mode="json", exclude={"gpu": {"devices": {"__all__": {"slices"}}}})
+    found = profile.model_dump(mode="json")
     if gpu is not None:
         variables = environment.get("variables")
         mask = variables.get("CUDA_VISIBLE_DEVICES") if isinstance(variables, Mapping) else None
         found |= {"nvml": beside_profile(gpu, trial.readings, mask)}
     if xprof is not None:
         measured = said.input_wait_fraction.estimate if said.input_wait_fraction else None
-        step_s = gpu.step_s if gpu is not None else None
-        waits = profile.wait_s / step_s if profile.wait_s is not None and step_s else None
+        step_s, wait_s = (gpu.step_s, gpu.host_s.get("input")) if gpu is not None else (None, None)
+        waits = wait_s / step_s if wait_s is not None and step_s else None
         slowed = step_s / said.step_time_s.estimate if step_s and said.step_time_s else None
         why = difference(xprof, said.bottleneck, measured=measured, profiled=waits, slowed=slowed)
         found["agreement"] = {

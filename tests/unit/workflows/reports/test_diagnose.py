@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from tests.unit.workflows.conftest import RUNS
 from xttsbench.diagnosis import build_diagnosis
 from xttsbench.records.base import Estimate, Location
-from xttsbench.records.readings import GpuActivity, GpuDevice, GpuSlices, XProfVerdict
+from xttsbench.records.readings import GpuActivity, GpuDevice, XProfVerdict
 from xttsbench.records.report import Attribution, Report
 from xttsbench.records.trial import ProfileSummary
 from xttsbench.reporting.scene import stage
@@ -225,19 +225,23 @@ def test_a_run_of_240_steady_steps_is_certified_and_a_shorter_one_is_not(build, 
     assert "240 are needed for that" in short.reason
 
 
-def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it_and_without_its_slices(runs) -> None:
+def test_a_profile_is_in_the_report_with_xprof_and_nvml_beside_it(runs) -> None:
     plan, environment, trials = runs["starving"]
     half = dict.fromkeys(("kernel_s", "idle_s"), 0.02) | dict.fromkeys(
         ("collective_s", "copy_s", "collective_alone_s", "copy_alone_s"), 0.0
     )
-    slices = GpuSlices(lanes=("Stream #1",), start_ns=(1,), duration_ns=(2,), lane=(0,), work=(0,), events=(1,))
-    gpu = GpuActivity(steps=20, step_s=0.04, devices=(GpuDevice(index=0, slices=slices, **half),))
+    gpu = GpuActivity(
+        steps=20,
+        step_s=0.04,
+        step_ends_ns=(800_000_000,),
+        host_s={"input": 0.03},
+        devices=(GpuDevice(index=0, **half),),
+    )
     xprof = XProfVerdict(says="not input", statement="NOT input-bound", input_share=0.0)
-    profile = ProfileSummary(directory="profile", steps=20, wait_s=0.03, gpu=gpu, xprof=xprof)
+    profile = ProfileSummary(directory="profile", steps=20, gpu=gpu, xprof=xprof)
     found = [trials[0].model_copy(update={"profile": profile}), *trials[1:]]
     report = assembled(plan, environment, found)
     assert report.profile["gpu"]["devices"][0]["kernel_s"] == 0.02
-    assert "slices" not in report.profile["gpu"]["devices"][0]
     assert report.profile["nvml"][0]["unmeasured"]
     agreement = report.profile["agreement"]
     assert (agreement["verdict"], agreement["xprof"], agreement["agree"]) == ("input", "not input", False)
