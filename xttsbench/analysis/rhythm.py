@@ -162,15 +162,9 @@ def power(rows: FloatArray, padded: int) -> FloatArray:
 
 
 def periodogram(x: npt.ArrayLike) -> Periodogram:
-    """Tapered periodogram with its AR(1) null and the global 1 % threshold (exponential ordinates, all independent).
-
-    Raises:
-        ValueError: fewer than 8 steps.
-    """
+    """Tapered periodogram with its AR(1) null and the global 1 % threshold (exponential ordinates, all independent)."""
     series = np.asarray(x, dtype=np.float64)
     n = series.size
-    if n < 8:
-        raise ValueError(f"a periodogram needs at least 8 steps; got {n}")
     rows = prepare(series[np.newaxis])
     frequency = np.arange(1, n // 2 + 1) / n
     null = red_noise(ar1(rows), rows.var(axis=1), frequency)[0]

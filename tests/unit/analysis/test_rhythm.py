@@ -83,11 +83,6 @@ def test_a_trend_and_a_constant_have_no_power() -> None:
     assert periodogram(np.ones(64)).threshold.max() == 0
 
 
-def test_too_short_a_series_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 8 steps; got 7"):
-        periodogram(np.arange(7.0))
-
-
 FloatArray = npt.NDArray[np.float64]
 N = 400
 TIME = np.arange(N)

@@ -66,11 +66,6 @@ def test_constant_steps_are_not_explained() -> None:
     assert (found.share, found.slope_s_per_element, found.p_value) == (0, 0, 1)
 
 
-def test_columns_that_do_not_pair_are_refused() -> None:
-    with pytest.raises(ValueError, match="got 3 and 2"):
-        explain([1.0, 2.0, 3.0], [1.0, 2.0])
-
-
 def test_stragglers_by_hand() -> None:
     steps_s = np.full(100, 0.01)
     steps_s[[7, 50]] = [0.05, 0.11]
@@ -86,14 +81,6 @@ def test_ordinary_noise_has_no_stragglers() -> None:
     assert stragglers(rng.normal(1, 0.02, 1000)).indices.size == 0
     assert stragglers(rng.normal(1, 0.2, 1000)).indices.size <= 1
     assert stragglers([0.5]).indices.size == 0
-
-
-def test_the_factor_moves_the_threshold() -> None:
-    steps_s = np.append(np.full(99, 1.0), 1.8)
-    assert stragglers(steps_s).indices.tolist() == [99]
-    assert stragglers(steps_s, factor=2).indices.size == 0
-    with pytest.raises(ValueError, match="at least one step"):
-        stragglers([])
 
 
 def test_long_batches_are_not_stragglers_and_stalls_on_short_ones_are() -> None:
@@ -118,12 +105,6 @@ def every_16(n: int = 400, seed: int = 0) -> np.ndarray:
 def test_gaps_of_a_poisson_process_are_zero_however_few(n: int) -> None:
     rng = np.random.default_rng(1)
     assert np.mean([burstiness(rng.exponential(size=n)) for _ in range(2000)]) == pytest.approx(0, abs=0.05)
-
-
-@pytest.mark.parametrize("gaps", [[], [3.0], [0.0, 0.0]])
-def test_too_few_gaps_are_refused(gaps: list[float]) -> None:
-    with pytest.raises(ValueError, match="two positive gaps"):
-        burstiness(gaps)
 
 
 def test_robust_cv_is_the_cv_of_normal_noise_and_ignores_outliers() -> None:
@@ -270,8 +251,6 @@ def test_a_constant_has_no_trend_and_few_points_tell_nothing() -> None:
     still = trend(np.full(30, 5.0))
     assert (still.slope, still.p_value) == (0.0, 1.0)
     assert trend(np.arange(MIN_POINTS - 1)) is None
-    with pytest.raises(ValueError, match="pair up"):
-        trend(np.arange(20), np.arange(19))
 
 
 @pytest.mark.parametrize(
