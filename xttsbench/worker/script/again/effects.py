@@ -1,24 +1,27 @@
 """Effects of a script's process, as it hears of them: loaded modules, written files, whom it talks to.
 
 Python tells its audit hooks of every file that it opens and every connection that it makes. TensorFlow writes in C++,
-which tells nobody, so the functions by which Python asks it to are wrapped. Imports no TensorFlow.
+which tells nobody, so the functions by which Python asks it to are wrapped. A socket is a script's own where a process
+of its session listens at it: another run has it as well, while others hear each run. Imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import ipaddress
 import os
 import socket
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from xttsbench.worker.script.again.contacts import is_own, peers
+import psutil
+
 from xttsbench.worker.script.again.overlays import Overlays, below
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ _MADE: Final = ("tempfile.mkdtemp", "tempfile.mkstemp")
 _NEVER: Final = ("/dev/fd/", "/dev/pts/", "/proc/self/", "/proc/thread-self/")
 _NO_EFFECT: Final = (1, 5)  # Major numbers of /dev/null and its like, and of the terminal
 _SENDS: Final = ("socket.connect", "socket.sendto", "socket.sendmsg")
+_NAMES_ONLY: Final = ("/run/nscd/", "/var/run/nscd/", "/run/systemd/resolve/", "/run/systemd/userdb/")
+"""Sockets that only look names up."""
 
 
 class Effects:
@@ -142,6 +147,56 @@ def _found(path: Any, folder: Any) -> Any:
         return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
     except (OSError, TypeError):
         return path
+
+
+def is_own(address: object) -> bool:
+    """Whether nobody but the script's own processes hears what is sent to an address: host and port, or a name."""
+    if isinstance(address, str):
+        names = (one.laddr for one in _held("unix"))
+        return address.startswith(_NAMES_ONLY) or address.replace("\0", "@") in names
+    if not isinstance(address, tuple):
+        return False
+    return _is_here(str(address[0])) and int(address[1]) in _ports()
+
+
+def peers() -> list[str]:
+    """``host:port`` of whoever else the script's processes are connected to now, in C++ or in a program, too."""
+    ours, found = _ports(), set()
+    for one in _held("tcp"):
+        if one.status == psutil.CONN_ESTABLISHED and one.laddr.port not in ours:
+            remote = ipaddress.ip_address(one.raddr.ip)
+            host = str(getattr(remote, "ipv4_mapped", None) or remote)
+            if not (one.raddr.port in ours and _is_here(host)):
+                found.add(f"{host}:{one.raddr.port}")
+    return sorted(found)
+
+
+def _ports() -> set[int]:
+    """TCP ports at which processes of this session listen."""
+    return {one.laddr.port for one in _held("tcp") if one.status == psutil.CONN_LISTEN}
+
+
+def _held(kind: str) -> Iterator[Any]:
+    """Sockets of that kind that processes of this session hold."""
+    session = os.getsid(0)
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile
+            if os.getsid(pid) == session:
+                yield from psutil.Process(pid).net_connections(kind)
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine."""
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return True
+    if host in ("", "localhost", socket.gethostname()):
+        return True
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
+        tried.bind((host, 0))  # which takes an address of this machine
+        return True
+    return False
 
 
 Around = Callable[[Callable[..., Any]], Callable[..., Any]]
