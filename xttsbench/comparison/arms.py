@@ -1,6 +1,7 @@
 """From the trials of a comparison to its arms: what each gives, costs and is worth against the baseline of its group.
 
 Pure: the same plan and trials give the same arms. Where the data of an arm differ from the baseline's it is refused.
+While a comparison is measured they stand as they do, and some need no more turns.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from xttsbench.analysis.evidence import Evidence
-from xttsbench.comparison.effects import Effect, Weighed, weigh
+from xttsbench.comparison.effects import FINAL, Effect, Weighed, weigh
 from xttsbench.comparison.figures import figures_of
 from xttsbench.comparison.runs import GroupRuns, ParityFound, VariantRuns, collect, parity_found
 from xttsbench.planning import parity_arms
@@ -306,3 +307,28 @@ def _busy(arm: Variant) -> str:
 def _capital(text: str) -> str:
     # A configuration's id keeps its letters; only our own words begin in capitals.
     return text[:1].upper() + text[1:] if text.startswith(("no ", "nothing ", "the ", "real ", "emulated ")) else text
+
+
+def interim_status(comparison: Comparison, trials: Sequence[TrialRecord]) -> str:
+    """Phrase for the first accelerator's configurations after these trials: how many live, and which one leads.
+
+    None leads before a round has it and the baseline; the baseline's second run is left out.
+    """
+    weighed = _first(comparison, trials)
+    arms = [runs for runs in weighed.group.arms if runs.arm.role != "aa"]
+    said = f"{sum(runs.ended is None for runs in arms)} of {len(arms)} configurations alive"
+    found = [(one.ratio, name, one.word) for name, one in weighed.effects.items() if one.ratio is not None]
+    if not found:
+        return said
+    ratio, leader, word = max(found, key=lambda one: one[0].estimate)
+    speed = f"{ratio.estimate:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{said}; {leader} leads, {speed} the baseline: {word.replace('_', ' ')}"
+
+
+def no_more_to_say(comparison: Comparison, trials: Sequence[TrialRecord]) -> set[str]:
+    """Candidates of the first accelerator of which more rounds would say nothing else: the words that are final."""
+    return {name for name, effect in _first(comparison, trials).effects.items() if effect.word in FINAL}
+
+
+def _first(comparison: Comparison, trials: Sequence[TrialRecord]) -> Weighed:
+    return weigh(collect(comparison, trials)[0], comparison.margin)

@@ -52,19 +52,16 @@ def figures_of(runs: VariantRuns, group: GroupRuns, noise_scale: float, ratio: f
     turns = runs.turns
     names = [block for block, _ in turns]
     spread = interval(paired([float(np.log(steps.rate_per_s)) for steps in turns.values()], names), noise_scale)
-
-    low, high = spread.low / spread.estimate, spread.high / spread.estimate
-
-    def rate(value: float) -> Estimate:
-        return Estimate(estimate=value, low=value * low, high=value * high)
-
+    share = spread.times(1 / spread.estimate)
     step_s = rates.samples_per_step / rates.samples
     utilization, of = _utilization(runs, group, step_s, noise_scale)
     least_s = 1e-3 * float(np.mean(group.accelerator.step_times_ms or 0.0))  # An emulated device's wait is known
     return {
-        "step_time_s": Estimate(estimate=step_s, low=max(step_s / high, min(least_s, step_s)), high=step_s / low),
-        "throughput_per_s": rate(rates.samples),
-        "valid_frames_per_s": rate(rates.frames) if rates.frames else None,
+        "step_time_s": Estimate(
+            estimate=step_s, low=max(step_s / share.high, min(least_s, step_s)), high=step_s / share.low
+        ),
+        "throughput_per_s": share.times(rates.samples),
+        "valid_frames_per_s": share.times(rates.frames) if rates.frames else None,
         "input_wait_fraction": _share(runs, "wait_s", noise_scale),
         "utilization": utilization,
         "utilization_of": of,

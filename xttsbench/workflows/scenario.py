@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from xttsbench.comparison import sweep as sweeps
+from xttsbench.comparison.arms import interim_status
 from xttsbench.comparison.effects import MIN_PROCESSES, settled_arms
-from xttsbench.comparison.interim import interim_status
 from xttsbench.comparison.runs import collect, parity_found
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.accelerator import parse_accelerator

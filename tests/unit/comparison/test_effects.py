@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xttsbench.analysis.evidence import LEAST_SCALE, interval, paired, unpaired
+from xttsbench.comparison.arms import interim_status
 from xttsbench.comparison.effects import SESSION_NOISE, decide_pairs, reported
-from xttsbench.comparison.interim import interim_status
 from xttsbench.records.base import FASTER, SLOWER, Estimate
 
 RATES = st.lists(st.floats(10, 1000), min_size=2, max_size=9)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xttsbench.diagnosis import build_diagnosis
-from xttsbench.diagnosis.contradiction import contradiction, gains
+from xttsbench.diagnosis.verdict import contradiction, gains
 from xttsbench.execution.journal import TRIALS
 from xttsbench.records.fix import FixResult
 from xttsbench.records.report import Variant

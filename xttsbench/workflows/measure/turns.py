@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, gate
-from xttsbench.comparison.interim import no_more_to_say
+from xttsbench.comparison.arms import no_more_to_say
 from xttsbench.errors import HelperError
 from xttsbench.execution.ending import interruptible
 from xttsbench.execution.limits import Limits

@@ -20,9 +20,8 @@ from xttsbench.analysis.disturbance import disturbance_of
 from xttsbench.analysis.steps import Steps, batches_per_epoch, measured
 from xttsbench.comparison.arms import BASELINE, ComparedVariants, compare
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
-from xttsbench.diagnosis.contradiction import contradiction, gains
 from xttsbench.diagnosis.next_trial import skipped
-from xttsbench.diagnosis.verdict import verdict
+from xttsbench.diagnosis.verdict import contradiction, gains, verdict
 from xttsbench.evidence.step import tried
 from xttsbench.findings import find, worth
 from xttsbench.fixes.predictions import beside
