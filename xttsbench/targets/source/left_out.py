@@ -9,15 +9,15 @@ they are, and so does the text that ``inspect`` and AutoGraph read.
 from __future__ import annotations
 
 import ast
-import builtins
-import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple
 
 from xttsbench.targets.source.rewritten import Rewrite, rewriting
 
-_NAME: Final = "__xttsbench_step__"
+_BUILTIN: Final = "__xttsbench_step__"
+_NAME: Final = f"{_BUILTIN}.deciding"
 _MARKS: Final = (b"GradientTape", b"apply_gradients", b"minimize")
 _RESULT: Final = "__xttsbench_result__"
 _UPDATES: Final = frozenset({"apply_gradients", "minimize"})
@@ -44,51 +44,34 @@ GUARDED: Final[list[Guarded]] = []
 """All of this process; the code names them by their index."""
 
 
-class Deciding(Protocol):
-    """Decides over statements by their index in :data:`GUARDED`, and keeps the values of their names."""
+class Deciding:
+    """Decides over statements by their index in :data:`GUARDED`; this one lets all of them run."""
 
     def runs(self, number: int) -> bool:
         """Decide whether statements are to run."""
+        return True
 
     def wrote(self, number: int, *places: dict[str, Any]) -> None:
         """Take the names that statements have set, from the first of these places that has them."""
 
     def values(self, number: int) -> dict[str, Any]:
         """The names that were set when they last ran, with their values then."""
+        return {}
 
 
 class Guard:
-    """Conditions of the code: everything runs as long as there is nobody who decides."""
+    """Whoever decides; the code asks each time."""
 
     def __init__(self) -> None:
-        self.deciding: Deciding | None = None
-
-    def runs(self, number: int) -> bool:
-        """Ask whether statements are to run."""
-        return self.deciding is None or self.deciding.runs(number)
-
-    def ran(self, number: int, *places: dict[str, Any]) -> None:
-        """Say that statements have run."""
-        if self.deciding is not None:
-            self.deciding.wrote(number, *places)
-
-    def values(self, number: int) -> dict[str, Any]:
-        """The names that they set, with their values."""
-        return {} if self.deciding is None else self.deciding.values(number)
+        self.deciding = Deciding()
 
 
-@contextlib.contextmanager
-def guarding(guard: Guard) -> Iterator[None]:
+def guarding(guard: Guard) -> AbstractContextManager[None]:
     """Have ``guard`` decide over the steps of the user's files that are loaded inside the context.
 
     It has to stay open as long as their code runs.
     """
-    setattr(builtins, _NAME, guard)
-    try:
-        with rewriting(Rewrite(_MARKS, _guard)):
-            yield
-    finally:
-        delattr(builtins, _NAME)
+    return rewriting(Rewrite(_MARKS, _guard, _BUILTIN, guard))
 
 
 def _guard(tree: ast.Module, path: str) -> None:
@@ -186,7 +169,7 @@ class _Guarding(ast.NodeTransformer):
         number, names = len(GUARDED), tuple(dict.fromkeys(name for one in own for name in _set_by(one)))
         self.read |= {name for one in own for name in _read_in(one)}
         GUARDED.append(Guarded(self._file, own[0].lineno, max(one.end_lineno or 0 for one in own), names))
-        lines = [f"if {_NAME}.runs({number}):", f" {_NAME}.ran({number}, locals(), globals())", "else:", " pass"]
+        lines = [f"if {_NAME}.runs({number}):", f" {_NAME}.wrote({number}, locals(), globals())", "else:", " pass"]
         lines += [
             f" if {name!r} in {_NAME}.values({number}): {name} = {_NAME}.values({number})[{name!r}]" for name in names
         ]

@@ -6,6 +6,7 @@ Lines stay what they are, and so does the text that ``inspect`` and AutoGraph re
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,10 +23,14 @@ class Rewrite:
     Attributes:
         marks: bytes of the file without any of which it stays as it is.
         change: takes the tree and the file's path, and changes the tree in place.
+        name: under which the changed code finds whom it tells.
+        told: that object.
     """
 
     marks: tuple[bytes, ...]
     change: Callable[[ast.Module, str], object]
+    name: str
+    told: object
 
 
 _REWRITES: Final[list[Rewrite]] = []
@@ -57,6 +62,7 @@ def rewriting(rewrite: Rewrite) -> Iterator[None]:
         data = self.get_data(path) if owner(path) == "user" else b""
         return code_of(data, path) if any(mark in data for mark in rewrite.marks) else get_code(self, fullname)
 
+    setattr(builtins, rewrite.name, rewrite.told)
     _REWRITES.append(rewrite)
     loader.get_code = new_get_code
     try:
@@ -64,3 +70,4 @@ def rewriting(rewrite: Rewrite) -> Iterator[None]:
     finally:
         loader.get_code = get_code
         _REWRITES.remove(rewrite)
+        delattr(builtins, rewrite.name)

@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from xttsbench.pipeline.python.names import last_name, own_nodes
@@ -77,18 +78,16 @@ class Loops:
         return len(self.places) - 1
 
 
-@contextlib.contextmanager
-def hearing(loops: Loops) -> Iterator[None]:
+def hearing(loops: Loops) -> AbstractContextManager[None]:
     """Have the loops of the user's files that are loaded inside the context tell of their batches.
 
     It has to stay open as long as their code runs.
     """
-    setattr(builtins, _NAME, loops)
-    try:
-        with rewriting(Rewrite(_MARKS, lambda tree, path: _Telling(loops, path, _training(tree, path)).visit(tree))):
-            yield
-    finally:
-        delattr(builtins, _NAME)
+
+    def change(tree: ast.Module, path: str) -> None:
+        _Telling(loops, path, _training(tree, path)).visit(tree)
+
+    return rewriting(Rewrite(_MARKS, change, _NAME, loops))
 
 
 def _training(tree: ast.Module, path: str) -> frozenset[str]:

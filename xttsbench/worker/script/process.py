@@ -214,7 +214,7 @@ class Process:
             if self._effects is not None:
                 patch_writers(self._effects, self._patches)
             watched.begin()
-            self.watched, self._guard.deciding = watched, watched.recorder.replaced
+            self.watched, self._guard.deciding = watched, watched.recorder.replaced or self._guard.deciding
             self._loops.hearing = self._new_hearing(watched)
             for package in self._keras:
                 self._watch_keras(package)

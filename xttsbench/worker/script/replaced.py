@@ -19,7 +19,7 @@ from tensorflow.python.eager import context
 from xttsbench.owners import owner
 from xttsbench.pipeline.places import user_calls
 from xttsbench.records.pipeline import CallSite
-from xttsbench.targets.source.left_out import GUARDED
+from xttsbench.targets.source.left_out import GUARDED, Deciding
 from xttsbench.worker.channel import StoppedByUs
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _STOPS: Final = "EarlyStopping"
 _HOOKS: Final = ("on_train_batch_begin", "on_train_batch_end", "on_batch_end", "on_epoch_begin", "on_epoch_end")
 
 
-class ReplacedStep:
+class ReplacedStep(Deciding):
     """Values of the first real step of a script's loops; :attr:`refused` says why there can be none.
 
     Attributes:
@@ -65,7 +65,7 @@ class ReplacedStep:
         shape = self._shape()
         if shape is not None and self._watched.eager.trains:
             self._keep(_code_of(function), (id(function), shape), result, result, function)
-            self._check(user_calls(sys._getframe(1)))
+            self._look("branch_on_step", user_calls(sys._getframe(1)), None)
 
     def around(self, function: Any, call: Callable[[], Any]) -> Any:
         """Result of a call that trains, or what stands in its place; it is none of a tf.function."""
@@ -101,8 +101,8 @@ class ReplacedStep:
         one = GUARDED[number]
         values = {name: at[name] for name in one.names for at in places[::-1] if name in at}
         self._keep(number, (None, shape), values, [value for name, value in values.items() if name in one.said])
-        calls = user_calls(sys._getframe(2))
-        self._check((CallSite(file=one.file, line=one.first), *calls[1:]), (one.first, one.last))
+        calls = user_calls(sys._getframe(1))
+        self._look("branch_on_step", (CallSite(file=one.file, line=one.first), *calls[1:]), (one.first, one.last))
 
     def values(self, number: int) -> dict[str, Any]:
         """The values of their names."""
@@ -179,9 +179,6 @@ class ReplacedStep:
         self.refused = self.refused or text
         self._watched.recorder.stop()
         raise StoppedByUs(text)
-
-    def _check(self, calls: tuple[CallSite, ...], lines: tuple[int, int] | None = None) -> None:
-        self._look("branch_on_step", calls, lines)
 
     def _look(self, how: str, *where: Any) -> None:
         from xttsbench.targets.source import returned  # LibCST, not before a step is replaced

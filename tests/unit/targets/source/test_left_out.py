@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from xttsbench.targets.source.left_out import GUARDED, Guard, guarding
+from xttsbench.targets.source.left_out import GUARDED, Deciding, Guard, guarding
 from xttsbench.targets.source.rewritten import code_of
 
 PRELUDE = """
@@ -27,7 +27,7 @@ opt, weight, did, said = Optimizer(), Variable(), [], []
 """
 
 
-class Once:
+class Once(Deciding):
     """Lets each group of statements run once."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Once:
 
 def run(body: str, deciding: Once | None) -> dict[str, Any]:
     guard, known = Guard(), {}
-    guard.deciding = deciding
+    guard.deciding = deciding or guard.deciding
     with guarding(guard):
         exec(code_of((PRELUDE + textwrap.dedent(body)).encode(), "/somewhere/train.py"), known)
     return known
