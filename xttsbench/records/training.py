@@ -33,12 +33,8 @@ class TrainJob(Record):
     logical_cpus: int | None = Field(None, gt=0)
     """Logical CPU devices to divide the processor into, so that a strategy has replicas without a GPU."""
     device_memory_mb: int | None = Field(None, gt=0)  # Limit on each GPU's memory; without it memory grows as needed
-    intra_op_threads: int | None = Field(None, gt=0)
-    """Threads that divide one operation among them; without it as many as processors may be used."""
-    inter_op_threads: int | None = Field(None, gt=0)  # Threads that run operations side by side; likewise
     input_workers: int = Field(0, ge=0)  # Processes that make the batches in place of this one's threads; 0 makes none
     overlap: bool = True  # Whether the next batch is made while a step runs
-    warm_up: bool = True  # Whether all shapes are compiled before the first step
     fit_memory: bool = False  # Whether the largest ``tokens_per_batch`` that fits into memory is looked for, and taken
     listen: bool = True  # Whether the model is let speak at the end, and what comes out is measured
     tensorboard: bool = True  # Whether scalars are written; TensorFlow puts the machine's name into their file names

@@ -52,7 +52,8 @@ def configure(job: TrainJob) -> list[str]:
         InvalidInputError: the job asks for what this machine cannot be.
         RuntimeError: the runtime has started already.
     """
-    return [*_configure_threads(job, cpu_allowance()), *_configure_devices(job)]
+    _configure_threads(cpu_allowance())
+    return [*_configure_devices(job)]
 
 
 def memory_bytes(job: TrainJob) -> int:
@@ -69,19 +70,15 @@ def memory_bytes(job: TrainJob) -> int:
     return obtainable_bytes()
 
 
-def _configure_threads(job: TrainJob, allowance: CpuAllowance) -> Iterator[str]:
-    """Set the threads that the job asks for; without a wish, no more than there are processors to run them."""
+def _configure_threads(allowance: CpuAllowance) -> None:
+    """Have no more threads than there are processors to run them.
+
+    TensorFlow counts the machine's processors, and the kernel throttles what a control group may not use.
+    """
     allowed = max(1, math.ceil(allowance.allowed_cpus))
-    # TensorFlow counts the machine's processors, and the kernel throttles what a control group may not use.
-    usual = allowed if allowed < allowance.machine_cpus else None
-    for kind, wish, set_threads in (
-        ("intra", job.intra_op_threads, tf.config.threading.set_intra_op_parallelism_threads),
-        ("inter", job.inter_op_threads, tf.config.threading.set_inter_op_parallelism_threads),
-    ):
-        if wish is not None and wish > allowed:
-            yield f"{wish} {kind}-op threads are more than the {allowed} processors that may be used; they take turns"
-        if threads := wish or usual:
-            set_threads(threads)
+    if allowed < allowance.machine_cpus:
+        tf.config.threading.set_intra_op_parallelism_threads(allowed)
+        tf.config.threading.set_inter_op_parallelism_threads(allowed)
 
 
 def _configure_devices(job: TrainJob) -> Iterator[str]:
@@ -159,12 +156,6 @@ def fitted(job: TrainJob, recipe: Recipe, data: SpeechData, *, parts: int) -> Fi
         prepare=partial(configure, job),
     )
     return Fitted(**found._asdict())
-
-
-def _with_tokens(recipe: Recipe, tokens: int) -> Recipe:
-    """Return the recipe with batches of so many mel frames."""
-    batches = recipe.batches.model_copy(update={"batch_size": None, "tokens_per_batch": tokens})
-    return recipe.model_copy(update={"batches": batches})
 
 
 def cache_of(job: TrainJob, recipe: Recipe, data: SpeechData) -> FeatureCache | None:
@@ -291,7 +282,8 @@ class Session:
         if job.fit_memory:
             channel.phase("fit")
             found = fitted(job, recipe, self._data, parts=recipe.training.accumulation)
-            recipe = _with_tokens(recipe, found.tokens_per_batch)
+            batches = {"batch_size": None, "tokens_per_batch": found.tokens_per_batch}
+            recipe = recipe.model_copy(update={"batches": recipe.batches.model_copy(update=batches)})
             tell(self._channel, fitted=found)
             channel.phase("setup")
         self._recipe = recipe
@@ -313,7 +305,7 @@ class Session:
         channel.part("target_kind", "workload")
         channel.part("devices", devices_seen())
         emulated = EmulatedStep(job.accelerator_ms) if job.accelerator_ms else None
-        if job.warm_up and emulated is None:
+        if emulated is None:
             channel.phase("warm_up")
             self._step.warm_up(self._shapes)
         watch = Watch(channel, self._begun, emulated_ns=lambda: emulated.waited_ns if emulated else 0)
