@@ -12,18 +12,6 @@ from tests.e2e.test_optimize import mended, run
 pytestmark = [pytest.mark.measured, pytest.mark.slow]
 
 
-def test_the_body_of_a_generators_loop_becomes_ops_that_can_be_read(tmp_path: Path) -> None:
-    ran = run("speech.py:lines", tmp_path, "--accelerator", "emulated:2", budget_s=160)
-    chosen = mended(ran, 1.2)
-    kinds = [one.partition(":")[0] for one in chosen["fixes"]]
-    assert kinds[:2] == ["open-generator", "native"], chosen["name"]
-    added = [line[1:] for line in chosen["patch"]["diff"].splitlines() if line.startswith("+")]
-    assert any("def samples_native(audio, number):" in line for line in added)
-    assert any("yield audio, number" in line for line in added)
-    assert any("element=samples_native" in line for line in added)
-    assert any("tf.signal.rfft(" in line for line in added)
-
-
 def test_features_in_python_become_ops_that_can_be_read(tmp_path: Path) -> None:
     ran = run("speech.py:features", tmp_path, "--accelerator", "emulated:2", budget_s=100)
     chosen = mended(ran, 1.2)

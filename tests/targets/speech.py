@@ -61,16 +61,3 @@ def features():
         return tf.ensure_shape(levels, [FRAMES, BANDS]), index
 
     return tf.data.Dataset.range(100_000_000).map(load).padded_batch(8)
-
-
-def lines():
-    """The same in the loop of a generator, over audio in memory."""
-    rng = np.random.default_rng(7)
-    rows = [(number, rng.normal(size=LENGTH + 100 * number).astype(np.float32)) for number in range(COUNT)] * 1000
-
-    def samples():
-        for number, audio in rows:
-            yield _levels(audio, number), number
-
-    signature = (tf.TensorSpec([FRAMES, BANDS], tf.float32), tf.TensorSpec([], tf.int64))
-    return tf.data.Dataset.from_generator(samples, output_signature=signature).repeat().batch(8)

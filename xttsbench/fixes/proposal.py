@@ -29,6 +29,9 @@ class Proposal:
     why_not: str | None = None  # why it is not, or cannot be
     hazard: str | None = None  # why it is not: it may change the data, which no trial has to show
     first_pass_s: float | None = None  # seconds until a cache is full, which a trial of it has to wait for
+    score: float = 1.0  # speed-up that it is ranked by, expected or guessed
+    to_prove: bool = False  # whether running it has to show that the data stay the same
+    held_bytes: float = 0.0  # memory that it takes
 
     @property
     def fills_long(self) -> bool:
@@ -36,37 +39,24 @@ class Proposal:
         return CACHE.name in FixSet.of(self.fixes) and (self.first_pass_s or math.inf) > WHOLE_S
 
 
-@dataclass(frozen=True)
-class Option:
-    """A proposal with what it is ranked by: a speed-up, expected or guessed, and how simple it is."""
-
-    proposal: Proposal
-    score: float
-    to_prove: bool = False
-    held_bytes: float = 0.0
-
-
-def ranked(options: Sequence[Option]) -> tuple[Proposal, ...]:
+def ranked(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
     """Proposals sorted by worth; nearly equal ones by the need of a proof, their number of fixes, and memory."""
 
-    def key(option: Option) -> tuple[float, bool, int, float]:
-        score = round(math.log(max(_over_a_training(option, options), 1e-6)) / math.log(WORTH))
-        return (-score, option.to_prove, len(option.proposal.fixes), option.held_bytes)
+    def key(one: Proposal) -> tuple[float, bool, int, float]:
+        score = round(math.log(max(_over_a_training(one, proposals), 1e-6)) / math.log(WORTH))
+        return (-score, one.to_prove, len(one.fixes), one.held_bytes)
 
-    worth = sorted((one for one in options if one.proposal.worth), key=key)
-    others = sorted((one for one in options if not one.proposal.worth), key=key)
-    late = [
-        replace(one.proposal, worth=False, why_not=f"{_MOST} others are expected to give more") for one in worth[_MOST:]
-    ]
-    return (*(one.proposal for one in worth[:_MOST]), *late, *(one.proposal for one in others))
+    worth = sorted((one for one in proposals if one.worth), key=key)
+    others = sorted((one for one in proposals if not one.worth), key=key)
+    late = [replace(one, worth=False, why_not=f"{_MOST} others are expected to give more") for one in worth[_MOST:]]
+    return (*worth[:_MOST], *late, *others)
 
 
-def _over_a_training(option: Option, options: Sequence[Option]) -> float:
-    """The score of an option, in which a first pass counts that is too long to be waited for."""
-    proposal = option.proposal
+def _over_a_training(proposal: Proposal, every: Sequence[Proposal]) -> float:
+    """The score of a proposal, in which a first pass counts that is too long to be waited for."""
     if not proposal.fills_long:
-        return option.score
+        return proposal.score
     others = FixSet.of(proposal.fixes).without(CACHE.name)
     # Its other fixes are at work while the cache is filled.
-    first = [one.score for one in options if one.proposal.worth and FixSet.of(one.proposal.fixes) <= others]
-    return over_a_training(max(first, default=1.0), max(option.score, 1e-6))
+    first = [one.score for one in every if one.worth and FixSet.of(one.fixes) <= others]
+    return over_a_training(max(first, default=1.0), max(proposal.score, 1e-6))

@@ -17,7 +17,7 @@ from xttsbench.fixes.cache import cache_places, first_pass_batches
 from xttsbench.fixes.dataset import DATASET, WORTH_S, expected
 from xttsbench.fixes.model import Modelled, combine, infer_cardinality, modelled, predict, with_faster_step
 from xttsbench.fixes.predictions import step_alone_s
-from xttsbench.fixes.proposal import Option, Proposal, ranked
+from xttsbench.fixes.proposal import Proposal, ranked
 from xttsbench.fixes.registry import SPECS, candidates, said
 from xttsbench.fixes.spec import WORTH, Candidate, Setting, Spec
 from xttsbench.fixes.step_proposals import of_step, step_ratio
@@ -40,7 +40,7 @@ def _places(names: Iterable[str], pipeline: Pipeline) -> tuple[Location, ...]:
     return tuple(dict.fromkeys(location for location in found if location.file))
 
 
-def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None) -> Iterator[Option]:
+def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None) -> Iterator[Proposal]:
     """Every candidate alone, and the combinations that the model likes, or that need one another."""
     if evidence.pipeline is None:
         return
@@ -67,7 +67,7 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None) -> 
         yield option(evidence, fixes, row, off=off, idle=idle, wanted=wanted)
 
 
-def of_own_batches(evidence: Evidence, idle: str | None) -> Iterator[Option]:
+def of_own_batches(evidence: Evidence, idle: str | None) -> Iterator[Proposal]:
     """A dataset around the batches of a script's loop that has none."""
     own = evidence.script.own_batches if evidence.script is not None else None
     if own is None:
@@ -78,18 +78,18 @@ def of_own_batches(evidence: Evidence, idle: str | None) -> Iterator[Option]:
     why_not = idle or ahead or (sooner if wait_s < WORTH_S else None)
     speedup = expected(evidence.wall_s, wait_s) if evidence.wall_s else None
     at = Location(file=own.place.file, line=own.place.line)
-    yield Option(Proposal(name, (name,), speedup, DATASET.words, (at,), why_not is None, why_not), speedup or WORTH)
+    score = speedup or WORTH
+    yield Proposal(name, (name,), speedup, DATASET.words, (at,), why_not is None, why_not, score=score)
 
 
-def without_room(evidence: Evidence) -> Iterator[Option]:
+def without_room(evidence: Evidence) -> Iterator[Proposal]:
     """The place that would spare most, where what it holds has no room."""
     if evidence.pipeline is None:
         return
     for spot in cache_places(infer_cardinality(evidence), evidence.environment):
         if spot.held_bytes is not None and not spot.fits:
             where = _places((spot.op.name,), evidence.pipeline)
-            found = Proposal(spot.name, (spot.name,), None, said(FixSet.of((spot.name,))), where, False, spot.why_not)
-            yield Option(found, 1.0)
+            yield Proposal(spot.name, (spot.name,), None, said(FixSet.of((spot.name,))), where, False, spot.why_not)
             return
 
 
@@ -133,15 +133,10 @@ def _needed_together(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
 
 
 def _native_with(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
-    """Python functions as ops with parallel calls, which gain from the lock that is free then, or of an open loop."""
+    """Python functions as ops with parallel calls, which gain from the lock that is free then."""
     calling = [one for one in known if one.kind in _CALLING]
-    opened = [one for one in known if one.kind == "open-generator" and one.edit is not None]
-    found = list[tuple[Candidate, ...]]()
-    for native in (one for one in known if one.kind == "native"):
-        own = set(native.ops)
-        found += [(native, other) for other in calling if own & set(other.ops)]
-        found += [(other, native) for other in opened if own & set(other.ops)]
-    return found
+    native = [one for one in known if one.kind == "native"]
+    return [(one, other) for one in native for other in calling if set(one.ops) & set(other.ops)]
 
 
 def _generators_elsewhere(known: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
@@ -159,7 +154,7 @@ def option(
     off: str | None = None,
     idle: str | None = None,
     wanted: Collection[str] = (),
-) -> Option:
+) -> Proposal:
     """Proposal of some fixes together: their expected speed-up, and the reasons against them.
 
     Args:
@@ -170,7 +165,7 @@ def option(
         idle: why no fix of the input can help, where that is so.
         wanted: fixes that are part of a combination.
     """
-    pipeline, name = evidence.pipeline, str(FixSet.of(fix.name for fix in fixes))
+    pipeline, names = evidence.pipeline, FixSet.of(fix.name for fix in fixes)
     raw = row.speedup if row is not None else None
     speedup = evidence.within_losses(raw) if off is None else None
     pass_s = first_pass_s(evidence, fixes)
@@ -182,19 +177,21 @@ def option(
         or _gives_little(fixes, speedup, raw, wanted)
     )
     hazard = next((fix.hazard for fix in fixes if fix.hazard), None) if why_not is None else None
-    proposal = Proposal(
-        name=name,
+    to_prove, _, held_bytes = simplicity(fixes)
+    return Proposal(
+        name=str(names),
         fixes=tuple(fix.name for fix in fixes),
         predicted_speedup=speedup,
-        what=said(FixSet.of(fix.name for fix in fixes)),
+        what=said(names),
         places=_places((op for fix in fixes for op in fix.ops), pipeline) if pipeline is not None else (),
         worth=why_not is None and hazard is None,
         why_not=why_not,
         hazard=hazard,
         first_pass_s=pass_s,
+        score=(speedup and raw) or max(raw or 0.0, _guess(fixes)),
+        to_prove=to_prove,
+        held_bytes=held_bytes,
     )
-    to_prove, _, held_bytes = simplicity(fixes)
-    return Option(proposal, (speedup and raw) or max(raw or 0.0, _guess(fixes)), to_prove, held_bytes)
 
 
 def simplicity(fixes: Sequence[Candidate]) -> tuple[bool, int, float]:
@@ -270,23 +267,23 @@ def _does_not_wait(evidence: Evidence) -> str | None:
 def _of_both(
     evidence: Evidence,
     said_of: Modelled | None,
-    inputs: Sequence[Option],
-    steps: Sequence[Option],
-) -> Iterator[Option]:
+    inputs: Sequence[Proposal],
+    steps: Sequence[Proposal],
+) -> Iterator[Proposal]:
     """The best fix of the step with the input's fix that is best beside it, where together they give more.
 
     A faster step alone gives nothing where the input sets the pace, and shows once the input is mended too.
     """
-    ratios = {one.proposal.name: step_ratio(evidence, one.proposal.name) for one in steps}
-    faster_steps = [one for one in steps if one.proposal.worth or (ratios[one.proposal.name] or 0.0) >= WORTH]
-    step = max(faster_steps, key=lambda one: (one.score, ratios[one.proposal.name] or 0.0), default=None)
+    ratios = {one.name: step_ratio(evidence, one.name) for one in steps}
+    faster_steps = [one for one in steps if one.worth or (ratios[one.name] or 0.0) >= WORTH]
+    step = max(faster_steps, key=lambda one: (one.score, ratios[one.name] or 0.0), default=None)
     if step is None:
         return
-    usable = [one for one in inputs if one.proposal.worth]
-    ratio = ratios[step.proposal.name]
+    usable = [one for one in inputs if one.worth]
+    ratio = ratios[step.name]
     if said_of is None or said_of.off is not None or ratio is None:
         best = max(usable, key=lambda one: one.score, default=None)
-        if best is not None and step.proposal.predicted_speedup is not None and evidence.limits("input"):
+        if best is not None and step.predicted_speedup is not None and evidence.limits("input"):
             yield _joined(best, step, None, best.score * max(step.score, WORTH))
         return
     faster = with_faster_step(said_of.model, ratio)
@@ -299,21 +296,21 @@ def _of_both(
         return
     found = [_joined_best(evidence, rows, known, step, before, ratio)]
     without = [row for row in rows if "cache" not in FixSet.of(row.fixes)]
-    if "cache" in FixSet.of(found[0].proposal.fixes) and without:  # which long data may be too long to fill
+    if "cache" in FixSet.of(found[0].fixes) and without:  # which long data may be too long to fill
         found.append(_joined_best(evidence, without, known, step, before, ratio))
     least = WORTH * max([step.score, *(one.score for one in usable)])
-    input_alone = max((one.proposal.predicted_speedup or 0.0 for one in usable), default=0.0)
-    yield from (one for one in found if one.score >= least and (one.proposal.predicted_speedup or 0.0) > input_alone)
+    input_alone = max((one.predicted_speedup or 0.0 for one in usable), default=0.0)
+    yield from (one for one in found if one.score >= least and (one.predicted_speedup or 0.0) > input_alone)
 
 
 def _joined_best(
     evidence: Evidence,
     rows: Sequence[Prediction],
     known: Sequence[Candidate],
-    step: Option,
+    step: Proposal,
     before: float,
     ratio: float,
-) -> Option:
+) -> Proposal:
     """The simplest of the best of some predictions, with the step's fix; ``before`` is that of the step's alone.
 
     With all that the input costs removed as well, the step is faster by no more than its own ``ratio``.
@@ -328,17 +325,16 @@ def _joined_best(
     return _joined(option(evidence, fixes, row), step, possible, both)
 
 
-def _joined(one: Option, step: Option, speedup: float | None, score: float) -> Option:
-    first, second = one.proposal, step.proposal
-    fixes = (*first.fixes, *second.fixes)
-    both = replace(
-        first,
+def _joined(one: Proposal, step: Proposal, speedup: float | None, score: float) -> Proposal:
+    fixes = (*one.fixes, *step.fixes)
+    return replace(
+        one,
         name=str(FixSet.of(fixes)),
         fixes=fixes,
         predicted_speedup=speedup,
-        what=f"{first.what}, {second.what}",
-        places=(*first.places, *second.places),
+        what=f"{one.what}, {step.what}",
+        places=(*one.places, *step.places),
         worth=True,
         why_not=None,
+        score=score,
     )
-    return Option(both, score, one.to_prove, one.held_bytes)

@@ -77,8 +77,6 @@ class Spec:
     on_dataset: str | None = None
     """``module:function`` for what needs no graph, or is no edit of one alone: ``(dataset, **number)``."""
     argument: str = ""  # name of the number in those functions
-    prepares: str | None = None
-    """Kind of the fix that it comes before, and hands tensors to (``traceable=True``), where both are there."""
     needs_graph: bool = True  # whether the dataset's graph has to be readable
     hazards: str | None = None
     """``module:function`` that says why it may change the data whatever a run shows: ``(reader, fix, all) ->

@@ -8,7 +8,7 @@ from typing import Final
 from xttsbench.evidence import Evidence
 from xttsbench.evidence.step import heaviest_line, place_of, whole_step, why_not_several
 from xttsbench.fixes.model import Model, period_with_faster_step_s
-from xttsbench.fixes.proposal import Option, Proposal
+from xttsbench.fixes.proposal import Proposal
 from xttsbench.fixes.registry import said
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.step import (
@@ -36,7 +36,7 @@ def step_ratio(evidence: Evidence, name: str) -> float | None:
     return mode.speedup.estimate if mode is not None and mode.speedup is not None else None
 
 
-def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
+def of_step(evidence: Evidence, model: Model | None) -> Iterator[Proposal]:
     """The fixes that apply to the step as it runs now: what each gives the whole, as far as that is known.
 
     Args:
@@ -63,13 +63,13 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
             why_not = tried.cause or f"the step did not run that way: {tried.status}"
         else:
             speedup = _whole(evidence, model, tried.speedup.estimate)
-        yield _step_option(evidence, (STEP_GRAPH if mode == "graph" else STEP_XLA).name, speedup, launched, why_not)
+        yield _proposal(evidence, (STEP_GRAPH if mode == "graph" else STEP_XLA).name, speedup, launched, why_not)
     if not own and script is not None and script.steps_per_call == 1 and evidence.given_mode in ("graph", "xla"):
         lost = evidence.share("dispatch") + evidence.share("host")
         refused = why_not_several(evidence)
         little = None if lost >= _LOST else f"what comes once for a call takes {lost:.0%} of the step"
         speedup, why_not = None if refused else 1 / (1 - lost * (1 - 1 / _AT_ONCE)), refused or little
-        yield _step_option(evidence, f"{STEP_SEVERAL.name}:{_AT_ONCE}", speedup, launched, why_not)
+        yield _proposal(evidence, f"{STEP_SEVERAL.name}:{_AT_ONCE}", speedup, launched, why_not)
     again = steps is not None and int(steps.xla_compiles.sum() + steps.traces.sum()) > 0
     traced = retraced(evidence.traces, name_and_place(script.step_function)[0]) if script is not None and own else None
     ending = [STEP_NO_XLA] if again and steps is not None and int(steps.xla_compiles.sum()) else []
@@ -80,20 +80,19 @@ def of_step(evidence: Evidence, model: Model | None) -> Iterator[Option]:
     why_not = None if left is not None else "compiling again takes no time that was seen"
     where = place_of(heaviest_line(evidence, ("function", "tensorflow")))
     for spec in ending:
-        yield _step_option(evidence, spec.name, left, where, why_not)
+        yield _proposal(evidence, spec.name, left, where, why_not)
 
 
-def _step_option(evidence: Evidence, name: str, speedup: float | None, place: Location, why_not: str | None) -> Option:
+def _proposal(evidence: Evidence, name: str, speedup: float | None, place: Location, why_not: str | None) -> Proposal:
     if why_not is None and speedup is not None and speedup < WORTH:
         alone = step_ratio(evidence, name)
         why_not = f"estimated {speedup:.2f} times as fast: less than 5 %"
         why_not = f"the step alone takes {1 / alone:.3g} times as long with it" if alone and alone < 1.0 else why_not
     ceiling = evidence.max_speedups.get("dispatch")
     where = (place,) if place.file else ()
-    return Option(
-        Proposal(name, (name,), speedup, said((Fix.parse(name),)), where, why_not is None, why_not),
-        speedup or (ceiling.estimate if ceiling is not None else WORTH),
-    )
+    score = speedup or (ceiling.estimate if ceiling is not None else WORTH)
+    what = said((Fix.parse(name),))
+    return Proposal(name, (name,), speedup, what, where, why_not is None, why_not, score=score)
 
 
 def _whole(evidence: Evidence, model: Model | None, ratio: float) -> float | None:

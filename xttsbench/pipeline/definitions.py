@@ -66,11 +66,6 @@ def made_from(node: ast.FunctionDef, names: Sequence[str], file: str, kind: str 
     return code
 
 
-def is_made(code: CodeType) -> bool:
-    """Whether a code object is of no function in a file, but from :func:`made_from`."""
-    return code in _made
-
-
 def definition(code: CodeType) -> Definition | None:
     """The node that a code object was compiled from; ``None`` where its source is gone or says something else."""
     if code in _made:

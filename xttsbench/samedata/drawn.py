@@ -23,20 +23,6 @@ _SURE_F: Final = 20.0
 """Ratio of variances between and within epochs from which on they differ; with two epochs, 1 in 100,000 by chance."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """Partition of rows into groups."""
-
-    inverse: Codes
-    """Number of each row's group."""
-    sizes: Codes
-
-    @classmethod
-    def of(cls, groups: Codes) -> _Groups:
-        _, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-        return cls(inverse, sizes)
-
-
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Numbers of one run or several, with the element and the epoch that each row was in."""
@@ -59,12 +45,12 @@ class Sample:
         return _worth(values, self._by_epoch)[1] > _SURE_F
 
     @cached_property
-    def _by_element(self) -> _Groups:
-        return _Groups.of(self.elements)
+    def _by_element(self) -> tuple[Codes, Codes]:
+        return _groups(self.elements)
 
     @cached_property
-    def _by_epoch(self) -> _Groups:
-        return _Groups.of(self.epochs)
+    def _by_epoch(self) -> tuple[Codes, Codes]:
+        return _groups(self.epochs)
 
 
 def sample(run: Run, values: Floats) -> Sample:
@@ -74,9 +60,15 @@ def sample(run: Run, values: Floats) -> Sample:
     return Sample(values[: epochs.size], run.elements[: epochs.size], epochs)
 
 
-def _worth(values: Floats, groups: _Groups) -> tuple[float, float]:
+def _groups(numbers: Codes) -> tuple[Codes, Codes]:
+    """Group of each row, rows of a number being one, and the sizes of the groups."""
+    _, inverse, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
+    return inverse, sizes
+
+
+def _worth(values: Floats, groups: tuple[Codes, Codes]) -> tuple[float, float]:
     """Independent values, and the ratio of the variances between and within groups."""
-    inverse, sizes = groups.inverse, groups.sizes
+    inverse, sizes = groups
     total, count = values.size, sizes.size
     if total <= count:
         return float(total), 0.0

@@ -82,14 +82,6 @@ def pictures():
     return images().map(prepare).batch(4)
 
 
-def pictures_of_another_size():
-    def prepare(picture, label):
-        larger = tf.image.resize(picture, [7, 5], method="bicubic")
-        return tf.cast(tf.image.resize(larger, [2, 3]), tf.float32), tf.image.resize(picture, [3, 3], "nearest"), label
-
-    return images().map(prepare).batch(4)
-
-
 def reductions_that_a_batch_would_mix():
     rows = tf.data.Dataset.from_tensor_slices(tf.random.stateless_normal([12, 4], [3, 4]))
     return rows.map(lambda row: (row / tf.reduce_max(row), tf.sort(row), tf.reverse(row, [0]), row[0])).batch(4)
@@ -151,7 +143,6 @@ PIPELINES = (
     several_maps,
     parallel_maps,
     pictures,
-    pictures_of_another_size,
     reductions_that_a_batch_would_mix,
     a_constant_as_wide_as_the_batch,
     a_result_without_the_element,

@@ -1,4 +1,4 @@
-"""Prefetches appended and taken out."""
+"""Prefetches appended, and given another size."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import pytest
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.fixes.prefetch.rewrite import (
-    append_prefetch,
-    ends_in_prefetch,
-    last_buffer,
-)
+from xttsbench.fixes.cache.rewrite import cached
+from xttsbench.fixes.prefetch.rewrite import last_buffer, prefetched
 from xttsbench.pipeline.nodes import constant_input, dataset_nodes
-from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.read import inspect, read_graph
 
 
 def numbers(**options):
@@ -29,24 +26,17 @@ def ops(graph):
 
 
 @pytest.mark.parametrize("elements", [-1, 4])
-def test_the_prefetch_comes_last_with_its_buffer(elements, keeps):
-    edited, _ = keeps(numbers(), append_prefetch, elements=elements)
-    last = dataset_nodes(edited)[-1]
-    assert last.op == "PrefetchDataset"
-    assert constant_input(last, "buffer_size", {node.name: node for node in edited.node}) == elements
-
-
-def test_options_that_end_the_pipeline_stay_last(keeps):
-    edited, fixed = keeps(numbers(threads=3).with_options(tf.data.Options()), append_prefetch)
-    assert ops(edited)[-3:] == ["PrefetchDataset", "OptionsDataset", "OptionsDataset"]
-    assert fixed.options().threading.private_threadpool_size == 3
+def test_the_prefetch_comes_last_with_its_buffer(elements, yielded):
+    fixed = prefetched(numbers(), elements=elements)
+    last = inspect(fixed).ops[-1]
+    assert (last.op, last.buffer_size) == ("PrefetchDataset", elements)
+    assert yielded(fixed) == yielded(numbers())
 
 
 def test_a_pipeline_that_ends_in_a_prefetch_gets_no_other():
-    graph = append_prefetch(read_graph(numbers(threads=2)))
-    assert ends_in_prefetch(graph)
-    with pytest.raises(InvalidInputError, match=r"'prefetch' does not apply: .* ends in a prefetch already"):
-        append_prefetch(graph)
+    for dataset in (prefetched(numbers(threads=2)), numbers().prefetch(1).with_options(tf.data.Options())):
+        with pytest.raises(InvalidInputError, match=r"'prefetch' does not apply: .* ends in a prefetch already"):
+            prefetched(dataset)
 
 
 def test_lines_of_a_file_have_a_type_that_the_node_does_not_name(tmp_path, built):
@@ -55,7 +45,7 @@ def test_lines_of_a_file_have_a_type_that_the_node_does_not_name(tmp_path, built
     dataset = tf.data.TextLineDataset(str(path))
     graph = without_flat_map(read_graph(dataset), str(path))
     assert ops(graph) == ["TextLineDataset"]
-    edited = append_prefetch(graph)
+    edited = cached(graph, dataset_nodes(graph)[0].name)
     assert [line.numpy() for line in built(edited, dataset)] == [b"one", b"two"]
 
 

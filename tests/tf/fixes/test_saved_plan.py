@@ -80,12 +80,12 @@ def test_without_fixes_the_object_itself_comes_back_whatever_it_is() -> None:
     assert apply_plan(dataset, plan_for(pipeline(), fingerprint="another machine", proven=False)) is dataset
 
 
-def test_another_function_is_refused_and_suspected_by_its_line() -> None:
+def test_another_function_is_refused() -> None:
     plan = plan_for(pipeline(), "prefetch")
     changed = pipeline(body=lambda row: row * 3)
     with pytest.raises(PlanError, match=r"is not the one that the plan of data\.py:make was found for") as caught:
         apply_plan(changed, plan, before=inspect(pipeline()))
-    assert "the ops are the same, so a function or a constant is another: of Map" in str(caught.value)
+    assert "the ops are the same, so a function, a constant or an option is another" in str(caught.value)
     assert isinstance(caught.value, InvalidInputError)
 
 
@@ -164,15 +164,10 @@ def changed(index: int, **fields: object) -> Pipeline:
             Pipeline(ops=(*OPS, PipelineOp(name="PrefetchDataset/_4", op="PrefetchDataset"))),
             "^its ops were TensorSlice, Map, Batch, and are TensorSlice, Map, Batch, Prefetch$",
         ),
-        (Pipeline(ops=OPS), changed(1, cost_s=0.2), r"a function or a constant is another: of Map \(data.py:7\)$"),
+        (Pipeline(ops=OPS), changed(1, cost_s=0.2), "a function, a constant or an option is another$"),
         (None, Pipeline(ops=OPS), "the ops here are TensorSlice, Map, Batch"),
-        (
-            Pipeline(ops=OPS),
-            changed(2, batch_size=4, parallelism=2, buffer_size=9, deterministic="false"),
-            ", and 1 more$",
-        ),
     ],
-    ids=["another size", "another sequence", "a function with its line", "without the run", "the first differences"],
+    ids=["another size", "another sequence", "a function", "without the run"],
 )
 def test_what_is_another_pipeline_is_named(before: Pipeline | None, here: Pipeline, told: str) -> None:
     assert re.search(told, changed_ops(before, here))

@@ -37,7 +37,6 @@ from xttsbench.worker.fingerprint import read_elements
 FIXES = (
     "native", "parallel-map:4", "parallel-interleave:4", "batch-first", "gather",
     "prefetch", "thread-pool:8", "buffer:4", "open-generator:4",
-    "open-generator:4 + native",
 )  # fmt: skip
 POOL = ("processes:2 + parallel-map:2",)
 """Cost a second each, so that they are not tried on every pipeline."""

@@ -200,10 +200,7 @@ class Plan:
         return next(one for one in ("changes", "random", "harmless") if one in found)
 
     def _as_ops(self, after: Any) -> Truth:
-        """What it is that a Python function became ops: what it reads or draws is that of its trace from then on.
-
-        The body of a generator's loop is one too, once the loop is opened: then no generator is left.
-        """
+        """What it is that a Python function became ops: what it reads or draws is that of its trace from then on."""
         if self.plant in MAKERS and not any(_is_plant(node, after, self) for node in after.node):
             return _of(self.kind, True, state="changes", epoch="changes", random="changes", memo="changes")
         # Left alone; but the calls that are recorded before the others are traced count in what keeps state.

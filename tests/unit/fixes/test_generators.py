@@ -9,12 +9,12 @@ from xttsbench.fixes.cache import cache_places
 from xttsbench.fixes.model import infer_cardinality
 from xttsbench.fixes.open_generator import opened
 from xttsbench.fixes.patch import propose
-from xttsbench.fixes.proposals import _generators_elsewhere, _native_with
+from xttsbench.fixes.proposals import _generators_elsewhere
 from xttsbench.fixes.registry import candidates
 from xttsbench.fixes.spec import Setting
 from xttsbench.records.base import Location
 from xttsbench.records.fix import FixSet
-from xttsbench.records.pipeline import GeneratorParts, NativeFunction, Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import GeneratorParts, Pipeline, PipelineOp, PythonFunction
 
 OPENS = {"parts": GeneratorParts(line=3)}
 WHOLE = {"whole_because": "line 3: 'mean' is carried from element to element"}
@@ -57,37 +57,6 @@ def test_workers_are_named_only_where_nothing_is_changed_between_epochs(adapter:
 
 def test_a_short_body_that_frees_the_lock_stays_in_this_process() -> None:
     assert set(proposed(call_s=3e-4, gil="releases", **OPENS)) == {"open-generator"}
-
-
-def test_the_body_as_ops_is_priced_with_the_generator_that_is_opened() -> None:
-    native = NativeFunction(call_time_s=2e-4, call_cpu_s=3e-4, exact=True)
-    parts = GeneratorParts(line=3, head_s=1e-5)
-    generator = PythonFunction(
-        token="t", kind="generator", name="rows", call_time_s=2e-3, call_cpu_s=2e-3, calls_per_batch=4.0, parts=parts,
-        native=native, gil="holds",
-    )  # fmt: skip
-    told = {"name": "F", "op": "FlatMapDataset", "python_functions": ("t",), "elements_per_batch": 4.0}
-    given = Pipeline(ops=(PipelineOp(cost_s=8e-3, **told),), python_functions=(generator,))
-    by_kind = {one.kind: one for one in candidates(Setting(given, cpus=2))}
-    native_alone, opens = by_kind["native"], by_kind["open-generator"]
-    assert (native_alone.alone, native_alone.proof) == (False, None)
-    assert native_alone.edit(given) == given
-    items, made = native_alone.edit(opens.edit(given)).ops
-    assert made.python_functions == ()
-    assert made.cost_s == pytest.approx(4 * 2e-4, abs=1e-4)
-    assert items.python_functions
-    assert [[one.kind for one in both] for both in _native_with(list(by_kind.values()))] == [
-        ["open-generator", "native"]
-    ]
-
-
-def test_a_body_that_stays_python_says_why() -> None:
-    refused = NativeFunction(refused="makes elements of items that stay in Python: gave no item (data.py:3)")
-    generator = PythonFunction(token="t", kind="generator", name="rows", native=refused, **OPENS)
-    op = PipelineOp(name="F", op="FlatMapDataset", python_functions=("t",), cost_s=1e-2, elements_per_batch=4.0)
-    found = candidates(Setting(Pipeline(ops=(op,), python_functions=(generator,)), cpus=2))
-    (native,) = [one for one in found if one.kind == "native"]
-    assert native.refused == f"rows() stays Python: it {refused.refused}"
 
 
 def test_one_that_cannot_be_opened_is_refused_with_the_line() -> None:

@@ -90,7 +90,7 @@ def test_rows_of_arrays_in_memory_are_worth_gathering_where_they_are_a_share_of_
     assert (edited.ops[1].cpu_s, edited.ops[1].element_bytes) == (pytest.approx(0.15e-3), 8.0)
     assert found(given)["gather"].ops == tuple(op.name for op in given.ops)
     cheap = pipeline(slices | {"cost_s": 1e-6}, batch)
-    assert [op.cost_s for op in found(cheap)["gather"].edit(cheap).ops] == pytest.approx([1e-6, 0.22e-3])
+    assert [op.cost_s for op in found(cheap)["gather"].edit(cheap).ops] == pytest.approx([1e-6, 0.35e-3])
     unpriced = pipeline(slices | {"cost_s": None}, batch | {"cost_s": None})
     assert (found(unpriced)["gather"].edit, found(unpriced)["gather"].why_not is None) == (None, False)
     for others in (
@@ -113,14 +113,7 @@ def test_a_larger_pool_does_not_free_an_interleave_that_autotune_leaves_at_one_c
     tried = found(given)
     (pool,) = [one for name, one in tried.items() if name.startswith("thread-pool")]
     assert pool.edit(given).ops[1].chosen_parallelism == 1
-    (told,) = [one for name, one in tried.items() if name.startswith("parallel-interleave")]
-    assert "another order" in told.why_not
-    (known,) = [
-        one
-        for name, one in found(pipeline(RANGE, stuck | {"cycle_length": 4}, BATCH)).items()
-        if name.startswith("parallel-interleave")
-    ]
-    assert known.why_not is None
+    assert not [name for name in tried if name.startswith("parallel-interleave")]
 
 
 def test_functions_that_cannot_be_moved_are_refused_before_a_trial_is_spent_on_them():

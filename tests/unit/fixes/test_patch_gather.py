@@ -60,24 +60,6 @@ def test_the_text_that_is_written() -> None:
     ]
 
 
-def test_without_a_shuffle_all_indices_go_as_one() -> None:
-    patch = patch_of(made("return tf.data.Dataset.from_tensor_slices(X).repeat(2).batch(4, True)"), "gather")
-    assert kinds(patch.files[FILE]) == ["tensor", "repeat", "rebatch", "map"]
-    assert ".rebatch(4, True).map(" in patch.files[FILE]
-
-
-@pytest.mark.parametrize("other", ["take(1)", "skip(1)", "shard(1, 0)", "shuffle(3)"])
-def test_what_would_do_something_else_to_all_indices_is_seen_in_branches_that_did_not_run(other: str) -> None:
-    text = made("ds = tf.data.Dataset.from_tensor_slices(X)", "if not n:", f"    ds = ds.{other}", "return ds.batch(4)")
-    assert "Line 8 uses the slices otherwise" in patch_of(text, "gather").unpatched["gather"]
-
-
-def test_a_batch_that_rebatch_cannot_make_is_refused() -> None:
-    text = made("return tf.data.Dataset.from_tensor_slices(X).batch(4, num_parallel_calls=2)")
-    assert ".rebatch(...) takes no num_parallel_calls" in patch_of(text, "gather").unpatched["gather"]
-    assert patch_of(text.replace(".batch", ".shuffle(n).batch"), "gather").unpatched == {}
-
-
 def test_a_link_a_line_stays_one() -> None:
     lines = patch_of(IN_PARENTHESES, "gather").files[FILE].splitlines()
     at = lines.index("        .batch(4)  # rows")

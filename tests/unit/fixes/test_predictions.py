@@ -215,22 +215,6 @@ def test_beginning_anew_takes_what_it_was_measured_to_take(build):
     assert rows["input costs nothing"].batches_per_s == pytest.approx(50)
 
 
-@pytest.mark.parametrize(("chosen", "cycle", "calls"), [(1, None, 2), (1, 8, 8), (4, 8, None), (None, None, None)])
-def test_an_interleave_that_autotune_leaves_at_one_call_can_be_told_how_many(chosen, cycle, calls):
-    interleave = {
-        "op": "ParallelInterleaveDatasetV4",
-        "parallelism": -1,
-        "chosen_parallelism": chosen,
-        "cycle_length": cycle,
-        "cost_s": 0.1,
-    }
-    given = pipeline(RANGE, interleave, BATCH)
-    found = {one.name: one for one in candidates(Setting(given, 2, ENVIRONMENT))}
-    assert any(name.startswith("parallel-interleave") for name in found) is (calls is not None)
-    if calls is not None:
-        assert found[f"parallel-interleave:{calls}"].edit(given).ops[1].parallelism == calls
-
-
 def test_with_batches_first_the_calls_are_spared_and_what_each_row_takes_is_not():
     """256 rows a batch, of which each takes 10 us in Python and 40 us to be called."""
     rows = RANGE | {"elements_per_batch": 256.0}

@@ -2,14 +2,15 @@
 
 The ops of the function are vectorised one by one (TensorFlow's ``pfor``, what ``tf.vectorized_map`` is made of), so
 the result is right by construction where each op's conversion is. Those that ``pfor`` lacks and that pipelines often
-use are here: look-ups in tables, ops on strings that take any shape, ``decode_raw``, resizing, and Python functions,
-for which one call into Python goes through the rows there, instead of one call for each row.
+use are here: look-ups in tables, ops on strings that take any shape, ``decode_raw``, and Python functions, for which
+one call into Python goes through the rows there, instead of one call for each row.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 from tensorflow.core.function.polymorphism import function_type
 from tensorflow.python.eager.polymorphic_function import concrete_function
-from tensorflow.python.framework import function_def_to_graph
 from tensorflow.python.ops import gen_script_ops, script_ops
 from tensorflow.python.ops.parallel_for import control_flow_ops, pfor
 from tensorflow.python.saved_model import function_deserialization
@@ -32,25 +32,20 @@ from xttsbench.pipeline.source import PYTHON_OPS
 
 _ANY_SHAPE: Final = [
     "AsString",
-    "DecodeBase64",
     "DecodeRaw",
-    "EncodeBase64",
-    "RegexFullMatch",
-    "RegexReplace",
     "StaticRegexFullMatch",
     "StaticRegexReplace",
     "StringLength",
     "StringLower",
     "StringStrip",
-    "StringToHashBucket",
     "StringToHashBucketFast",
-    "StringToHashBucketStrong",
     "StringToNumber",
     "StringUpper",
 ]
 """Ops that do the same to each entry of their first input, whatever its shape; ``decode_raw`` adds a dimension."""
 _LOOK_UPS: Final = ("LookupTableFind", "LookupTableFindV2")
-_RESIZES: Final = ("ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor")
+_IN_USER_CODE: Final = re.compile(r"(?s)^in user code:.*?\n\s+\w+Error: ")
+"""What AutoGraph puts before an error."""
 _held: Final[dict[str, Callable[..., Any]]] = {}
 """Functions for batches by their token; TensorFlow's registry holds them weakly, and graphs name only the token."""
 _lock = threading.Lock()
@@ -83,16 +78,15 @@ def by_row(
     if definition is None:
         raise NotVectorisedError(f"its function {name} is not in the graph")
     _refuse_effects(library, definition)
-    body, names, called_functions = _body(library, definition, [*spec, *captured])
-    count = len(spec)
+    functions, count = _loaded(library, name), len(spec)
 
     def batched(*arguments: Any) -> list[Any]:
-        for function in called_functions:
+        for function in functions.values():
             function.add_to_graph(tf.compat.v1.get_default_graph())
 
         def one_row(number: Any) -> list[Any]:
             row = [tf.gather(argument, number) for argument in arguments[:count]]
-            return _call(body, definition, names, [*row, *arguments[count:]])
+            return list(functions[name]._call_flat([*row, *arguments[count:]], captured_inputs=[]))
 
         rows = tf.shape(arguments[0])[0]
         return list(control_flow_ops.pfor(one_row, rows, fallback_to_while_loop=False))
@@ -102,7 +96,8 @@ def by_row(
         with conversions():
             traced = tf.function(batched, autograph=False).get_concrete_function(*batches, *captured)
     except Exception as error:  # conversions raise whatever TensorFlow's ops raise when they are built
-        raise NotVectorisedError(first_line(error)) from error
+        said = _IN_USER_CODE.sub("", str(error))
+        raise NotVectorisedError(first_line(said)) from error
     if traced.captured_inputs:
         raise NotVectorisedError("its function for batches needs a tensor from outside")
     return _results_only(traced.function_def), list(traced.graph.as_graph_def().library.function)
@@ -136,31 +131,14 @@ def _results_only(traced: Any) -> Any:
     return pruned
 
 
-def _body(
-    library: FunctionLibrary, definition: Any, spec: Sequence[tf.TensorSpec]
-) -> tuple[Any, dict[str, str], list[Any]]:
-    """A function's nodes as a graph to import, the tensor there behind each reference, and the functions it calls.
-
-    Those come under new names: ``pfor`` looks into their graphs, which a definition alone does not have.
-    """
+def _loaded(library: FunctionLibrary, name: str) -> dict[str, Any]:
+    """A function and those that it calls, which come under new names: ``pfor`` looks into their graphs."""
     inner = function_pb2.FunctionDefLibrary()
-    inner.function.extend(one for one in library.functions([definition.signature.name]) if one is not definition)
+    inner.function.extend(library.functions([name]))
     try:
-        loaded = function_deserialization.load_function_def_library(inner, wrapper_function=_with_results)
-        own = type(definition)()
-        own.CopyFrom(definition)
-        for node in own.node_def:
-            if node.op in loaded:
-                node.op = loaded[node.op].name
-            for value in node.attr.values():
-                for function in (*((value.func,) if value.HasField("func") else ()), *value.list.func):
-                    if function.name in loaded:
-                        function.name = loaded[function.name].name
-        body, names = function_def_to_graph.function_def_to_graph_def(own, [one.shape for one in spec])
+        return dict(function_deserialization.load_function_def_library(inner, wrapper_function=_with_results))
     except (ValueError, KeyError, tf.errors.OpError) as error:
         raise NotVectorisedError(first_line(error)) from error
-    body.ClearField("library")
-    return body, names, list(loaded.values())
 
 
 def _with_results(function: Any) -> Any:
@@ -173,25 +151,11 @@ def _with_results(function: Any) -> Any:
     return concrete_function.ConcreteFunction.from_func_graph(graph, kind, attrs={})
 
 
-def _call(body: Any, definition: Any, names: dict[str, str], arguments: Sequence[Any]) -> list[Any]:
-    """The function's nodes put into the graph that is being traced; its results, in order."""
-    inputs = [argument.name for argument in definition.signature.input_arg]
-    outputs = [names[definition.ret[output.name]] for output in definition.signature.output_arg]
-    results = tf.graph_util.import_graph_def(
-        body,
-        input_map={f"{name}:0": argument for name, argument in zip(inputs, arguments, strict=True)},
-        return_elements=[name if ":" in name else f"{name}:0" for name in outputs],
-        name="row",
-    )
-    return list(results)
-
-
 @contextmanager
 def conversions() -> Iterator[None]:
     """Registers converters for ops that ``pfor`` lacks while the block runs, and silences its reports meanwhile."""
     ours: dict[str, Callable[[Any], Any]] = dict.fromkeys(_ANY_SHAPE, _any_shape)
     ours.update(dict.fromkeys(_LOOK_UPS, _look_up))
-    ours.update(dict.fromkeys(_RESIZES, _resize))
     ours.update(dict.fromkeys(("PyFunc", "PyFuncStateless"), _python))
     known = pfor._pfor_converter_registry
     logger = logging.getLogger("tensorflow")
@@ -216,16 +180,6 @@ def _any_shape(given: Any) -> Any:
 def _look_up(given: Any) -> Any:
     """All keys at once; the table and the value for missing keys are the same for all rows."""
     return _again(given, [given.unstacked_input(0), given.stacked_input(1), given.unstacked_input(2)])
-
-
-def _resize(given: Any) -> Any:
-    """Pictures are in batches already: those of all rows become one batch, and rows of batches again."""
-    pictures, size = given.stacked_input(0), given.unstacked_input(1)
-    shape = tf.shape(pictures)
-    (whole,) = _again(given, [tf.reshape(pictures, tf.concat([[-1], shape[2:]], 0)), size])
-    rows = tf.reshape(whole.t, tf.concat([shape[:2], tf.shape(whole.t)[1:]], 0))
-    rows.set_shape(tf.TensorShape([None]).concatenate(given.op.outputs[0].shape))
-    return [pfor.wrap(rows, True)]
 
 
 def _again(given: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -1,14 +1,13 @@
 """``gather``: rows of arrays in memory go through the pipeline as indices, and one op gathers each batch of them.
 
 Every row of ``from_tensor_slices`` is cut out, handed through each op and copied into its batch, at some microseconds
-a row. The same ops on indices give the same order at a part of that; where nothing takes rows apart before the batch,
-all indices are one element.
+a row. The same ops on indices give the same order at a part of that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -22,12 +21,9 @@ HANDS_ON: Final = re.compile(
     r"(Shuffle(AndRepeat)?|Repeat|ForeverRepeat|Take|Skip|Shard|Prefetch|Cache|Options|AssertCardinality)Dataset(V\d+)?"
 )
 """Ops that do not look at elements, so that they do the same to indices."""
-OF_ALL: Final = re.compile(r"(Repeat|ForeverRepeat|Prefetch|Cache|Options)Dataset(V\d+)?")
-"""Ops among them that do the same to all indices as one element."""
 BATCHES: Final = re.compile(r"(Parallel)?BatchDataset(V\d+)?")
 """Ops that put elements together as they are, without padding."""
 _INDEX_S: Final = 0.15e-6  # what an op takes to hand an index on, which is a scalar
-_OF_ALL_S: Final = 0.02e-6  # the same of all indices as one element
 
 
 def rows_to_batches(pipeline: Pipeline) -> Iterator[tuple[PipelineOp, ...]]:
@@ -44,11 +40,6 @@ def rows_to_batches(pipeline: Pipeline) -> Iterator[tuple[PipelineOp, ...]]:
             yield tuple(way)
 
 
-def handed_as_one(way: Sequence[PipelineOp]) -> bool:
-    """Whether all indices can go to the batch as one element, in order."""
-    return all(OF_ALL.fullmatch(op.op) for op in way[1:-1])
-
-
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """All batches of rows that are many and cost a good part of what the pipeline does."""
     pipeline = setting.pipeline
@@ -58,12 +49,11 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     if ops and sum(op.cost_s or 0.0 for op in ops) >= least_s:
         names = tuple(op.name for op in ops)
         known = any(op.cost_s for op in ops)
-        index_s = _OF_ALL_S if all(map(handed_as_one, ways)) else _INDEX_S
-        edit = partial(_of_indices, names=names, index_s=index_s) if known else None
+        edit = partial(_of_indices, names=names) if known else None
         yield Candidate("gather", edit, None if known else "what a row costs by itself was not measured", ops=names)
 
 
-def _of_indices(given: Pipeline, *, names: tuple[str, ...], index_s: float) -> Pipeline:
+def _of_indices(given: Pipeline, *, names: tuple[str, ...]) -> Pipeline:
     """The record with indices in place of rows, and batches that cost the copying of their bytes."""
     taken = elements_per_batch(given)
     rows = {way[-1].name: taken[way[0].name] for way in rows_to_batches(given)}
@@ -71,7 +61,7 @@ def _of_indices(given: Pipeline, *, names: tuple[str, ...], index_s: float) -> P
     def changes(op: PipelineOp) -> dict[str, Any]:
         if op.name not in names:
             return {}
-        left_s = rows.get(op.name, taken[op.name]) * index_s
+        left_s = rows.get(op.name, taken[op.name]) * _INDEX_S
         if op.name in rows:
             left_s += (op.element_bytes or 0.0) * taken[op.name] / COPIED_BYTES_PER_S
         left = {name: min(was, left_s) for name in ("cost_s", "cpu_s") if (was := getattr(op, name)) is not None}

@@ -7,26 +7,24 @@ The arrays get a name in a statement in front of the one that cut them into slic
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import libcst as cst
 
-from xttsbench.fixes.gather import handed_as_one, rows_to_batches
+from xttsbench.fixes.gather import rows_to_batches
 from xttsbench.records.pipeline import PipelineOp
 from xttsbench.targets.source.calls import Calls, attempt, place
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
 from xttsbench.targets.source.flow import Flow
-from xttsbench.targets.source.link_edits import argument, behind, function_around, spelled
+from xttsbench.targets.source.link_edits import behind, function_around, spelled
 from xttsbench.targets.source.module import Module
 from xttsbench.targets.source.tree import Link
 
 _NAMES: Final = ("arrays", "whole_arrays", "gathered_arrays")
 _HAND_ON: Final = frozenset({"shuffle", "repeat", "take", "skip", "shard", "prefetch", "cache", "with_options"})
 """Methods that do the same to indices as to rows."""
-_OF_ROWS: Final = frozenset({"shuffle", "take", "skip", "shard"})
-"""Methods among them that would do something else to all indices as one element."""
 _ONCE: Final = (cst.BaseSmallStatement, cst.For, cst.With)
 """Statements whose expressions run once, so that a part of one can run before it."""
 _MAYBE: Final = (cst.Lambda, cst.IfExp, cst.BooleanOperation, cst.BaseComp)
@@ -54,8 +52,7 @@ def _gathered(calls: Calls, way: Sequence[PipelineOp], names: Iterator[str]) -> 
     start, once = module.start(statement), not any(isinstance(one, _MAYBE) for one in inside)
     if not (once and isinstance(statement, _ONCE) and module.begins_line(start)):
         raise NoEditError(f"no statement can be written in front of line {module.line(statement)} alone")
-    as_one = handed_as_one(way)
-    _follow(module, sliced, batched, _HAND_ON - _OF_ROWS if as_one else _HAND_ON)
+    _follow(module, sliced, batched)
     name = next((one for one in names if one not in module.text), None)
     if name is None:
         raise NoEditError(f"the names {', '.join(_NAMES)} are all in use in {module.file}")
@@ -64,19 +61,15 @@ def _gathered(calls: Calls, way: Sequence[PipelineOp], names: Iterator[str]) -> 
     made = f"{name} = {module.code(func.value)}.from_tensors{given}.get_single_element()"
     gathers = f"{nest}.map_structure(lambda array: {spelled(module, batched.node, 'gather')}(array, rows), {name})"
     counted = f"range(len({nest}.flatten({name})[0]))"
-    if as_one:
-        counted = f"from_tensors({spelled(module, sliced.node, 'range')[: -len('range')]}{counted})"
     steps = [
         Replacement(start, start, f"{made}{module.line_end}{module.indent(start)}"),
         Replacement(module.start(func.attr), sliced.end, counted),
         behind(module, batched, f".map(lambda rows: {gathers})"),
     ]
-    if as_one:
-        steps.append(_as_rebatch(module, batched))
     return [Change(module, batched.line, (sliced.start, batched.end), tuple(steps))]
 
 
-def _follow(module: Module, sliced: Link, batched: Link, hand_on: Collection[str]) -> None:
+def _follow(module: Module, sliced: Link, batched: Link) -> None:
     """Refuse unless all that reads the slices leads to the batch, through methods that hand on alone.
 
     Raises:
@@ -96,7 +89,7 @@ def _follow(module: Module, sliced: Link, batched: Link, hand_on: Collection[str
         parent, call = module.parent(node), module.called_with(node)
         link = module.link(call) if isinstance(parent, cst.Attribute) else None
         targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
-        if link is not None and (link is batched or link.name in hand_on):
+        if link is not None and (link is batched or link.name in _HAND_ON):
             waiting.append(link.node)
         elif targets and all(isinstance(one, cst.Name) for one in targets):
             waiting += [use for one in targets for use in readers.get(one, ())]
@@ -104,17 +97,3 @@ def _follow(module: Module, sliced: Link, batched: Link, hand_on: Collection[str
             raise NoEditError(f"line {module.line(node)} uses the slices otherwise")
     if batched.node not in seen:
         raise NoEditError(f"the slices of line {sliced.line} are not seen to come to the batch of line {batched.line}")
-
-
-def _as_rebatch(module: Module, batch: Link) -> Replacement:
-    """The step that makes ``.batch(...)`` a ``.rebatch(...)``.
-
-    Raises:
-        NoEditError: it has an argument that this does not take.
-    """
-    for name, position in (("num_parallel_calls", 2), ("deterministic", 3)):
-        if argument(batch, name, position) is not None:
-            raise NoEditError(f".rebatch(...) takes no {name}")
-    if not isinstance(batch.node.func, cst.Attribute):
-        raise NoEditError("batch(...) is not called on a dataset")
-    return Replacement(*module.span(batch.node.func.attr), "rebatch")

@@ -1,8 +1,7 @@
 """Batches of rows of arrays in memory as gathers by index, in a graph.
 
 The source counts where it cut slices; all up to the batch handles indices as it handled rows, with the same buffers and
-seeds, and a map behind the batch gathers its rows from the arrays, which are in the graph already. Where nothing on
-the way takes rows apart, all indices are one element, of which the batch cuts its own.
+seeds, and a map behind the batch gathers its rows from the arrays, which are in the graph already.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.gather import BATCHES, HANDS_ON, OF_ALL, SLICES
+from xttsbench.fixes.gather import BATCHES, HANDS_ON, SLICES
 from xttsbench.fixes.graph.edit import add_functions, does_not_apply, flat_spec, readers, redirect, set_spec, source_of
 from xttsbench.pipeline.altered import length_of, with_own_store
 from xttsbench.pipeline.nodes import (
@@ -64,16 +62,16 @@ def _gathered(graph: Any, name: str) -> Any:
         raise _StaysError(f"{source.name} yields ragged, sparse or nested components")
     if length is None:
         raise _StaysError(f"how many rows {source.name} cuts is not in the graph")
-    arrays, as_one = data_inputs(source), all(OF_ALL.fullmatch(node.op) for node in way)
-    _count(edited, source, length, as_one=as_one)
-    for node in way:
-        set_spec(node, [tf.TensorSpec([None] if as_one else [], tf.int64)])
+    arrays, index = data_inputs(source), [tf.TensorSpec([], tf.int64)]
+    source.op = "RangeDataset"
+    source.attr.clear()
+    set_inputs(source, [add_constant(edited, f"{source.name}/{end}", end) for end in (0, length, 1)])
+    for node in (source, *way):
+        set_spec(node, index)
         if node.op.startswith("CacheDataset"):
             if text_inputs(node, "filename", by_name) != ("",):
                 raise _StaysError(f"{node.name} keeps the rows on disk")
             with_own_store(edited, node)
-    if as_one:
-        _cut_anew(edited, batch)
     set_spec(batch, [tf.TensorSpec(result[0].shape[:1], tf.int64)])
     mapped = edited.node.add(name=free_name(edited, f"{name}/gathered"), op="MapDataset")
     redirect(edited, name, mapped.name)
@@ -85,34 +83,6 @@ def _gathered(graph: Any, name: str) -> Any:
     mapped.attr["preserve_cardinality"].b = True
     set_spec(mapped, result)
     return edited
-
-
-def _count(graph: Any, source: Any, length: int, *, as_one: bool) -> None:
-    """Have a source yield the indices of its rows, one by one or all as one element, in place."""
-    source.attr.clear()
-    source.op = "TensorDataset" if as_one else "RangeDataset"
-    if not as_one:
-        set_inputs(source, [add_constant(graph, f"{source.name}/{end}", end) for end in (0, length, 1)])
-        set_spec(source, [tf.TensorSpec([], tf.int64)])
-        return
-    numbers = graph.node.add(name=free_name(graph, f"{source.name}/indices"), op="Const")
-    numbers.attr["dtype"].type = tf.int64.as_datatype_enum
-    numbers.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.arange(length, dtype=np.int64)))
-    set_inputs(source, [numbers.name])
-    source.attr["Toutput_types"].list.type.append(tf.int64.as_datatype_enum)
-    source.attr["output_shapes"].list.shape.append(tf.TensorShape([None]).as_proto())
-
-
-def _cut_anew(graph: Any, batch: Any) -> None:
-    """A batch of elements as one that cuts the elements, which are vectors, in place."""
-    above, size, *options = data_inputs(batch)
-    drops = options[batch.op == "ParallelBatchDataset"]
-    batch.op = "RebatchDatasetV2"
-    batch.attr.clear()
-    axis = add_constant(graph, f"{batch.name}/axis", 0)
-    sizes = graph.node.add(name=free_name(graph, f"{batch.name}/batch_sizes"), op="ExpandDims", input=[size, axis])
-    sizes.attr["T"].type = sizes.attr["Tdim"].type = tf.int64.as_datatype_enum
-    set_inputs(batch, [above, sizes.name, drops])
 
 
 def _way(graph: Any, batch: Any) -> list[Any]:

@@ -26,8 +26,7 @@ def apply(dataset: Any, fixes: FixSet | str) -> Any:
     """The dataset with some fixes.
 
     They are made from left to right, each on the graph that the ones before left, in which nodes keep their names;
-    only ``open-generator`` comes first beside ``native``, to which it hands tensors, and ``processes``, which replaces
-    the functions, comes last, wherever they stand.
+    what is no edit of the graph alone comes behind those, wherever it stands.
 
     Args:
         dataset: the original; it stays as it is, and is kept alive by the new one.
@@ -44,14 +43,9 @@ def apply(dataset: Any, fixes: FixSet | str) -> Any:
             f"The fix {name!r} needs a tf.data.Dataset; received {type(dataset).__name__}. Return one from the target."
         )
     steps = [(SPECS[fix.kind], fix) for fix in checked(name)]
-    on_graph = any(spec.on_dataset is None for spec, _ in steps)
-    edits = [step for step in steps if on_graph and step[0].rewrite is not None]
-    kinds = {fix.kind for _, fix in steps}
-    first = [step for step in steps if step[0].prepares in kinds]
-    others = [step for step in steps if step not in edits and step not in first]
+    edits = [(spec, fix) for spec, fix in steps if spec.rewrite is not None]
+    others = [(spec, fix) for spec, fix in steps if spec.rewrite is None]
     try:
-        for spec, fix in first:
-            dataset = resolve_name(spec.on_dataset or "")(dataset, **_number(spec, fix), traceable=True)
         if edits:
             graph = graph_of(dataset, name)
             for spec, fix in edits:

@@ -11,21 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.core.framework import dataset_options_pb2
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.ops import options as options_lib
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.graph.at_exit import end_iterators_at_exit
 from xttsbench.pipeline.nodes import (
-    add_constant,
     copied,
     dataset_nodes,
-    free_name,
     graph_options,
     is_dataset,
     node_inputs,
-    set_inputs,
 )
 from xttsbench.pipeline.places import SOURCE
 from xttsbench.pipeline.read import read_graph
@@ -153,45 +149,6 @@ def end(graph: Any) -> Any:
     """The dataset node whose elements the graph yields."""
     last = node_inputs(_result(graph))[0]
     return next(node for node in graph.node if node.name == last)
-
-
-def appended(
-    graph: Any, op: str, *, fix: str, inputs: Mapping[str, int] | None = None, within_options: bool = False
-) -> Any:
-    """Put a dataset op at a graph's end, in place; the new node, whose elements are those of the op before.
-
-    Args:
-        graph: the graph to edit.
-        op: a dataset op of one input, with the attributes ``output_types`` and ``output_shapes``.
-        fix: whose work this is, for the message of an error.
-        inputs: further inputs of the op, int64 scalars in order, by the name that they get.
-        within_options: put the op before the options that end the graph, if some do, so that they stay the last.
-
-    Raises:
-        InvalidInputError: the op at the end does not say what its elements are.
-    """
-    by_name = {node.name: node for node in graph.node}
-    reader, last = _result(graph), end(graph)
-    while within_options and last.op == "OptionsDataset":
-        reader, last = last, by_name[node_inputs(last)[0]]
-    node = graph.node.add(name=free_name(graph, f"{op}/added"), op=op)
-    node.input.append(last.name)
-    node.input.extend(add_constant(graph, f"{node.name}/{name}", value) for name, value in (inputs or {}).items())
-    set_spec(node, flat_spec(last, fix))
-    set_inputs(reader, [node.name])
-    return node
-
-
-def with_options(graph: Any, options: Any, *, fix: str) -> Any:
-    """A graph with these options (a protobuf message) in force at its end; what they leave open stays as it was."""
-    edited = copied(graph)
-    last = end(edited)
-    if last.op != "OptionsDataset":
-        last = appended(edited, "OptionsDataset", fix=fix)
-    merged = dataset_options_pb2.Options.FromString(last.attr["serialized_options"].s)
-    merged.MergeFrom(options)
-    last.attr["serialized_options"].s = merged.SerializeToString()
-    return edited
 
 
 def _result(graph: Any) -> Any:

@@ -7,7 +7,7 @@ is no configuration that is tried anyway: the reader is told what differs, and t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -119,7 +119,6 @@ def _warn(text: str) -> None:
     warnings.warn(f"xttsbench: {text}.", PlanWarning, stacklevel=3)
 
 
-_SAID: Final = 3  # Differences that are named
 _FIELDS: Final = {
     "batch_size": "batch size",
     "parallelism": "parallel calls",
@@ -133,29 +132,19 @@ _FIELDS: Final = {
 
 
 def changed_ops(before: Pipeline | None, here: Pipeline) -> str:
-    """Phrase for the differences from the ops of the plan's run, which may not be known (``None``)."""
+    """Phrase for the first difference from the ops of the plan's run, which may not be known (``None``)."""
     if before is None or not before.ops:
         kinds = ", ".join(_kind(op) for op in here.ops) or "none that could be read"
         return f"the plan's run is not at hand to say where they differ, and the ops here are {kinds}"
     there_ops, here_ops = [_kind(op) for op in before.ops], [_kind(op) for op in here.ops]
     if there_ops != here_ops:
         return f"its ops were {', '.join(there_ops)}, and are {', '.join(here_ops)}"
-    found = [text for there, now in zip(before.ops, here.ops, strict=True) for text in _fields(there, now)]
-    if found:
-        rest = f", and {len(found) - _SAID} more" if len(found) > _SAID else ""
-        return "; ".join(found[:_SAID]) + rest
-    suspects = [_place(op) for op in here.ops if op.function is not None or op.python_functions]
-    if suspects:
-        return f"the ops are the same, so a function or a constant is another: of {' or '.join(suspects[:_SAID])}"
-    return "the ops are the same, so a constant or an option is another"
-
-
-def _fields(there: PipelineOp, now: PipelineOp) -> Sequence[str]:
-    return [
-        f"{word} of {_place(now)} was {_said(getattr(there, name))} and is {_said(getattr(now, name))}"
-        for name, word in _FIELDS.items()
-        if getattr(there, name) != getattr(now, name)
-    ]
+    for there, now in zip(before.ops, here.ops, strict=True):
+        for name, word in _FIELDS.items():
+            was, is_now = getattr(there, name), getattr(now, name)
+            if was != is_now:
+                return f"{word} of {_place(now)} was {_said(was)} and is {_said(is_now)}"
+    return "the ops are the same, so a function, a constant or an option is another"
 
 
 def _said(value: Any) -> str:

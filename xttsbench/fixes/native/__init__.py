@@ -14,19 +14,17 @@ _PROOF = "its sums may be rounded otherwise"
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """Python functions: at the price of their ops where they were traced and timed, else to be tried.
 
-    What waits is worth trying only where its ops were timed, for nothing that only waits can be traced. Of a generator
-    it is the body of its loop, which gives nothing before the generator is opened.
+    What waits is worth trying only where its ops were timed, for nothing that only waits can be traced.
     """
     pipeline = setting.pipeline
-    functions = {one.token: one for one in pipeline.python_functions if one.kind != "generator" or one.native}
+    functions = {one.token: one for one in pipeline.python_functions if one.kind != "generator"}
     found = [one.native for one in functions.values() if one.native is not None]
     priced = {token: one for token, one in functions.items() if one.native and one.native.call_time_s is not None}
     if priced:
         ops = tuple(op.name for op in pipeline.ops if priced.keys() & set(op.python_functions))
         exact = all(one.native is not None and one.native.exact for one in priced.values())
-        alone = any(one.kind != "generator" for one in priced.values())
         proof = None if exact else _PROOF
-        yield Candidate("native", lambda given: _as_ops(given, priced), proof=proof, ops=ops, alone=alone)
+        yield Candidate("native", lambda given: _as_ops(given, priced), proof=proof, ops=ops)
     elif found:
         ops = tuple(op.name for op in pipeline.ops if functions.keys() & set(op.python_functions))
         named = {one.name: one.native.refused for one in functions.values() if one.native and one.native.refused}
@@ -41,12 +39,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 
 def _as_ops(given: Pipeline, priced: Mapping[str, PythonFunction]) -> Pipeline:
-    """The record of a pipeline whose priced functions are ops: they hold no lock, and TensorFlow may divide them.
-
-    A generator that is not opened stays as it is.
-    """
-    whole = {one.token for one in given.python_functions if one.kind == "generator"}
-    priced = {token: one for token, one in priced.items() if token not in whole}
+    """The record of a pipeline whose priced functions are ops: they hold no lock, and TensorFlow may divide them."""
 
     def changed(op: PipelineOp) -> dict[str, Any]:
         own = [one for one in given.python_functions if one.token in priced and one.token in op.python_functions]
@@ -75,8 +68,7 @@ NATIVE = Spec(
     words="Python functions as ops of TensorFlow",
     does="a `numpy_function` or `py_function` that computes with NumPy becomes TensorFlow's ops: the same function "
     "with other names, traced by AutoGraph; floats may be rounded otherwise. What keeps state, draws at random, reads "
-    "files, or has no such name stays Python, with the line that says why. With `open-generator` the loop's body may "
-    "become ops, too",
+    "files, or has no such name stays Python, with the line that says why",
     mends=("python-function",),
     candidates=candidates,
     rank=3,

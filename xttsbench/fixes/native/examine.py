@@ -10,62 +10,45 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.native.rewrite import Checked, checked
 from xttsbench.fixes.native.trace import Traced
-from xttsbench.fixes.open_generator.rewrite import ElementOfItem, open_generators
 from xttsbench.pipeline.cut import without_rewrites
-from xttsbench.pipeline.python.items import Leaf
 from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import lookup
-from xttsbench.records.pipeline import ItemTensor, NativeFunction, Pipeline
+from xttsbench.records.pipeline import NativeFunction, Pipeline
 
 _TIMED_S: Final = 0.15  # for which the calls of a traced function are timed, alone and on all processors
 _MOST_CALLS: Final = 4096
 
 
 def examine(dataset: Any, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with what was found of each of its Python functions, and of the bodies of generators.
+    """The pipeline with what was found of each of its Python functions but generators.
 
-    Each function that can be traced is compared with Python on a few recorded calls, and timed; generators that can be
-    opened are, for this. Nothing of the user's pipeline is timed while this runs.
+    Each function that can be traced is compared with Python on a few recorded calls, and timed. Nothing of the user's
+    pipeline is timed while this runs.
     """
-    opens = any(one.parts is not None for one in pipeline.python_functions)
-    if not (opens or any(one.kind != "generator" for one in pipeline.python_functions)) or pipeline.unserialisable:
+    if all(one.kind == "generator" for one in pipeline.python_functions) or pipeline.unserialisable:
         return pipeline
-    known = {one.token: lookup(one.token) for one in pipeline.python_functions if one.kind == "generator"}
-    generators = {id(one.generator_state): token for token, one in known.items() if one is not None}
     try:
-        dataset = _opened(dataset) if opens else dataset
-        found = {generators.get(id(one.generator), one.token): _found(one) for one in checked(read_graph(dataset))}
+        found = {one.token: _found(one) for one in checked(read_graph(dataset))}
     except (tf.errors.OpError, ValueError):  # a pipeline that cannot be cut is diagnosed all the same
         return pipeline
     functions = tuple(one.model_copy(update={"native": found.get(one.token)}) for one in pipeline.python_functions)
     return pipeline.model_copy(update={"python_functions": functions})
 
 
-def _opened(dataset: Any) -> Any:
-    try:
-        return open_generators(dataset, traceable=True)
-    except InvalidInputError:  # the others of its functions may be traced all the same
-        return dataset
-
-
 def _found(one: Checked) -> NativeFunction:
     if one.traced is None:
         return NativeFunction(refused=one.refused)
     alone, all_at_once = _timed(one.traced, one.calls)
-    times = {"call_time_s": alone[0], "call_cpu_s": all_at_once[1]}
-    known = NativeFunction(**times, exact=one.exact, name=one.traced.name)
-    if isinstance(one.of, ElementOfItem):
-        known = known.model_copy(update={"items": tuple(map(_item, one.of.items.leaves))})
-    if one.traced.why_no_text is not None:
-        return known.model_copy(update={"why_no_text": one.traced.why_no_text})
-    return known.model_copy(update={"text": one.traced.text, "names": one.traced.names})
-
-
-def _item(leaf: Leaf) -> ItemTensor:
-    return ItemTensor(value=leaf.written, dtype="string" if leaf.dtype == object else leaf.dtype.name, rank=leaf.rank)
+    return NativeFunction(
+        call_time_s=alone[0],
+        call_cpu_s=all_at_once[1],
+        exact=one.exact,
+        name=one.traced.name,
+        text=one.traced.text if one.traced.why_no_text is None else None,
+        names=one.traced.names,
+        why_no_text=one.traced.why_no_text,
+    )
 
 
 def _timed(traced: Traced, calls: Sequence[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[float, float], ...]:

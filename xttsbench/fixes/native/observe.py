@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from xttsbench.fixes.native.hooks import CALLED, IN_PLACE, SAW, TEST, compiled, numbers, parsed
 from xttsbench.fixes.native.names import COMPUTING, OUTSIDE, OUTSIDE_NAMES
-from xttsbench.pipeline.definitions import definition, is_made, place
+from xttsbench.pipeline.definitions import definition, place
 from xttsbench.pipeline.source import call_of, is_users
 
 _PLAIN: Final = (int, float, str, bool, type(None))
@@ -98,7 +98,6 @@ class Watched:
         node: of its definition in ``text``, which is all of it that is parsed.
         file: of the definition.
         before: lines of the file before ``text``.
-        lines: of the file, by the number of the node, where ``text`` is put together of several.
         nodes: all of it; an expression's number is its place in them.
         facts: by the number of the expression.
         taken: outcomes of a test, by its number.
@@ -109,7 +108,6 @@ class Watched:
     text: str
     file: str
     before: int
-    lines: Mapping[int, int] = field(default_factory=dict)
     nodes: list[ast.AST] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
     facts: dict[int, Fact] = field(default_factory=dict)
@@ -125,7 +123,7 @@ class Watched:
 
     def line(self, node: Any) -> int:
         """The user's line of a node."""
-        return self.lines.get(self.numbers[id(node)], int(node.lineno) + self.before)
+        return int(node.lineno) + self.before
 
     def refused(self, why: str, node: Any) -> RefusedError:
         """A refusal at a node."""
@@ -141,10 +139,6 @@ def read(function: Any) -> Watched:
     node, (file, _) = definition(function.__code__), place(function.__code__)
     if node is None or isinstance(node, ast.AsyncFunctionDef):
         raise RefusedError(f"calls {function.__qualname__}, the source of which cannot be read")
-    if is_made(function.__code__):
-        text = ast.unparse(node)
-        lines = {number: getattr(one, "lineno", 0) for number, one in enumerate(ast.walk(node))}
-        return Watched(function, parsed(text, of_lambda=False), text, file, 0, lines)
     written = linecache.getlines(file)[node.lineno - 1 : node.end_lineno]
     if isinstance(node, ast.Lambda):
         end = None if node.end_lineno != node.lineno else node.end_col_offset

@@ -9,8 +9,6 @@ from typing import Final
 import libcst as cst
 
 from xttsbench.fixes.native.written import defined
-from xttsbench.fixes.open_generator import openable
-from xttsbench.fixes.open_generator.patch import traced_loop
 from xttsbench.records.pipeline import NativeFunction, PythonFunction
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
@@ -26,9 +24,6 @@ def native(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
     if not traced:
         yield Found(why_not=f"no text of the functions was made; {_BY_HAND}")
     for function, found in traced:
-        if function.kind == "generator":  # its call is edited where it is opened
-            yield from _of_generator(calls, function)
-            continue
         if found.text is None:
             yield Found(why_not=f"{function.name}() has no text that can be read: {found.why_no_text}; {_BY_HAND}")
             continue
@@ -36,14 +31,6 @@ def native(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
             yield Found(tuple(_changes(calls, function, found)))
         except NoEditError as error:
             yield Found(why_not=f"{error}; {_BY_HAND}")
-
-
-def _of_generator(calls: Calls, function: PythonFunction) -> Iterator[Found]:
-    """Why the body of a generator's loop does not become ops in the source, where it is to."""
-    for op in calls.pipeline.ops if "open-generator" in calls.together else ():
-        if openable(op, calls.pipeline) is function:
-            found = traced_loop(calls, op, function, None, set())
-            yield Found(why_not=found.why_not if found is not None else None)
 
 
 def _changes(calls: Calls, function: PythonFunction, found: NativeFunction) -> Iterator[Change]:

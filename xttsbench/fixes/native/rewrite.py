@@ -22,7 +22,7 @@ from tensorflow.python.framework import function_def_to_graph
 from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, source_of
 from xttsbench.fixes.native.observe import RefusedError, users_function
 from xttsbench.fixes.native.trace import Traced, trace
-from xttsbench.fixes.open_generator.rewrite import Body, ElementOfItem
+from xttsbench.fixes.open_generator.rewrite import Body
 from xttsbench.fixes.pool.packing import without_tensorflow
 from xttsbench.pipeline.cut import TRANSPARENT, bypassed, dataset, rename_calls, with_callers
 from xttsbench.pipeline.nodes import FunctionLibrary, called, copied, dataset_nodes
@@ -51,34 +51,23 @@ class Checked:
 
     Attributes:
         token: of TensorFlow's registry.
-        of: what it was made of: a function, or the body of a generator.
-        function: without what TensorFlow puts around it.
         name: as the user wrote it.
         traced: ``None`` where it is refused.
         refused: a phrase with file and line, after "it".
         calls: arguments and results that were recorded.
-        results: dtypes of the results.
         exact: whether all that was recorded was the same to the last bit.
     """
 
     token: str
-    of: Any
-    function: Any
     name: str
     traced: Traced | None = None
     refused: str | None = None
     calls: tuple[tuple[tuple[Any, ...], Any], ...] = ()
-    results: tuple[Any, ...] = ()
     exact: bool = False
-
-    @property
-    def generator(self) -> Any:
-        """TensorFlow's table of the generator's iterators, where it was made of the body of one."""
-        return getattr(self.of, "of", None)
 
 
 def checked(graph: Any) -> list[Checked]:
-    """Every Python function of a graph but generators, bodies of opened ones included, traced where that can be."""
+    """Every Python function of a graph but generators, traced where that can be."""
     nodes = {
         node.attr["token"].s.decode(): node for function in graph.library.function for node in python_nodes(function)
     }
@@ -93,14 +82,13 @@ def checked(graph: Any) -> list[Checked]:
 
 def _checked(graph: Any, token: str, registered: Registered, node: Any, known: str | _Recorder) -> Checked:
     """One of them, by what speaks against it, or by calls of it that were recorded."""
-    one = Checked(token, *_function(registered), display_name(registered.user))
+    one = Checked(token, display_name(registered.user))
     place = locate(registered.user)
     try:
         if isinstance(known, str):
             raise RefusedError(known, place.file, place.line)
-        results = tuple(tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type)
         traced, exact = _traced(registered, node, known, _shapes(graph, token))
-        return replace(one, traced=traced, calls=tuple(known.calls), results=results, exact=exact)
+        return replace(one, traced=traced, calls=tuple(known.calls), exact=exact)
     except RefusedError as error:
         return replace(one, refused=str(error))
 
@@ -111,23 +99,14 @@ def python_nodes(function: Any) -> Iterator[Any]:
 
 
 def _is_users(registered: Registered) -> bool:
-    """Whether a function is the user's: no generator, nor the fetcher of elements that an opened one has made."""
-    return registered.kind != "generator" and not isinstance(getattr(registered.called, "__self__", None), Body)
-
-
-def _function(registered: Registered) -> tuple[Any, Any]:
-    """Function that TensorFlow calls, without its wrappers, and the user's function in that."""
-    called = without_tensorflow(registered.called)
-    return called, called.items.function if isinstance(called, ElementOfItem) else called
+    """Whether a function is the user's: no generator, nor what an opened one was made of."""
+    function = without_tensorflow(registered.called)
+    return registered.kind != "generator" and not isinstance(getattr(function, "__self__", function), Body)
 
 
 def _objection(registered: Registered) -> str | None:
     """Objection to a function before it is run, as a phrase; ``None`` for none."""
-    function, _ = _function(registered)
-    if isinstance(function, ElementOfItem):
-        return None if function.reads is None else f"reads what others change: {function.reads}"
-    if isinstance(function, Body):
-        return f"makes elements of items that stay in Python: {function.in_python or 'it is not asked for tensors'}"
+    function = without_tensorflow(registered.called)
     held = python_state(function)
     if held.state is not None:
         return f"keeps state: {held.state}"
@@ -236,16 +215,13 @@ def _traced(
             shape = tf.TensorShape([None] * ranks.pop())
             unsure.append(number)
         specs.append(tf.TensorSpec(shape, dtype))
-    made, bare = _function(registered)
     function = trace(
-        bare,
+        without_tensorflow(registered.called),
         specs,
         results,
         seen=[arguments for arguments, _ in recorder.calls],
         tensors=registered.kind == "py_function",
         unsure=unsure,
-        structure=getattr(made, "structure", None),
-        name=display_name(registered.user),
     )
     exact = True
     for arguments, expected in recorder.calls:

@@ -18,13 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.data.util import nest
 
 from xttsbench.fixes.graph.functions import state
-from xttsbench.fixes.native.flow import Flow, flows
+from xttsbench.fixes.native.flow import flows
 from xttsbench.fixes.native.observe import Observer, RefusedError, Watched, users_function
 from xttsbench.fixes.native.rebind import CHECKED, Rebound, loaded
-from xttsbench.pipeline.definitions import is_made
 from xttsbench.pipeline.functions import is_random
 from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.python.state import called
@@ -66,8 +64,6 @@ def trace(
     seen: Sequence[Sequence[Any]],
     tensors: bool = False,
     unsure: Sequence[int] = (),
-    structure: Any = None,
-    name: str = "",
 ) -> Traced:
     """Traces a Python function as ops.
 
@@ -78,17 +74,15 @@ def trace(
         seen: the arguments of the recorded calls.
         tensors: whether it is given tensors (``py_function``).
         unsure: numbers of the arguments of which the rank was only seen, which is checked whenever the function runs.
-        structure: of an element, where it is the body of a generator: its dtypes, to which the parts are converted.
-        name: of the user's function, where it is another than the function has.
 
     Raises:
         RefusedError: it cannot be traced, or returns something else than is expected.
     """
-    made = _Made(function, seen, name)
+    made = _Made(function, seen)
 
     def whole(*given: Any) -> Any:
         arguments = [tf.ensure_shape(one, one.shape) if number in unsure else one for number, one in enumerate(given)]
-        return made.results(made.called(*arguments), results, tensors, structure)
+        return made.results(made.called(*arguments), results, tensors)
 
     try:
         with tf.device(None):
@@ -97,31 +91,29 @@ def trace(
         raise
     except BaseException as error:  # a user's function raises what it likes
         raise made.refusal(error) from error
-    place = locate(function)
     if (why := _objection(traced)) is not None:
-        raise RefusedError(why, place.file, place.line)
+        raise made.refused(why)
     return made.traced(traced)
 
 
 class _Made:
     """The user's functions with other names, compiled."""
 
-    def __init__(self, function: Any, seen: Sequence[Sequence[Any]], name: str) -> None:
-        self._function, self._name, place = function, name, locate(function)
+    def __init__(self, function: Any, seen: Sequence[Sequence[Any]]) -> None:
+        self._function = function
         self._here: tuple[Watched, int] | None = None
         self._refused: RefusedError | None = None  # AutoGraph makes another error of it
         target = called(function)
         plain = getattr(target, "__func__", target)
         if plain is None or users_function(plain) is None:
-            raise RefusedError("has no source of the user's", place.file, place.line)
-        self._observer = observer = Observer(function)
+            raise self.refused("has no source of the user's")
+        observer = Observer(function)
         try:
             observer.run(seen)
         except RefusedError:
             raise
         except Exception as error:
-            why = f"fails when it runs again ({type(error).__name__}: {error})"
-            raise RefusedError(why, place.file, place.line) from error
+            raise self.refused(f"fails when it runs again ({type(error).__name__}: {error})") from error
         self._root = observer.watched(plain)
         self._closed = [target.__self__] if isinstance(target, types.MethodType) else []
         partials = list(_partials(function))
@@ -132,22 +124,18 @@ class _Made:
         rest = code.co_varnames[all_of_them : all_of_them + bool(code.co_flags & inspect.CO_VARARGS)]
         given = code.co_varnames[len(self._closed) : code.co_argcount] + rest
         self._named = {name: one for partial in reversed(partials) for name, one in partial.keywords.items()}
-        self._flows = self._found(set(given) - known)
+        self._flows = flows(observer, self._root, set(given) - known)
         observer.force(seen, lambda one, node: one in self._flows and self._flows[one].given(node))
-        self._flows = self._found(set(given) - known)
+        self._flows = flows(observer, self._root, set(given) - known)
         self._names = self._named_anew()
         self._compiled = {one: self._compile(one) for one in self._flows}
         for one in self._compiled.values():
             one.__globals__.update({self._names[other]: function for other, function in self._compiled.items()})
 
-    def _found(self, names: set[str]) -> dict[Watched, Flow]:
-        return flows(self._observer, self._root, names)
-
     def _named_anew(self) -> dict[Watched, str]:
         found: dict[Watched, str] = {}
         for one in self._flows:
-            own = (self._name if one is self._root else "") or one.function.__name__
-            base = re.sub(r"\W+|lambda", "_", own.rsplit(".", 1)[-1]).strip("_") or "mapped"
+            base = re.sub(r"\W+|lambda", "_", one.function.__name__).strip("_") or "mapped"
             name = f"{base}_native"
             while name in found.values():
                 name += "_"
@@ -185,14 +173,26 @@ class _Made:
         return self._compiled[self._root](*self._closed, *tensors, **self._named)
 
     @_unchecked
-    def results(self, result: Any, expected: Sequence[tf.DType], tensors: bool, structure: Any) -> list[Any]:
+    def results(self, result: Any, expected: Sequence[tf.DType], tensors: bool) -> list[Any]:
         """Results of the function as tensors, one for each that is expected."""
-        try:
-            return _results(result, expected, tensors) if structure is None else _parts(result, structure)
-        except RefusedError as error:
-            place = locate(self._function)
-            self._refused = RefusedError(error.reason, place.file, place.line)
-            raise
+        given = list(result) if isinstance(result, list | tuple) else [result]
+        if len(given) != len(expected):
+            raise self.refused(f"returns {len(given)} results, and the graph expects {len(expected)}")
+        found = []
+        for one, dtype in zip(given, expected, strict=True):
+            tensor = one if isinstance(one, tf.Tensor) else tf.convert_to_tensor(np.asarray(one))
+            if tensor.dtype != dtype:
+                if not tensors:
+                    raise self.refused(f"returns {tensor.dtype.name}, and the graph expects {dtype.name}")
+                tensor = tf.cast(tensor, dtype)
+            found.append(tf.identity(tensor))
+        return found
+
+    def refused(self, why: str) -> RefusedError:
+        """A refusal at the function."""
+        place = locate(self._function)
+        self._refused = RefusedError(why, place.file, place.line)
+        return self._refused
 
     def refusal(self, error: BaseException) -> RefusedError:
         """Why it cannot be traced, with the line of the last expression that could."""
@@ -202,14 +202,13 @@ class _Made:
         said = lines[-1].removeprefix(f"{type(error).__name__}: ") if lines else "without a message"
         why = f"raises {type(error).__name__} while it is traced: {said}"
         if self._here is None:
-            place = locate(self._function)
-            return RefusedError(why, place.file, place.line)
+            return self.refused(why)
         one, number = self._here
         return RefusedError(why, one.file, one.line(one.nodes[number]))
 
     def traced(self, function: Any) -> Traced:
         """The traced function with its text."""
-        changed = [self._root] if is_made(self._root.function.__code__) else []
+        changed = list[Watched]()
         before = -1
         while before != len(changed):
             before, names = len(changed), {one: self._names[one] if one in changed else "" for one in self._flows}
@@ -248,37 +247,6 @@ def _partials(function: Any) -> Any:
     while isinstance(function, functools.partial):
         yield function
         function = function.func
-
-
-def _results(result: Any, expected: Sequence[tf.DType], tensors: bool) -> list[Any]:
-    """Results of the function as tensors, one for each that is expected."""
-    given = list(result) if isinstance(result, list | tuple) else [result]
-    if len(given) != len(expected):
-        raise RefusedError(f"returns {len(given)} results, and the graph expects {len(expected)}")
-    found = []
-    for one, dtype in zip(given, expected, strict=True):
-        tensor = one if isinstance(one, tf.Tensor) else tf.convert_to_tensor(np.asarray(one))
-        if tensor.dtype != dtype:
-            if not tensors:
-                raise RefusedError(f"returns {tensor.dtype.name}, and the graph expects {dtype.name}")
-            tensor = tf.cast(tensor, dtype)
-        found.append(tf.identity(tensor))
-    return found
-
-
-def _parts(element: Any, structure: Any) -> list[Any]:
-    """An element of a generator as flat tensors, each converted as TensorFlow converts what is yielded."""
-    return [
-        tf.identity(_as(one, dtype))
-        for one, dtype in zip(nest.flatten_up_to(structure, element), nest.flatten(structure), strict=True)
-    ]
-
-
-def _as(value: Any, dtype: tf.DType) -> Any:
-    given = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(np.asarray(value))
-    if given.dtype != dtype and not np.can_cast(given.dtype.as_numpy_dtype, dtype.as_numpy_dtype, "same_kind"):
-        raise RefusedError(f"gives {given.dtype.name} where {dtype.name} is expected")
-    return tf.cast(given, dtype)
 
 
 def _objection(traced: Any) -> str | None:

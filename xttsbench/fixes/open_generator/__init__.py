@@ -83,7 +83,6 @@ OPEN_GENERATOR: Final = Spec(
     rank=12,
     on_dataset="xttsbench.fixes.open_generator.rewrite:open_generators",
     argument="calls",
-    prepares="native",
     hazards="xttsbench.fixes.open_generator.rewrite:hazards",
     runs_ahead=True,
     patch="xttsbench.fixes.open_generator.patch:open_generator",

@@ -31,7 +31,6 @@ from xttsbench.pipeline.nodes import (
     free_name,
     node_of,
 )
-from xttsbench.pipeline.python.items import Items, NotAlikeError, items_of
 from xttsbench.pipeline.python.opened import Compiled, compiled
 from xttsbench.pipeline.python.split import CannotOpenError
 from xttsbench.pipeline.python.state import python_state
@@ -44,44 +43,21 @@ _MOST_WAITING: Final = 4096  # items that wait for their turn; more are left of 
 _finished: Final[deque[Any]] = deque(maxlen=32)  # what datasets that are gone referred to
 
 
-class ElementOfItem:
-    """Makes the element of an item that comes as tensors.
-
-    Attributes:
-        items: what items are, with the function that makes an element of one.
-        structure: of the element, with the dtype of each leaf.
-        reads: what it reads and other code changes, in words; ``None`` where there is nothing.
-        of: TensorFlow's table of the generator's iterators, by which the generator is known.
-    """
-
-    def __init__(self, items: Items, registered: Registered, reads: str | None) -> None:
-        self.items, self.reads, self.of = items, reads, registered.generator_state
-        self.structure = cells(unwrap(registered.called))["output_types"]
-        self._convert = converter(registered)
-        self.__wrapped__ = self.of._generator  # for those who look for the user's function behind a token
-
-    def __call__(self, *parts: Any) -> Any:
-        """The element as flat arrays."""
-        return _element(lambda: self._convert(self.items.function(*parts)))
-
-
 class Body:
     """Makes the element of an item by its number, in this process unless ``made`` is exchanged; has the table of items.
 
     Attributes:
         cut: the generator in two parts.
         made: makes an element of the values of an item.
-        of: TensorFlow's table of the generator's iterators, by which the generator is known.
-        in_python: why its items are no tensors, where they were to be, as a phrase after "it".
     """
 
-    def __init__(self, cut: Compiled, registered: Registered, in_python: str | None) -> None:
-        self.cut, self.of, self.in_python = cut, registered.generator_state, in_python
+    def __init__(self, cut: Compiled, registered: Registered) -> None:
+        self.cut = cut
         self.made: Callable[[dict[str, Any]], Any] = lambda values: cut.body(**values)
         self._items: dict[int, dict[str, Any]] = {}
         self._numbers = itertools.count()
         self._convert = converter(registered)
-        self.__wrapped__ = self.of._generator  # for those who look for the user's function behind a token
+        self.__wrapped__ = cut.generator  # for those who look for the user's function behind a token
 
     def numbers(self, *arguments: Any) -> Iterator[int]:
         """The numbers of an epoch's items, in order."""
@@ -93,29 +69,23 @@ class Body:
             yield number
 
     def __call__(self, number: Any) -> Any:
-        """The element of an item as flat arrays, made once."""
+        """The element of an item as flat arrays, made once.
+
+        Raises:
+            RuntimeError: the user's code raised ``StopIteration``, which TensorFlow would take for the end.
+        """
         values = self._items.pop(int(number))
-        return _element(lambda: self._convert(self.made(values)))
+        try:
+            return self._convert(self.made(values))
+        except StopIteration as error:
+            raise RuntimeError("generator raised StopIteration") from error
 
 
-def _element(make: Callable[[], Any]) -> Any:
-    """An element; ``StopIteration`` in its making, which TensorFlow takes for the end, is an error as in a generator.
-
-    Raises:
-        RuntimeError: the user's code raised ``StopIteration``.
-    """
-    try:
-        return make()
-    except StopIteration as error:
-        raise RuntimeError("generator raised StopIteration") from error
-
-
-def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: bool = False) -> Any:
+def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE) -> Any:
     """A dataset in which every generator that can be opened is, with ``calls`` calls of its body at a time.
 
     Elements, their order and the epochs stay; an item's number is handed from the generator to the map, the item itself
-    stays in Python. With ``traceable`` the item is handed on as tensors where all items are alike, so that its element
-    may be made by ops. Generators inside the function of ``interleave`` or ``flat_map`` stay as they are.
+    stays in Python. Generators inside the function of ``interleave`` or ``flat_map`` stay as they are.
 
     Raises:
         InvalidInputError: there is no generator, or none that can be opened: each with file, line and reason.
@@ -128,7 +98,7 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE, *, traceable: b
     held: list[Any] = []
     for node, registered in found:
         try:
-            other, kept = _opened(graph, node, registered, calls, traceable)
+            other, kept = _opened(graph, node, registered, calls)
         except CannotOpenError as error:
             place = locate(registered.user)
             where = f" ({place.file}:{place.line})" if place.file is not None else ""
@@ -249,26 +219,17 @@ class _InPlaceOfNumber:
         return self
 
 
-def _opened(graph: Any, node: Any, registered: Registered, calls: int, traceable: bool) -> tuple[Any, Any]:
+def _opened(graph: Any, node: Any, registered: Registered, calls: int) -> tuple[Any, Any]:
     """The dataset in a generator's place, and what it keeps alive."""
     given = arguments(graph, node)
     if isinstance(registered.entry, script_ops.EagerFunc):
         raise CannotOpenError("it gives elements with parts that are no plain tensors")
     cut, spec = compiled(registered.generator_state._generator), flat_spec(node, _FIX)
-    try:
-        if not traceable:
-            raise NotAlikeError("is not asked for tensors")
-        items = items_of(cut, given)
-        signature: Any = tuple(tf.TensorSpec([None] * one.rank, tf.as_dtype(one.dtype)) for one in items.leaves)
-        head: Any = items.handed_on
-        body: Any = ElementOfItem(items, registered, cut.reads)
-    except NotAlikeError as error:
-        body = Body(cut, registered, str(error))
-        head, signature = body.numbers, tf.TensorSpec([], tf.int64)
-    source = tf.data.Dataset.from_generator(head, output_signature=signature, args=given or None)
+    body, signature = Body(cut, registered), tf.TensorSpec([], tf.int64)
+    source = tf.data.Dataset.from_generator(body.numbers, output_signature=signature, args=given or None)
 
-    def mapped(*parts: Any) -> Any:
-        made = tf.numpy_function(body, parts, [one.dtype for one in spec])
+    def mapped(number: Any) -> Any:
+        made = tf.numpy_function(body, [number], [one.dtype for one in spec])
         flat = made if isinstance(made, list | tuple) else [made]
         for one, wanted in zip(flat, spec, strict=True):
             one.set_shape(wanted.shape)

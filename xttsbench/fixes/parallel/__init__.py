@@ -13,13 +13,10 @@ from xttsbench.fixes.calls import (
     numbered,
     sequential_maps,
     sources_of,
-    stays_at_one_call,
     waits,
 )
 from xttsbench.fixes.spec import Candidate, Setting, Spec, changed, each
 from xttsbench.records.pipeline import AUTOTUNE, PipelineOp
-
-_CALLS_OF_NO_CYCLE: Final = 2  # calls at once of an interleave whose cycle is not known
 
 
 def maps_made_parallel(setting: Setting) -> Iterator[Candidate]:
@@ -44,29 +41,22 @@ def interleaves_made_parallel(setting: Setting) -> Iterator[Candidate]:
         for op in pipeline.ops
         if op.op == "InterleaveDataset" and op.cycle_length != 1
     }
-    stuck = {op.name: max(op.cycle_length or 0, _CALLS_OF_NO_CYCLE) for op in pipeline.ops if stays_at_one_call(op)}
     sources = {op.name: min(files, MOST_FILES) for op in pipeline.ops if (files := sources_of(op, pipeline, cpus))}
-    if not (cycles or stuck or sources):
+    if not (cycles or sources):
         return
     # AUTOTUNE reaches a cycle that is known by itself; the others have to be told.
     blocked = [number for op in pipeline.ops if (number := cycles.get(op.name)) and waits(op, pipeline, cpus)]
-    calls = max([*stuck.values(), *sources.values(), *blocked], default=AUTOTUNE)
+    calls = max([*sources.values(), *blocked], default=AUTOTUNE)
 
     def made(op: PipelineOp) -> dict[str, Any]:
         if op.name in sources:
             return {"op": "ParallelInterleaveDatasetV4", "parallelism": sources[op.name], "cycle_length": calls}
-        if op.name in stuck:
-            own = stuck[op.name]
-            return {"parallelism": own if own > _CALLS_OF_NO_CYCLE else max(own, calls), "chosen_parallelism": None}
         return _made("ParallelInterleaveDatasetV4", calls) if op.name in cycles else {}
 
-    mixed = any(op.name in stuck and (op.cycle_length or 0) < 1 for op in pipeline.ops)
-    why_not = "how many sources take turns is left to AUTOTUNE there, so that the elements come in another order"
     yield Candidate(
         numbered("parallel-interleave", calls),
         lambda given: each(given, made),
-        why_not if mixed else None,
-        ops=tuple(op.name for op in pipeline.ops if op.name in {*cycles, *stuck, *sources}),
+        ops=tuple(op.name for op in pipeline.ops if op.name in {*cycles, *sources}),
     )
 
 

@@ -26,25 +26,23 @@ def parallel_map(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
 
 
 def parallel_interleave(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
-    """Every sequential interleave in parallel; where all are, their number of calls."""
+    """Every sequential interleave in parallel."""
     found = _made_parallel(calls, "interleave", number)
-    if not found and number is not None:
-        found = _made_parallel(calls, "interleave", number, already=True)
     if not found:
         flat = [one for one in calls.pipeline.ops if one.op == "FlatMapDataset"]
         found = [Found(why_not=f"{_FLAT_MAP} at {place(one)}") for one in flat]
     return found or [Found(why_not="the pipeline has no sequential .interleave(...)")]
 
 
-def _made_parallel(calls: Calls, method: str, count: int | None, *, already: bool = False) -> list[Found]:
-    """Every sequential op of a kind made parallel, or with ``already`` every parallel one given ``count`` calls."""
-    ops = [one for one in calls.of_kind(method) if one.op.startswith("Parallel") == already]
+def _made_parallel(calls: Calls, method: str, count: int | None) -> list[Found]:
+    """Every sequential op of a kind made parallel."""
+    ops = [one for one in calls.of_kind(method) if not one.op.startswith("Parallel")]
 
     def edit(module: Module, link: Link) -> Change:
         given = {"num_parallel_calls": autotune_or(module, link.node, count)}
-        if not already and calls.settings:
+        if calls.settings:
             given["num_parallel_calls"] += f" if {condition(calls.settings, module, link.node)} else None"
-        if not already and _order_lost(calls, link):
+        if _order_lost(calls, link):
             given["deterministic"] = "True"
         return _given(module, link, given)
 

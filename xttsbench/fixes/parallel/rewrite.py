@@ -34,7 +34,6 @@ BUFFERED_BYTES: Final = 256 << 20
 _UNKNOWN_BYTES: Final = 64 << 10  # what an element is taken to hold whose shape is not known before it is there
 _MOST_ELEMENTS: Final = 4096
 _OPENS: Final = re.compile(r"(FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave)Dataset(V\d+)?")
-_PARALLEL: Final = ("ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4")
 
 
 def parallel_map(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
@@ -70,8 +69,8 @@ def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
 
     The order of the elements stays what it was. An interleave reads as many inputs as its cycle is long where no
     number is given (``AUTOTUNE``), and beyond its cycle reads ahead; a ``flat_map`` reads ahead in
-    :data:`FILES_AHEAD`. Given a number, an interleave that is parallel already gets it where it reads fewer. Left out
-    are ``from_generator``, which is one input, and ``flat_map`` over windows, whose elements lie in memory.
+    :data:`FILES_AHEAD`. Left out are ``from_generator``, which is one input, and ``flat_map`` over windows, whose
+    elements lie in memory.
 
     Raises:
         InvalidInputError: there is nothing of this kind to read in parallel.
@@ -79,18 +78,16 @@ def parallel_interleave(graph: Any, *, calls: int = tf.data.AUTOTUNE) -> Any:
     edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
     functions = {function.signature.name: function for function in edited.library.function}
-    changed = False
-    for node in dataset_nodes(edited):
-        if node.op == "InterleaveDataset" or (node.op == "FlatMapDataset" and not _in_memory(node, by_name, functions)):
-            _read_in_parallel(edited, node, by_name, calls)
-            changed = True
-        elif node.op in _PARALLEL and _reads_fewer(node, by_name, calls):
-            _read_more(edited, node, by_name, calls)
-            changed = True
-    if not changed:
+    in_turn = [
+        node
+        for node in dataset_nodes(edited)
+        if node.op == "InterleaveDataset" or (node.op == "FlatMapDataset" and not _in_memory(node, by_name, functions))
+    ]
+    if not in_turn:
         fix = "parallel-interleave" if calls == tf.data.AUTOTUNE else f"parallel-interleave:{calls}"
-        why = "the dataset has no interleave or flat_map that reads one input at a time, or fewer than that"
-        raise does_not_apply(fix, why)
+        raise does_not_apply(fix, "the dataset has no interleave or flat_map that reads one input at a time")
+    for node in in_turn:
+        _read_in_parallel(edited, node, by_name, calls)
     return edited
 
 
@@ -116,34 +113,6 @@ def _read_in_parallel(graph: Any, node: Any, by_name: Any, calls: int) -> None:
         inputs += [add_constant(graph, f"{node.name}/{name}", 1) for name in ("cycle_length", "block_length")]
     node.op = "ParallelInterleaveDatasetV4"
     node.attr["deterministic"].s = b"true"
-    set_inputs(node, [*inputs, *_readers(graph, node, cycle, calls)])
-
-
-def _reads_fewer(node: Any, by_name: Any, calls: int) -> bool:
-    """Whether a parallel interleave reads fewer inputs at a time than wanted, as far as it is a matter of numbers.
-
-    TensorFlow prepares twice as many inputs as the cycle is long by itself, but buffers next to nothing of each.
-    """
-    cycle = constant_input(node, "cycle_length", by_name)
-    asked = constant_input(node, "num_parallel_calls", by_name)
-    if calls == tf.data.AUTOTUNE or cycle is None or cycle < 1 or asked is None:
-        return False
-    if calls <= cycle:
-        return asked != tf.data.AUTOTUNE and asked < calls
-    ahead = constant_input(node, "prefetch_input_elements", by_name) or 0  # the third version has none
-    buffered = constant_input(node, "buffer_output_elements", by_name) or 0
-    return ahead < calls - cycle or buffered < _buffered_elements(node, calls)
-
-
-def _read_more(graph: Any, node: Any, by_name: Any, calls: int) -> None:
-    """Give a parallel interleave more readers, in place; it keeps the order where it kept it."""
-    cycle = constant_input(node, "cycle_length", by_name)
-    if cycle is not None and calls <= cycle:  # the buffers may be as the user wants them
-        set_inputs(node, [*data_inputs(node)[:-1], add_constant(graph, f"{node.name}/num_parallel_calls", calls)])
-        return
-    numbers = 1 if node.op == "ParallelInterleaveDatasetV3" else 3
-    inputs = data_inputs(node)[:-numbers]
-    node.op = "ParallelInterleaveDatasetV4"
     set_inputs(node, [*inputs, *_readers(graph, node, cycle, calls)])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import io
 import mmap
 import random
@@ -31,7 +32,6 @@ from xttsbench.pipeline.source import cells
 
 _AUTOGRAPH: Final = "tensorflow/python/autograph/impl/api.py"
 _NOTE: Final = "ag_dnc_wrapper__"
-_DEPTH: Final = 6  # how far into a function's variables the one that cannot be copied is looked for
 
 _lock = threading.Lock()
 
@@ -57,11 +57,25 @@ def objection(function: Any) -> str | None:
     error = _error(function)
     if error is None:
         return None
-    path, value = _culprit(function, (), 0)
-    reason = str(_error(value) or error).strip().rstrip(".")
-    if not path:
-        return reason
-    return f"its {' of '.join(reversed(path))} is {_described(value)}, which cannot be copied ({reason})"
+    for name, part in _held(function).items():
+        if (reason := _error(part)) is not None:
+            return f"its {name!r} is {_described(part)}, which cannot be copied ({_sentence(reason)})"
+    return _sentence(error)
+
+
+def _held(function: Any) -> dict[str, Any]:
+    """What a function takes from its scope, or a method from its object, by name."""
+    while isinstance(function, functools.partial | work.ElementOf):
+        function = function.func if isinstance(function, functools.partial) else function.function
+    own = vars(function.__self__) if isinstance(function, types.MethodType) else {}
+    if not isinstance(function, types.FunctionType | types.MethodType):
+        return dict(getattr(function, "__dict__", {}))
+    scope = inspect.getclosurevars(function)
+    return {**own, **scope.nonlocals, **scope.globals}
+
+
+def _sentence(error: Exception) -> str:
+    return str(error).strip().rstrip(".")
 
 
 def user_files() -> dict[str, str]:
@@ -151,14 +165,6 @@ def _refuse(obj: Any) -> None:
         raise CannotCopyError("a file is open at one place in one process")
 
 
-def _refused(obj: Any) -> bool:
-    try:
-        _refuse(obj)
-    except CannotCopyError:
-        return True
-    return False
-
-
 def _generator(obj: Any) -> Any:
     """A random generator goes as the digest of its state, from which each process makes a stream of its own."""
     if obj is getattr(random, "_inst", None):
@@ -214,48 +220,6 @@ def _error(value: Any) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def _culprit(value: Any, path: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], Any]:
-    """The innermost thing that cannot be copied, and the way to it."""
-    if depth < _DEPTH and not _refused(value):
-        for name, part in _parts(value):
-            if _error(part) is not None:
-                return _culprit(part, (*path, name), depth + 1)
-    return path, value
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Parts of a function, method, partial, container or object, each with a phrase that names it."""
-    if isinstance(value, types.FunctionType):
-        yield from ((f"variable {name!r}", part) for name, part in cells(value).items())
-        yield from (
-            (f"global variable {name!r}", value.__globals__[name])
-            for name in _global_names(value.__code__)
-            if name in value.__globals__
-        )
-        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        yield from ((f"default argument {number}", part) for number, part in enumerate(defaults, 1))
-    elif isinstance(value, types.MethodType):
-        yield "object", value.__self__
-        yield "function", value.__func__
-    elif isinstance(value, functools.partial):
-        yield "function", value.func
-        yield from ((f"argument {number}", part) for number, part in enumerate(value.args, 1))
-        yield from ((f"argument {name!r}", part) for name, part in value.keywords.items())
-    elif isinstance(value, Mapping):
-        yield from ((f"item {key!r:.40}", part) for key, part in value.items())
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from ((f"item {number}", part) for number, part in enumerate(value))
-    elif not isinstance(value, type | types.ModuleType):
-        yield from ((f"attribute {name!r}", part) for name, part in getattr(value, "__dict__", {}).items())
-
-
-def _global_names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _global_names(constant)
 
 
 def _described(value: Any) -> str:

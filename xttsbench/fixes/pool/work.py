@@ -136,7 +136,7 @@ def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 
 _worker: list[int] = []  # what this process adds to every seed; empty outside a pool
-_AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool, list)
+_AS_THEY_ARE: Final = (np.ndarray, np.generic, bytes, str, int, float, complex, bool)
 """Results that the parent turns into a tensor as it would without the pool."""
 
 
@@ -173,31 +173,15 @@ def main(start: str) -> None:
 
 
 @dataclass(frozen=True)
-class _AsItIs:
-    """A result whose structure the parent needs as the user's function gave it."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
 class ElementOf:
     """Makes an element of the values of an item by the body of an opened generator."""
 
     function: Callable[..., Any]
     known: Mapping[str, Any]  # values that all items have in common
 
-    def __call__(self, values: Mapping[str, Any]) -> _AsItIs:
+    def __call__(self, values: Mapping[str, Any]) -> Any:
         """The element, of an item's own values by their names."""
-        return _AsItIs(_structured(self.function(**self.known, **values)))
-
-
-def _structured(value: Any) -> Any:
-    """An element with its tuples, lists and dictionaries, of what the parent knows."""
-    if isinstance(value, dict):
-        return {key: _structured(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_structured, value)) if type(value) in (list, tuple) else tuple(map(_structured, value))
-    return _sendable_part(value)
+        return self.function(**self.known, **values)
 
 
 def _answer(channel: Channel, function: Callable[..., Any], eager: bool, arguments: tuple[Any, ...]) -> None:
@@ -222,19 +206,13 @@ def _tensor(value: Any) -> Any:
 
 def _sendable(value: Any) -> Any:
     """A result without classes that the parent may not know: named tuples as tuples, tensors as arrays."""
-    if isinstance(value, _AsItIs):
-        return value.value
-    return [_sendable_part(part) for part in value] if isinstance(value, list | tuple) else _sendable_part(value)
-
-
-def _sendable_part(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sendable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if isinstance(value, list) else tuple)(map(_sendable, value))
     if value is None or isinstance(value, _AS_THEY_ARE):
         return np.asarray(value) if isinstance(value, np.ma.MaskedArray) else value
-    if hasattr(value, "numpy"):
-        return value.numpy()
-    if isinstance(value, tuple):
-        return [_sendable_part(part) for part in value]
-    return np.asarray(value)
+    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
 
 
 def _raised(error: BaseException) -> tuple[Any, ...]:

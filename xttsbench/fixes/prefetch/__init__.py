@@ -72,7 +72,6 @@ PREFETCH: Final = Spec(
     mends=("no-prefetch",),
     candidates=appended,
     rank=6,
-    rewrite="xttsbench.fixes.prefetch.rewrite:append_prefetch",
     on_dataset="xttsbench.fixes.prefetch.rewrite:prefetched",
     argument="elements",
     needs_graph=False,

@@ -1,46 +1,30 @@
-"""Prefetches in a graph: one more at the end, fewer in the middle, and how much the last one holds."""
+"""Prefetches: one more at the end, and how much the last one holds."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import appended, does_not_apply
+from xttsbench.fixes.graph.edit import does_not_apply
 from xttsbench.pipeline.nodes import add_constant, constant_input, copied, data_inputs, dataset_nodes, set_inputs
 from xttsbench.pipeline.read import read_graph
 
 
 def prefetched(dataset: Any, *, elements: int = tf.data.AUTOTUNE) -> Any:
-    """A prefetch at the end, which needs no graph, so that it also works where that cannot be read."""
-    try:
-        there = ends_in_prefetch(read_graph(dataset))
-    except tf.errors.OpError:
-        there = False
-    if there:
-        raise does_not_apply("prefetch", "the dataset ends in a prefetch already")
-    return dataset.prefetch(elements)
-
-
-def append_prefetch(graph: Any, *, elements: int = tf.data.AUTOTUNE) -> Any:
-    """A prefetch of so many elements after everything but the options that end the pipeline.
+    """A prefetch at the end, which needs no graph, so that it also works where that cannot be read.
 
     Raises:
-        InvalidInputError: the pipeline ends in a prefetch already.
+        InvalidInputError: the pipeline ends in a prefetch already, options apart.
     """
-    if ends_in_prefetch(graph):
-        raise does_not_apply(
-            "prefetch", "the dataset ends in a prefetch already (buffer:<n> has the last one hold n elements)"
-        )
-    edited = copied(graph)
-    appended(edited, "PrefetchDataset", fix="prefetch", inputs={"buffer_size": elements}, within_options=True)
-    return edited
-
-
-def ends_in_prefetch(graph: Any) -> bool:
-    """Whether a prefetch is the last op, options apart."""
-    ops = [node.op for node in dataset_nodes(graph) if node.op != "OptionsDataset"]
-    return ops[-1:] == ["PrefetchDataset"]
+    with suppress(tf.errors.OpError):
+        ops = [node.op for node in dataset_nodes(read_graph(dataset)) if node.op != "OptionsDataset"]
+        if ops[-1:] == ["PrefetchDataset"]:
+            raise does_not_apply(
+                "prefetch", "the dataset ends in a prefetch already (buffer:<n> has the last one hold n elements)"
+            )
+    return dataset.prefetch(elements)
 
 
 def last_buffer(graph: Any, *, elements: int) -> Any:

@@ -41,7 +41,6 @@ THREAD_POOL: Final = Spec(
     mends=("thread-pool", "python-function"),
     candidates=candidates,
     rank=10,
-    rewrite="xttsbench.fixes.thread_pool.rewrite:thread_pool",
     on_dataset="xttsbench.fixes.thread_pool.rewrite:with_pool",
     argument="threads",
     needs_graph=False,

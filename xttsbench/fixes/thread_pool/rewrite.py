@@ -5,23 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import dataset_options_pb2
 
-from xttsbench.fixes.graph.edit import does_not_apply, with_options
-from xttsbench.pipeline.nodes import graph_options
-
-
-def thread_pool(graph: Any, *, threads: int) -> Any:
-    """A private pool of ``threads`` threads for the whole pipeline.
-
-    Raises:
-        InvalidInputError: it has a pool of this size already.
-    """
-    if graph_options(graph).threading_options.private_threadpool_size == threads:
-        raise does_not_apply(f"thread-pool:{threads}", f"the dataset has a private pool of {threads} threads already")
-    options = dataset_options_pb2.Options()
-    options.threading_options.private_threadpool_size = threads
-    return with_options(graph, options, fix=f"thread-pool:{threads}")
+from xttsbench.fixes.graph.edit import does_not_apply
 
 
 def with_pool(dataset: Any, *, threads: int) -> Any:

@@ -13,6 +13,7 @@ from xttsbench.fixes.graph import apply
 from xttsbench.fixes.native import names
 from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.source import lookup
 
 pytestmark = pytest.mark.tf
 
@@ -179,6 +180,20 @@ def test_the_original_is_left_as_it_was_and_shuffles_before_it_too():
     dataset = dataset.map(lambda x: tf.numpy_function(otherwise, [x], tf.float32)).cache()
     fixed = apply(dataset, "native")
     assert tokens(dataset)
+    assert_close(dataset, fixed)
+
+
+@pytest.mark.parametrize("fixes", ["native", "native + open-generator:2"])
+def test_a_generator_stays_python_and_other_functions_become_ops(fixes):
+    def rows():
+        for number in range(5):
+            yield np.full(3, number, np.float32)
+
+    dataset = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([3], tf.float32))
+    dataset = dataset.map(lambda x: tf.numpy_function(lambda y: y * y, [x], tf.float32))
+    fixed = apply(dataset, fixes)
+    called = {lookup(token).user for token in tokens(fixed) if lookup(token) is not None}
+    assert called == {rows}
     assert_close(dataset, fixed)
 
 
