@@ -79,6 +79,14 @@ class PipelineOp(Record):
     """
 
 
+class ItemTensor(Record):
+    """A part of a generator's item, handed on as a tensor."""
+
+    value: str  # As it is written in the loop
+    dtype: str  # TensorFlow's name of it
+    rank: int
+
+
 class NativeFunction(Record):
     """A Python function as ops of TensorFlow: what a call of it takes then, and its text; or why it stays Python."""
 
@@ -91,6 +99,8 @@ class NativeFunction(Record):
     """The user's function with other names, TensorFlow's as ``tf``; empty where none had to change."""
     names: tuple[str, ...] = ()  # What the text takes from the scope of the user's function
     why_no_text: str | None = None
+    items: tuple[ItemTensor, ...] = ()
+    """Empty: reports of before have in it the parts of an item, where the body of a generator's loop became ops."""
 
 
 class GeneratorParts(Record):
