@@ -74,10 +74,7 @@ def by_row(
     Raises:
         NotVectorisedError: an op of the function is not known to work on several rows at once.
     """
-    definition = library.get(name)
-    if definition is None:
-        raise NotVectorisedError(f"its function {name} is not in the graph")
-    _refuse_effects(library, definition)
+    _refuse_effects(library, library.get(name))
     functions, count = _loaded(library, name), len(spec)
 
     def batched(*arguments: Any) -> list[Any]:

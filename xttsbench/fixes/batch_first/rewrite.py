@@ -82,7 +82,7 @@ def batch_first(graph: Any) -> Any:
 
 def hazards(reader: Reader, _fix: Fix, _every: FixSet) -> Iterator[str]:
     """State of the functions that would be called on whole batches."""
-    for node in reader.maps_above(reader.batches):
+    for node in reader.maps_before_batches():
         yield from (
             f"calls on whole batches would change its state: {told}; {STATELESS}" for told in reader.state(node)
         )

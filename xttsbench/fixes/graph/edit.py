@@ -69,9 +69,9 @@ def first_sentence(error: Any) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def named(registered: Registered, what: str) -> str:
-    """A Python function of a dataset in a message, by what it is, its name, file and line."""
-    place, name = locate(registered.user), f"{what} {display_name(registered.user)}"
+def named(registered: Registered) -> str:
+    """A Python function of a dataset in a message, by its name, file and line."""
+    place, name = locate(registered.user), display_name(registered.user)
     return name if place.file is None else f"{name} ({place.file}:{place.line})"
 
 

@@ -156,15 +156,10 @@ class Reader:
         """Nodes of the outer pipeline whose op is of that name."""
         return [name for name, node in self.nodes.items() if pattern.fullmatch(node.op)]
 
-    @property
-    def batches(self) -> list[str]:
-        """Nodes that put elements together."""
-        return self.named(_BATCHES)
-
-    def maps_above(self, names: Iterable[str]) -> list[str]:
-        """The maps right above the named nodes, one or several in a row."""
+    def maps_before_batches(self) -> list[str]:
+        """The maps right above what puts elements together, one or several in a row."""
         found = []
-        for name in names:
+        for name in self.named(_BATCHES):
             inputs = dataset_inputs(self.nodes[name], self.nodes)
             while len(inputs) == 1 and MAPS.fullmatch(self.nodes[inputs[0]].op):
                 found.append(inputs[0])

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import libcst as cst
+from libcst.metadata import ClassScope
 
-from xttsbench.fixes.native.written import defined
 from xttsbench.records.pipeline import NativeFunction, PythonFunction
 from xttsbench.targets.source.calls import Calls
 from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
+from xttsbench.targets.source.link_edits import spelled
 from xttsbench.targets.source.module import Module, argument_of
 
 _CALLS: Final = re.compile(r"^tensorflow\.(numpy_function|py_function|py_func)$")
@@ -89,7 +90,7 @@ def _change(module: Module, call: cst.Call, function: PythonFunction, found: Nat
     if given is None or results is None or any(one.star for one in call.args):
         raise NoEditError(f"{module.file}:{module.line(call)} takes some of its arguments from a list")
     if found.text:
-        written, name = defined(module, call, found)
+        written, name = _defined(module, call, found)
         steps = [written]
     else:  # it needs no other names
         own = argument_of(call, 0, "func")
@@ -107,3 +108,35 @@ def _arguments(module: Module, given: cst.BaseExpression) -> str:
         return f"*{module.code(given)}"
     parts: Sequence[cst.BaseElement] = given.elements
     return ", ".join(f"{'*' if isinstance(one, cst.StarredElement) else ''}{module.code(one.value)}" for one in parts)
+
+
+def _defined(module: Module, call: cst.Call, found: NativeFunction) -> tuple[Replacement, str]:
+    """The step that writes a traced function in front of what calls it, and its name there.
+
+    Raises:
+        NoEditError: something that it uses is not known there.
+    """
+    name, tf = found.name or "", spelled(module, call, "cast").removesuffix(".cast")
+    for before in _places(module, call):
+        scope = before if isinstance(before, cst.FunctionDef) else call
+        missing = [one for one in found.names if not module.assignments(one, scope)]
+        if not missing:
+            break
+    else:
+        raise NoEditError(f"{', '.join(missing)}, which the ops use, is not known at {module.file}:{module.line(call)}")
+    while module.assignments(name, scope):
+        name += "_"
+    text = re.sub(r"\btf\.", f"{tf}.", (found.text or "").replace(f"def {found.name}(", f"def {name}(", 1))
+    indent, start = module.indent(module.start(before)), module.line_start(module.start(before))
+    gap = module.line_end * (1 if indent else 2)
+    lines = [f"{indent}{line}" if line else "" for line in text.rstrip("\n").split("\n")]
+    return Replacement(start, start, module.line_end.join(lines) + module.line_end + gap), name
+
+
+def _places(module: Module, call: cst.Call) -> Iterator[cst.CSTNode]:
+    """Statements before which it may go: functions that hold the call, the outermost first, and the call's own."""
+    around = [one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef)]
+    yield from (one for one in reversed(around) if not isinstance(module.scope(one), ClassScope))
+    statement: cst.CSTNode = module.statement(call)
+    line = module.parent(statement)
+    yield line if isinstance(line, cst.SimpleStatementLine) else statement

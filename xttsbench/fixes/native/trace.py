@@ -87,9 +87,7 @@ def trace(
     try:
         with tf.device(None):
             traced = tf.function(whole).get_concrete_function(*specs)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a user's function raises what it likes
+    except (Exception, SystemExit) as error:  # a user's function raises what it likes
         raise made.refusal(error) from error
     if (why := _objection(traced)) is not None:
         raise made.refused(why)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
-from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of
+from xttsbench.fixes.graph.edit import add_functions, does_not_apply, end, flat_spec, from_graph, graph_of, named
 from xttsbench.fixes.graph.hazards import STATELESS, STOPS, Reader
 from xttsbench.owners import of_keras
 from xttsbench.pipeline.nodes import (
@@ -35,7 +35,7 @@ from xttsbench.pipeline.python.opened import Compiled, compiled
 from xttsbench.pipeline.python.split import CannotOpenError
 from xttsbench.pipeline.python.state import python_state
 from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import Registered, cells, display_name, locate, lookup, unwrap
+from xttsbench.pipeline.source import Registered, cells, lookup, unwrap
 from xttsbench.records.fix import Fix, FixSet
 
 _FIX: Final = "open-generator"
@@ -100,9 +100,7 @@ def open_generators(dataset: Any, calls: int = tf.data.AUTOTUNE) -> Any:
         try:
             other, kept = _opened(graph, node, registered, calls)
         except CannotOpenError as error:
-            place = locate(registered.user)
-            where = f" ({place.file}:{place.line})" if place.file is not None else ""
-            reasons.append(f"{display_name(registered.user)}{where} cannot be opened: {error}")
+            reasons.append(f"{named(registered)} cannot be opened: {error}")
             continue
         graph = grafted(graph, node.name, other)
         held.append(kept)

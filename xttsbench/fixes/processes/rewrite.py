@@ -30,7 +30,6 @@ from xttsbench.records.pipeline import Pipeline
 
 _HELD: Final = "_xttsbench_pooled"
 """Attribute of the dataset that keeps the registered functions, and through them the pool."""
-_FUNCTION: Final = "the Python function"
 _NOT_ARRAYS: Final = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
 
 
@@ -49,10 +48,8 @@ def in_processes(dataset: Any, count: int) -> Any:
 
     Raises:
         InvalidInputError: no function to move; one that cannot be copied into another process, with its name, file,
-            line and the object that cannot; one that cannot be loaded there; ``count`` below 1.
+            line and the object that cannot; one that cannot be loaded there.
     """
-    if count < 1:
-        raise InvalidInputError(f"processes:<n> needs a positive whole number of processes; received {count!r}.")
     graph = graph_of(dataset, f"processes:{count}")
     functions = _functions(graph, count)
     pool = _pool(list(functions.values()), count)
@@ -128,14 +125,12 @@ def _functions(graph: Any, count: int) -> dict[str, Registered]:
     for node in _python_nodes(graph):
         token = node.attr["token"].s.decode()
         registered = lookup(token)
-        if registered is None:
-            raise InvalidInputError(f"{fix}: the Python function {token} of the dataset no longer exists.")
-        if registered.kind == "generator" or isinstance(registered.called, _Call):
+        if registered is None or registered.kind == "generator" or isinstance(registered.called, _Call):
             continue
         if any(kind in _NOT_ARRAYS for key in ("Tin", "Tout") for kind in node.attr[key].list.type):
             raise InvalidInputError(
-                f"{fix}: {named(registered, _FUNCTION)} takes or returns a resource or variant tensor, which exists in "
-                "one process only. Give it plain tensors."
+                f"{fix}: the Python function {named(registered)} takes or returns a resource or variant tensor, which "
+                "exists in one process only. Give it plain tensors."
             )
         found[token] = registered
     if not found:
@@ -155,8 +150,8 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
         for registered, user in zip(functions, users, strict=True):
             if (reason := objection(user)) is not None:
                 raise InvalidInputError(
-                    f"{named(registered, _FUNCTION)} cannot run in another process: {reason}. Make it inside the "
-                    "function, on the first call, or leave processes:<n> out."
+                    f"the Python function {named(registered)} cannot run in another process: {reason}. Make it "
+                    "inside the function, on the first call, or leave processes:<n> out."
                 ) from error
         raise InvalidInputError(f"The Python functions cannot be copied into another process: {error}.") from error
     available = psutil.virtual_memory().available
@@ -165,7 +160,7 @@ def _pool(functions: list[Registered], count: int) -> WorkerPool:
             f"The Python functions with the data that they hold take {len(pickled)} bytes in each of {count} "
             f"processes, and {available} bytes of memory are free. Map the data from a file, or take fewer processes."
         )
-    names = [named(registered, _FUNCTION) for registered in functions]
+    names = [f"the Python function {named(registered)}" for registered in functions]
     try:
         return WorkerPool(pickled, names, count)
     except XttsbenchError as error:

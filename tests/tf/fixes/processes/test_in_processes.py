@@ -344,8 +344,6 @@ def test_a_dataset_without_functions_to_move_is_refused():
     for dataset in (numbers(), generated, in_processes(mapped(scaled), 1)):
         with pytest.raises(InvalidInputError, match="no Python function in this process other than generators"):
             in_processes(dataset, 2)
-    with pytest.raises(InvalidInputError, match="positive whole number"):
-        in_processes(mapped(scaled), 0)
 
 
 def test_a_function_beside_a_generator_moves_alone():
