@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.fixes.graph.edit import from_graph, redirect
-from xttsbench.pipeline.nodes import copied, dataset_nodes, node_inputs
+from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.pipeline.nodes import copied, dataset_nodes, node_inputs, redirect
 from xttsbench.pipeline.read import read_graph
 
 
@@ -47,7 +47,7 @@ def _comparable(dataset: Any) -> Any:
     edited = copied(graph)
     by_name = {node.name: node for node in edited.node}
     for name in removable:
-        redirect(edited, name, node_inputs(by_name[name])[0])
+        redirect(edited.node, {name: node_inputs(by_name[name])[0]})
     return from_graph(edited, dataset.element_spec, source=dataset)
 
 

@@ -11,8 +11,8 @@ from tensorflow.python.data.ops import readers
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.cache.rewrite import cached
-from xttsbench.fixes.graph.edit import from_graph, redirect
-from xttsbench.pipeline.nodes import dataset_nodes
+from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.pipeline.nodes import dataset_nodes, redirect
 from xttsbench.pipeline.read import read_graph
 
 
@@ -148,7 +148,7 @@ def test_two_readers_share_a_cache():
     both = tf.data.Dataset.zip((numbers, numbers))
     graph = read_graph(both)
     first, second = (node.name for node in dataset_nodes(graph) if node.op == "MapDataset")
-    redirect(graph, second, first)
+    redirect(graph.node, {second: first})
     fixed = from_graph(cached(graph, first), both.element_spec, source=both)
     assert values(fixed) == values(fixed) == [(i, i) for i in range(4)]
 

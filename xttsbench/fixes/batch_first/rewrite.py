@@ -22,7 +22,6 @@ from xttsbench.fixes.graph.edit import (
     ending_at,
     flat_spec,
     readers,
-    redirect,
     set_spec,
     source_of,
 )
@@ -38,6 +37,7 @@ from xttsbench.pipeline.nodes import (
     data_inputs,
     dataset_nodes,
     node_inputs,
+    redirect,
     set_inputs,
 )
 from xttsbench.records.fix import Fix, FixSet
@@ -142,7 +142,7 @@ def _with_batch_before(graph: Any, mapped_name: str, batch_name: str, definition
     above = by_name[node_inputs(mapped)[0]]
     add_functions(edited, (definition, *others))
     result = flat_spec(batch, _FIX)
-    redirect(edited, batch_name, mapped_name)
+    redirect(edited.node, {batch_name: mapped_name})
     set_inputs(batch, [above.name, *data_inputs(batch)[1:]])
     set_inputs(mapped, [batch_name, *data_inputs(mapped)[1:]])
     mapped.attr["f"].func.name = definition.signature.name
@@ -174,8 +174,8 @@ def _sunk(graph: Any, name: str) -> Any | None:
     edited = copied(graph)
     new = {node.name: node for node in edited.node}
     mapped, above = new[here.name], new[node_inputs(here)[0]]
-    redirect(edited, mapped.name, above.name)
-    redirect(edited, between[0].name, mapped.name)
+    redirect(edited.node, {mapped.name: above.name})
+    redirect(edited.node, {between[0].name: mapped.name})
     set_inputs(mapped, [between[0].name, *data_inputs(mapped)[1:]])
     for one in between:
         set_spec(new[one.name], flat_spec(above, _FIX))

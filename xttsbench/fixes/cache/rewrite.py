@@ -15,7 +15,6 @@ from xttsbench.fixes.graph.edit import (
     flat_spec,
     is_endless,
     readers,
-    redirect,
     set_spec,
 )
 from xttsbench.fixes.graph.hazards import Reader
@@ -27,6 +26,7 @@ from xttsbench.pipeline.nodes import (
     dataset_nodes,
     free_name,
     node_inputs,
+    redirect,
     set_inputs,
     text_inputs,
 )
@@ -64,9 +64,9 @@ def cached(graph: Any, op: str) -> Any:
     cached_already = [node for node in edited.node if node.op.startswith("CacheDataset")]
     in_memory = [node.name for node in cached_already if text_inputs(node, "filename", by_name) == ("",)]
     for name in useless(op, *_shape(edited), in_memory):
-        redirect(edited, name, node_inputs(by_name[name])[0])
+        redirect(edited.node, {name: node_inputs(by_name[name])[0]})
     node = edited.node.add(name=free_name(edited, f"{op}/cache"), op="CacheDatasetV2")
-    redirect(edited, op, orderings[-1].name if orderings else node.name)
+    redirect(edited.node, {op: orderings[-1].name if orderings else node.name})
     for before, ordering in zip((node, *orderings), orderings, strict=False):
         set_inputs(ordering, [before.name, *data_inputs(ordering)[1:]])
         set_spec(ordering, spec)
@@ -107,5 +107,5 @@ def _orderings_taken_out(graph: Any, op: str) -> list[Any]:
     by_name = {node.name: node for node in graph.node}
     taken = [by_name[name] for name in chain_of(op, *_shape(graph)).orderings]
     for node in taken:
-        redirect(graph, node.name, node_inputs(node)[0])
+        redirect(graph.node, {node.name: node_inputs(node)[0]})
     return taken

@@ -12,7 +12,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from xttsbench.fixes.gather import BATCHES, HANDS_ON, SLICES
-from xttsbench.fixes.graph.edit import add_functions, does_not_apply, flat_spec, readers, redirect, set_spec, source_of
+from xttsbench.fixes.graph.edit import add_functions, does_not_apply, flat_spec, readers, set_spec, source_of
 from xttsbench.pipeline.altered import length_of, with_own_store
 from xttsbench.pipeline.nodes import (
     add_constant,
@@ -20,6 +20,7 @@ from xttsbench.pipeline.nodes import (
     data_inputs,
     dataset_nodes,
     free_name,
+    redirect,
     set_inputs,
     text_inputs,
 )
@@ -74,7 +75,7 @@ def _gathered(graph: Any, name: str) -> Any:
             with_own_store(edited, node)
     set_spec(batch, [tf.TensorSpec(result[0].shape[:1], tf.int64)])
     mapped = edited.node.add(name=free_name(edited, f"{name}/gathered"), op="MapDataset")
-    redirect(edited, name, mapped.name)
+    redirect(edited.node, {name: mapped.name})
     function = _function([tf.TensorSpec([length, *one.shape], one.dtype) for one in spec])
     add_functions(edited, [function])
     mapped.input.extend([name, *arrays])

@@ -112,14 +112,6 @@ def readers(graph: Any, name: str) -> list[Any]:
     return [node for node in (*dataset_nodes(graph), *ends) for one in node_inputs(node) if one == name]
 
 
-def redirect(graph: Any, old: str, new: str, *, but: str | None = None) -> None:
-    """Let every node that reads ``old`` read ``new`` instead, in place, but for the one of that name."""
-    for node in graph.node:
-        for number, name in enumerate(node.input):
-            if node.name != but and name.split(":")[0] == old:
-                node.input[number] = new
-
-
 def source_of(node: Any, by_name: Mapping[str, Any]) -> Any | None:
     """The dataset node that a node reads first; ``None`` where its first input is no dataset."""
     source = by_name.get(next(iter(node_inputs(node)), ""))

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
-from xttsbench.fixes.graph.edit import does_not_apply, ending_at, flat_spec, source_of
+from xttsbench.fixes.graph.edit import add_functions, does_not_apply, ending_at, flat_spec, source_of
 from xttsbench.fixes.native.observe import RefusedError, users_function
 from xttsbench.fixes.native.trace import Traced, trace
 from xttsbench.fixes.open_generator.rewrite import Body
@@ -314,12 +314,8 @@ def _with(graph: Any, traced: Mapping[str, Any]) -> Any:
                 _call(node, traced[token])
     for node in edited.node:
         rename_calls(node, renamed, suffix)
-    known = {function.signature.name for function in functions}
     for one in traced.values():
-        for definition in (one.function_def, *one.graph.as_graph_def().library.function):
-            if definition.signature.name not in known:
-                known.add(definition.signature.name)
-                functions.add().CopyFrom(definition)
+        add_functions(edited, (one.function_def, *one.graph.as_graph_def().library.function))
     library = FunctionLibrary(functions)
     for function in functions:
         if function.signature.name.endswith(suffix):
