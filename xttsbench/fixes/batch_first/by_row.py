@@ -45,7 +45,7 @@ _ANY_SHAPE: Final = [
 """Ops that do the same to each entry of their first input, whatever its shape; ``decode_raw`` adds a dimension."""
 _LOOK_UPS: Final = ("LookupTableFind", "LookupTableFindV2")
 _IN_USER_CODE: Final = re.compile(r"(?s)^in user code:.*?\n\s+\w+Error: ")
-"""What AutoGraph puts before an error."""
+"""Text that AutoGraph puts before an error."""
 _held: Final[dict[str, Callable[..., Any]]] = {}
 """Functions for batches by their token; TensorFlow's registry holds them weakly, and graphs name only the token."""
 _lock = threading.Lock()

@@ -64,7 +64,7 @@ def objection(function: Any) -> str | None:
 
 
 def _held(function: Any) -> dict[str, Any]:
-    """What a function takes from its scope, or a method from its object, by name."""
+    """Values that a function takes from its scope, or a method from its object, by name."""
     while isinstance(function, functools.partial | work.ElementOf):
         function = function.func if isinstance(function, functools.partial) else function.function
     own = vars(function.__self__) if isinstance(function, types.MethodType) else {}

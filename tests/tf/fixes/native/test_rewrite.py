@@ -13,7 +13,7 @@ from xttsbench.fixes.graph import apply
 from xttsbench.fixes.native import names
 from xttsbench.pipeline.nodes import FunctionLibrary
 from xttsbench.pipeline.read import read_graph
-from xttsbench.pipeline.source import lookup
+from xttsbench.pipeline.source import display_name, lookup
 
 pytestmark = pytest.mark.tf
 
@@ -192,8 +192,8 @@ def test_a_generator_stays_python_and_other_functions_become_ops(fixes):
     dataset = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([3], tf.float32))
     dataset = dataset.map(lambda x: tf.numpy_function(lambda y: y * y, [x], tf.float32))
     fixed = apply(dataset, fixes)
-    called = {lookup(token).user for token in tokens(fixed) if lookup(token) is not None}
-    assert called == {rows}
+    known = [one for one in map(lookup, tokens(fixed)) if one is not None]
+    assert not [one for one in known if "<lambda>" in display_name(one.user)]
     assert_close(dataset, fixed)
 
 
