@@ -107,16 +107,15 @@ def draft(target: Path) -> Iterator[Draft]:
     """Give a draft of a directory, and remove it unless it was published; removes what dead processes left, too.
 
     Args:
-        target: an absolute path; its parents are made where they are missing, and removed again on failure.
+        target: an absolute path; its parents are made where they are missing.
 
     Raises:
         UsageError: the draft cannot be made there.
     """
-    made_parents: list[Path] = []
     directory, lock = None, -1
     try:
         try:
-            _make_parents(target.parent, made_parents)
+            target.parent.mkdir(parents=True, exist_ok=True)
             _remove_dead(target)
             directory, lock = _locked_directory(target)
         except OSError as error:
@@ -127,13 +126,10 @@ def draft(target: Path) -> Iterator[Draft]:
         made = Draft(directory, target)
         yield made
         if made.published:
-            directory, made_parents = None, []
+            directory = None
     finally:
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
-        for parent in reversed(made_parents):
-            with suppress(OSError):
-                parent.rmdir()
         if lock >= 0:
             os.close(lock)
 
@@ -202,17 +198,6 @@ def free_bytes(target: Path) -> int:
 def megabytes(size_bytes: int) -> str:
     """Return a size for people."""
     return f"{size_bytes / 1e6:,.1f} MB" if size_bytes < 1e9 else f"{size_bytes / 1e9:,.2f} GB"
-
-
-def _make_parents(parent: Path, made: list[Path]) -> None:
-    missing = []
-    while not parent.exists():
-        missing.append(parent)
-        parent = parent.parent
-    for folder in reversed(missing):
-        with suppress(FileExistsError):  # another process makes it at the same time
-            folder.mkdir()
-            made.append(folder)
 
 
 def _prefix(target: Path) -> str:

@@ -11,6 +11,7 @@ import ctypes
 import os
 import select
 import signal
+import threading
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -49,6 +50,28 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
+def closed(source: int | _HasDescriptor, timeout_s: float | None = 0.0) -> bool:
+    """Whether the other end of a socket or pipe is gone within that time (``None``: for ever), all read or not."""
+    poll = select.poll()
+    poll.register(source, select.POLLRDHUP)
+    return bool(poll.poll(None if timeout_s is None else 1000 * timeout_s))
+
+
+def end_with_parent(source: int) -> None:
+    """End with the parent, however it dies; ``source`` is the descriptor of something whose other end it holds.
+
+    The kernel's own way is about the thread of the parent that started this process; whatever else the parent has
+    started may hold the other end.
+    """
+    die_with_parent()
+
+    def follow() -> None:
+        closed(source, None)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
 def adopt_orphans() -> None:
     """Have what descends from this process come to it when its parent ends, whatever session it is in (Linux)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -75,6 +98,11 @@ def ends_within(child: int, timeout_s: float) -> bool:
         return bool(readable([descriptor], timeout_s))
     finally:
         os.close(descriptor)
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal, ``SIGKILL``; its number where it has none."""
+    return signal.Signals(number).name if number in set(signal.Signals) else str(number)
 
 
 def kill_group(child: int) -> None:

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from xttsbench.training.checkpoints import find_checkpoint
-from xttsbench.training.state import generator_of
+from xttsbench.errors import InvalidInputError
+from xttsbench.training.checkpoints import CHECKPOINTS, Checkpoints
+from xttsbench.training.state import TrainingState
+from xttsbench.training.step import make_strategy
 from xttsbench.xtts.clips import Clips, as_reference, choose, learn, letters_of, made_of, mel_of, reference_clips
 from xttsbench.xtts.data.speech_data import Split, read_speech_data
 from xttsbench.xtts.evaluate import Listener
@@ -59,7 +61,11 @@ class Hearing:
         Raises:
             InvalidInputError: there is no checkpoint, or it is not of such a model.
         """
-        checkpoint, _ = find_checkpoint(run, lambda sentence: print(sentence, file=sys.stderr))
-        generator, _ = generator_of(checkpoint)
-        listener = Listener(generator.model, self._recipe, self._references, self._templates)
-        return {side: listener(clips).heard.model_dump() for side, clips in self._sides.items()}
+        found = Checkpoints(run / CHECKPOINTS, keep=1).newest(lambda sentence: print(sentence, file=sys.stderr))
+        if found is None:
+            raise InvalidInputError(f"{run}: no checkpoint was written")
+        state = TrainingState(self._recipe, make_strategy("one"), found.run.origin.precision, seed=0)
+        state.restore(found.weights, found.optimizer)
+        listener = Listener(state.model, self._recipe, self._references, self._templates)
+        with state.averaged():
+            return {side: listener(clips).heard.model_dump() for side, clips in self._sides.items()}

@@ -27,7 +27,7 @@ class Run:
     directory: Path
     losses: dict[int, float]  # by the number of the step, from 1
     warned: tuple[str, ...]
-    """What the trainer warned of, such as a roll-back, which it judges by intervals of a single step here."""
+    """What the trainer warned of, such as steps left out."""
     took_s: float
 
     def recipe(self) -> Recipe:

@@ -45,15 +45,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(directory), "NVML_STUB_EPOCH_US": str(EPOCH_US), "CUDA_VISIBLE_DEVICES": "0,1"}
 
 
-def test_this_machine_is_examined_without_tensorflow_in_the_parent(tmp_path) -> None:
-    (tmp_path / "one.wav").write_bytes(bytes(100_000))
-    found, code, _ = doctor("--data", tmp_path)
+def test_this_machine_is_examined_without_tensorflow_in_the_parent() -> None:
+    found, code, _ = doctor()
     assert code == bool(found.of("broken"))
     assert not broken(found)
     assert (seen(found, "tensorflow-starts").status, seen(found, "xla").status) == ("ok", "ok")
     assert found.machine.sight.threads["inter_op"] > 0
-    assert found.machine.storage is not None
-    assert found.machine.storage.files == 1
 
 
 @needs_compiler

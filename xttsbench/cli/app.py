@@ -18,17 +18,18 @@ from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from xttsbench import __version__
 from xttsbench.cli.data import app as data
 from xttsbench.cli.machine import doctor, monitor
 from xttsbench.cli.measure import diagnose, optimize, run, sweep, watch
-from xttsbench.cli.options import read_defaults
+from xttsbench.cli.options import FILE, with_defaults
 from xttsbench.cli.output import say
 from xttsbench.cli.prove import prove
 from xttsbench.cli.read import compare, explain, export, init, list_, report
-from xttsbench.cli.train import synthesize, train, with_value_of_best
-from xttsbench.errors import XttsbenchError, first_line
+from xttsbench.cli.train import train, with_value_of_best
+from xttsbench.errors import UsageError, XttsbenchError, first_line
 from xttsbench.execution.ending import BY_SIGNAL, asked, heeded
 from xttsbench.owners import owner
 
@@ -66,13 +67,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of xttsbench itself, and the defaults of those of its commands."""
-    context.default_map = read_defaults(context)
+    """Options of xttsbench itself."""
 
 
 _BUNDLED: Final = "The bundled speech model"
@@ -80,18 +79,20 @@ _BUNDLED: Final = "The bundled speech model"
 _MEASURING: Final = (diagnose, optimize, prove, watch, compare, run, sweep)
 for command in (*_MEASURING, monitor, report, export, doctor, explain, list_, init):
     app.command(command.__name__.rstrip("_"))(command)
-for bundled in (train, synthesize):
-    app.command(bundled.__name__, rich_help_panel=_BUNDLED)(bundled)
+app.command("train", rich_help_panel=_BUNDLED)(train)
 app.add_typer(data, rich_help_panel=_BUNDLED)
 
 
 def main() -> None:
     """Run the command line; errors that are ours become one sentence on standard error."""
-    arguments = sys.argv[1:]
+    arguments, given = sys.argv[1:], list[str]()
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     _survive_the_terminal(_without_secrets(arguments))
     with heeded():
         try:
+            if "--help" not in own:
+                arguments, given = with_defaults(arguments, lambda: get_group(app).commands)
+                sys.argv[1:] = arguments
             app(with_value_of_best(arguments) if arguments[:1] == ["train"] else arguments, prog_name="xttsbench")
         except XttsbenchError as error:
             if "--debug" in own:
@@ -105,6 +106,8 @@ def main() -> None:
             # It ended well and was asked to end: whoever asked for that does not want what comes next.
             if asked and left.code in (None, 0, BY_SIGNAL + signal.SIGINT):
                 sys.exit(BY_SIGNAL + asked[0])
+            if left.code == UsageError.exit_code and given:
+                say(f"{FILE} gives {shlex.join(given)}")
             raise
         except Exception as error:
             if "--debug" in own:

@@ -13,12 +13,11 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
-from xttsbench.cli.options import AsJson, Debug, Quiet, Verbose, detail, typed
+from xttsbench.cli.options import detail, shared, typed
 from xttsbench.cli.output import put, rendered
 from xttsbench.errors import UsageError
 from xttsbench.processes import readable
@@ -27,30 +26,24 @@ if TYPE_CHECKING:
     from xttsbench.analysis.stream import Stream
 
 
+@shared("verbose", "quiet", "as_json", "debug")
 def doctor(
     context: typer.Context,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A data set, to read a sample of its files cold.")
-    ] = None,
     patience: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long TensorFlow may take to start and compute.")
     ] = 180.0,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Say what is wrong with this machine for TensorFlow, and what to do: GPU, XLA, threads, memory, disks.
 
     Exit code 0: nothing is broken; 1: something is.
 
-    Example:  xttsbench doctor --data my_data
+    Example:  xttsbench doctor -v
     """
     from xttsbench.reporting.sections.brief import doctor_document
     from xttsbench.workflows.doctor import doctor as examine
 
-    found = examine(data, patience_s=patience, command=typed(context))
-    put(found, doctor_document(found), as_json=as_json, detail=detail(context))
+    found = examine(patience, typed())
+    put(found, doctor_document(found), as_json=context.params["as_json"], detail=detail(context))
     raise typer.Exit(1 if found.of("broken") else 0)
 
 
@@ -85,6 +78,7 @@ class Lines:
         return False
 
 
+@shared("as_json", "debug")
 def monitor(
     context: typer.Context,
     log: Annotated[
@@ -98,8 +92,6 @@ def monitor(
             metavar="N", min=1, help="Show this process too, with its steps if it is watched, and end with it."
         ),
     ] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show processors, memory, storage and GPUs live: use, stolen time, neighbours, clocks, and what oscillates.
 
@@ -113,9 +105,10 @@ def monitor(
     from xttsbench.workflows.monitor import Request
     from xttsbench.workflows.monitor import monitor as run
 
+    as_json = context.params["as_json"]
     if as_json and log == _STDOUT:
         raise UsageError("--json and --log - both write to standard output; give --log a file.")
-    request = Request(interval_s=interval, duration_s=duration, pid=pid, log=log, command=typed(context))
+    request = Request(interval_s=interval, duration_s=duration, pid=pid, log=log, command=typed())
     quiet = as_json or log == _STDOUT
     drawn = not quiet and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     plain = nullcontext(Lines(sys.stderr if quiet else sys.stdout))

@@ -15,28 +15,20 @@ import typer
 from xttsbench import BUDGET_S
 from xttsbench.cli.options import (
     Accelerator,
-    AsJson,
     AssumePure,
     Budget,
     Data,
-    Debug,
     KeepWrites,
-    Open,
-    Out,
-    Quiet,
-    Redact,
     Repeat,
     Resume,
     Seed,
     Settings,
-    ShowOutput,
     Steps,
-    Strict,
     TrialSteps,
-    Verbose,
     arguments_of,
     asked,
     names,
+    shared,
 )
 from xttsbench.cli.output import Lines, Watched, end, put, rendered, say
 from xttsbench.cli.target import check_arguments, chosen, job_of
@@ -58,6 +50,7 @@ class Level(StrEnum):
     critical = "critical"
 
 
+@shared("out", "redact", "strict", "show_output", "browse", "verbose", "quiet", "as_json", "debug")
 def diagnose(
     context: typer.Context,
     target: Target = None,
@@ -70,8 +63,6 @@ def diagnose(
     ] = BUDGET_S,
     data: Data = None,
     best: Annotated[Path | None, typer.Option(help="A sweep's best.yaml or directory: diagnose what it chose.")] = None,
-    out: Out = None,
-    redact: Redact = False,
     profile: Annotated[bool, typer.Option("--profile", help="Keep a TensorFlow profile of steady steps.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and random draws.")] = 0,
     fail_on: Annotated[
@@ -88,13 +79,6 @@ def diagnose(
     repeat: Annotated[
         bool, typer.Option("--repeat", help="A script may be run a second time, as a callable may.")
     ] = False,
-    strict: Strict = False,
-    show_output: ShowOutput = False,
-    browse: Open = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Find why a training step takes as long as it does: the cause, the evidence, and what removing it would give.
 
@@ -122,7 +106,7 @@ def diagnose(
         assume_pure=tuple(assume_pure or ()),
         verify=not no_verify,
     )
-    outcome = run(request, progress=Lines(quiet=quiet))
+    outcome = run(request, progress=Lines(quiet=context.params["quiet"]))
     if outcome.exit_code == DONE and fail_on is not None:
         order = list(Level)
         least = order.index(fail_on)
@@ -139,6 +123,7 @@ class Allowed(StrEnum):
     BATCHES = "batches"
 
 
+@shared("out", "redact", "strict", "show_output", "browse", "verbose", "quiet", "as_json", "debug")
 def optimize(
     context: typer.Context,
     target: Target = None,
@@ -153,16 +138,7 @@ def optimize(
     assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
     repeat: Repeat = False,
-    out: Out = None,
-    redact: Redact = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
-    strict: Strict = False,
-    show_output: ShowOutput = False,
-    browse: Open = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Apply fixes to a target, and measure what each is worth and whether it leaves the data as they are.
 
@@ -195,9 +171,10 @@ def optimize(
         budget_s=budget,
         assume_pure=tuple(assume_pure or ()),
     )
-    end(run(request, progress=Lines(quiet=quiet)), context)
+    end(run(request, progress=Lines(quiet=context.params["quiet"])), context)
 
 
+@shared("out", "redact", "strict", "quiet", "as_json", "debug")
 def watch(
     context: typer.Context,
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file, run as python would.")],
@@ -217,12 +194,6 @@ def watch(
         ),
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write scalars for TensorBoard.")] = None,
-    out: Out = None,
-    redact: Redact = False,
-    strict: Strict = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Run a script to its end as python would, and say at the end where its steps went and which of them stalled.
 
@@ -241,16 +212,17 @@ def watch(
 
         request = asked(context, Request, arguments=tuple(arguments or ()), fail_on=tuple(fail_on or ()))
         done = run(request, shown=lambda summary: _show(summary, ""))
-    if as_json:
+    options = context.params
+    if options["as_json"]:
         sys.stdout.write(done.summary.model_dump_json(indent=2) + "\n")
         sys.stdout.flush()
     else:
-        _show(done.summary, os.path.relpath(done.directory), quiet=quiet)
+        _show(done.summary, os.path.relpath(done.directory), quiet=options["quiet"])
     if done.exit_code != DONE and done.message:
         say(done.message)
-    if debug and done.summary.error:
+    if options["debug"] and done.summary.error:
         say(done.summary.error)
-    undecided = strict and done.exit_code == DONE and done.summary.bottleneck == "inconclusive"
+    undecided = options["strict"] and done.exit_code == DONE and done.summary.bottleneck == "inconclusive"
     raise typer.Exit(3 if undecided else done.exit_code)
 
 
@@ -284,6 +256,7 @@ def show_run(directory: Path, *, as_json: bool, quiet: bool, redact: bool = Fals
     return True
 
 
+@shared("out", "redact", "strict", "browse", "verbose", "quiet", "as_json", "debug")
 def run(
     context: typer.Context,
     scenario: Annotated[
@@ -304,16 +277,8 @@ def run(
     steps: TrialSteps = None,
     budget: Budget = None,
     data: Data = None,
-    out: Out = None,
-    redact: Redact = False,
     seed: Seed = None,
     resume: Resume = False,
-    strict: Strict = False,
-    browse: Open = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Measure the configurations of a scenario against its baseline: what each is worth, with an interval.
 
@@ -333,9 +298,10 @@ def run(
         settings=arguments_of(settings),
     )
     with Watched() as watched:
-        end(run_scenario(request, progress=Lines(quiet=quiet), data_progress=watched), context)
+        end(run_scenario(request, progress=Lines(quiet=context.params["quiet"]), data_progress=watched), context)
 
 
+@shared("out", "redact", "strict", "browse", "verbose", "quiet", "as_json", "debug")
 def sweep(
     context: typer.Context,
     grid: Annotated[
@@ -356,16 +322,8 @@ def sweep(
     steps: TrialSteps = None,
     budget: Budget = None,
     data: Data = None,
-    out: Out = None,
-    redact: Redact = False,
     seed: Seed = None,
     resume: Resume = False,
-    strict: Strict = False,
-    browse: Open = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Measure the configurations of a grid until one has won or none can, and write best.yaml.
 
@@ -385,4 +343,4 @@ def sweep(
         settings=arguments_of(settings),
     )
     with Watched() as watched:
-        end(run_sweep(request, progress=Lines(quiet=quiet), data_progress=watched), context)
+        end(run_sweep(request, progress=Lines(quiet=context.params["quiet"]), data_progress=watched), context)

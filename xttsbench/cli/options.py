@@ -1,6 +1,7 @@
 """Options that several commands have, and what they mean: each is written once.
 
-Defaults of options from the working directory's ``pyproject.toml``; what the command line says comes before them.
+Defaults of options from the working directory's ``pyproject.toml``; what the command line says comes after them and
+wins.
 
 ::
 
@@ -14,12 +15,14 @@ Defaults of options from the working directory's ``pyproject.toml``; what the co
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -92,6 +95,42 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the answer in 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
+_SHARED: Final[dict[str, tuple[Any, Any]]] = {
+    "out": (Out, None),
+    "redact": (Redact, False),
+    "strict": (Strict, False),
+    "show_output": (ShowOutput, False),
+    "browse": (Open, False),
+    "verbose": (Verbose, 0),
+    "quiet": (Quiet, False),
+    "as_json": (AsJson, False),
+    "debug": (Debug, False),
+}
+"""Options that commands read from their context (:func:`asked`, :func:`~xttsbench.cli.output.end`), and defaults."""
+
+
+def shared(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options of :data:`_SHARED`, behind its own."""
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True)
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(**{name: given[name] for name in own.parameters})
+
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+            for name, (option, default) in _SHARED.items()
+            if name in names
+        ]
+        run.__signature__ = own.replace(parameters=[*own.parameters.values(), *added])  # type: ignore[attr-defined]
+        run.__annotations__ |= {one.name: one.annotation for one in added}
+        return run
+
+    return with_options
+
+
 def names(kind: Kind) -> Callable[[str], list[str]]:
     """Completion for a shell: the shipped names of a kind."""
     return lambda incomplete: [name for name in available(kind) if name.startswith(incomplete)]
@@ -102,11 +141,9 @@ def detail(context: typer.Context) -> int:
     return -1 if context.params["quiet"] else min(context.params.get("verbose", 0), 2)
 
 
-def typed(context: typer.Context) -> str:
+def typed() -> str:
     """The command line as it can be typed again, with the options that ``pyproject.toml`` gave, for the report."""
-    words = sys.argv[1:]
-    end = words.index("--") if "--" in words else len(words)
-    return shlex.join(["xttsbench", *words[:end], *given(context), *words[end:]])
+    return shlex.join(["xttsbench", *sys.argv[1:]])
 
 
 def asked(context: typer.Context, kind: type[R], **own: Any) -> R:
@@ -114,7 +151,7 @@ def asked(context: typer.Context, kind: type[R], **own: Any) -> R:
 
     ``command`` is the command line; what a target prints goes to standard error where standard output is for JSON.
     """
-    given = {**context.params, "command": typed(context), "print_to_stderr": context.params["as_json"], **own}
+    given = {**context.params, "command": typed(), "print_to_stderr": context.params["as_json"], **own}
     return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
 
 
@@ -132,113 +169,74 @@ def arguments_of(settings: list[str] | None) -> dict[str, object]:
 FILE: Final = Path("pyproject.toml")
 _TABLE: Final = "tool.xttsbench"
 _MEASURING: Final = ("diagnose", "optimize", "run", "sweep")
-_NO_DEFAULT: Final = ("help", "json", "debug", "resume")  # options that are about one call
+_NO_DEFAULT: Final = ("--help", "--json", "--debug", "--resume")  # options that are about one call
 
 
-def read_defaults(context: typer.Context, file: Path = FILE) -> dict[str, Any]:
-    """Defaults in the file for each command, as Typer takes them: command -> parameter -> value (or commands again).
+def with_defaults(arguments: list[str], commands: Callable[[], Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The command line with the options that the file gives, before its own, and they alone.
 
-    Without a file, or a table in it, there are no defaults.
+    ``commands`` gives the parser's, which are looked at only where the file has a table; values are its to check.
 
     Raises:
-        UsageError: it is not TOML, or a key or a value is not one of an option; the nearest option is named.
+        UsageError: the file is not TOML, or names a command or an option that there is not; the nearest one is named.
     """
+    if not (table := _read(FILE)):
+        return arguments, []
+    known = {name: one for name, command in commands().items() for name, one in _parts(name, command)}
+    tables: dict[str, dict[str, Any]] = {"": {}}  # the general one has no name
+    for name, value in table.items():
+        for key, one in value.items() if isinstance(value, dict) else ():
+            path, options = (f"{name}.{key}", one) if isinstance(one, dict) else (name, {key: one})
+            tables[path] = tables.get(path, {}) | options
+        if not isinstance(value, dict):
+            tables[""][name] = value
+    measuring = {option for name in _MEASURING for option in known[name]}
+    words: list[str] = []
+    for path, options in tables.items():
+        where = f"{FILE}: [{_TABLE}{path and '.'}{path}]"
+        if path and path not in known:
+            raise UsageError(f"{where}: no command is called {path!r}{_nearest(path, known)}")
+        allowed = known[path] if path else measuring
+        named = path.split(".") if path else [name for name in _MEASURING if name in arguments[:1]]
+        for key, value in options.items():
+            option = f"--{key.replace('_', '-')}"
+            if option not in allowed or option in _NO_DEFAULT:
+                raise UsageError(f"{where} {key}: there is no such option{_nearest(option, allowed)}")
+            if arguments[: len(named)] == named and option in known.get(".".join(named), ()):
+                words += _words(option, value)
+    start = 2 if ".".join(arguments[:2]) in known else 1
+    return [*arguments[:start], *words, *arguments[start:]], words
+
+
+def _parts(name: str, command: Any) -> Iterator[tuple[str, list[str]]]:
+    """Long options of a command, or of those that a group has, by ``group.command``."""
+    for own, one in getattr(command, "commands", {}).items():
+        yield f"{name}.{own}", [option for parameter in one.params for option in parameter.opts]
+    if not hasattr(command, "commands"):
+        yield name, [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+
+
+def _words(option: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [option] * value
+    return [f"{option}={one}" for one in (value if isinstance(value, list) else [value])]
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(read_text(file))
+        tool = tomllib.loads(read_text(file)).get("tool", {})
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{file} cannot be read for [{_TABLE}]: {reason}.") from error
-    tool = content.get("tool", {})
     table = tool.get("xttsbench", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise UsageError(f"{file}: {_TABLE} is {table!r}; write it as a table, [{_TABLE}].")
-    commands: Mapping[str, Any] = context.command.commands  # type: ignore[attr-defined]
-    tables = {name: value for name, value in table.items() if isinstance(value, dict)}
-    general = {name: value for name, value in table.items() if name not in tables}
-    found = _of_commands(commands, tables, _TABLE, context, file)
-    measuring = {name: _options(commands[name]) for name in _MEASURING}
-    known = {option for options in measuring.values() for option in options}
-    for key, value in general.items():
-        option = _known(key, known, commands, f"[{_TABLE}]", file)
-        for name, options in measuring.items():
-            if option in options:
-                taken = _value(options[option], value, f"[{_TABLE}] {key}", context, file)
-                found.setdefault(name, {}).setdefault(options[option].name, taken)
-    return found
-
-
-def given(context: typer.Context) -> Iterator[str]:
-    """The options of a command that the file gave, as words of a command line."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if source is None or source.name != "DEFAULT_MAP":
-            continue
-        value = context.params[str(parameter.name)]
-        if isinstance(value, bool):
-            yield from (parameter.opts if value else parameter.secondary_opts)[:1]
-            continue
-        for one in value if isinstance(value, list | tuple) else (value,):
-            yield from (parameter.opts[0], str(one))
-
-
-def _of_commands(
-    commands: Mapping[str, Any], tables: Mapping[str, Any], path: str, context: typer.Context, file: Path
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, table in tables.items():
-        if name not in commands:
-            raise UsageError(f"{file}: [{path}.{name}]: no command is called {name!r}{_nearest(name, commands)}")
-        where, command = f"{path}.{name}", commands[name]
-        if hasattr(command, "commands"):
-            odd = next((key for key, value in table.items() if not isinstance(value, dict)), None)
-            if odd is not None:
-                raise UsageError(f"{file}: [{where}] {odd}: give it to one command: [{where}.COMMAND].")
-            found[name] = _of_commands(command.commands, table, where, context, file)
-            continue
-        options = _options(command)
-        found[name] = {}
-        for key, value in table.items():
-            parameter = options[_known(key, options, (), f"[{where}]", file)]
-            found[name][parameter.name] = _value(parameter, value, f"[{where}] {key}", context, file)
-    return found
-
-
-def _options(command: Any) -> dict[str, Any]:
-    """Long option without its dashes -> parameter."""
-    return {
-        name.removeprefix("--"): parameter
-        for parameter in command.params
-        if parameter.param_type_name == "option"
-        for name in parameter.opts
-        if name.startswith("--") and name.removeprefix("--") not in _NO_DEFAULT
-    }
-
-
-def _known(key: str, options: Iterable[str], commands: Iterable[str], where: str, file: Path) -> str:
-    name = key.replace("_", "-")
-    if name in options:
-        return name
-    raise UsageError(f"{file}: {where} {key}: there is no such option{_nearest(name, (*options, *commands))}")
+    return table
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.4)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}."
-
-
-def _value(parameter: Any, value: Any, where: str, context: typer.Context, file: Path) -> Any:
-    """The value as the command line would bring it, where the option takes it."""
-    if isinstance(value, dict) or (isinstance(value, list) and not parameter.multiple):
-        raise UsageError(f"{file}: {where} = {value!r}: give it one value.")
-    if parameter.is_flag != isinstance(value, bool):
-        raise UsageError(f"{file}: {where} = {value!r}: give it {'true or false' if parameter.is_flag else 'a value'}.")
-    several = value if isinstance(value, list) else [value]
-    words = value if parameter.is_flag else [str(one) for one in several] if parameter.multiple else str(value)
-    try:
-        parameter.process_value(context, words)
-    except typer.BadParameter as error:
-        raise UsageError(f"{file}: {where} = {value!r}: {error.message.rstrip('.')}.") from error
-    return words

@@ -1,7 +1,6 @@
 """Output of the command line: results on standard output, everything else on standard error.
 
-Progress is drawn on a terminal: a line that is rewritten for trials, a bar for long work on data. Elsewhere it is a
-plain line now and then.
+Progress is a line that is rewritten on a terminal, and elsewhere a plain line now and then.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from xttsbench.cli.options import detail
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
     from xttsbench.reporting.document import Document
     from xttsbench.workflows.runs import Outcome
@@ -194,9 +191,7 @@ class Watched:
     """Draws what :class:`xttsbench.xtts.data.pool.Progress` says, within a ``with`` block."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._bar: RichProgress | None = None
-        self._tasks: dict[str, TaskID] = {}
+        self._terminal = sys.stderr.isatty()
         self._what = ""
         self._printed_s = 0.0
 
@@ -204,28 +199,13 @@ class Watched:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._terminal and self._what:
+            write_line("", terminal=True, final=False)
 
     def update(self, what: str, done: int, total: int) -> None:
-        """Draw it: on a terminal always, elsewhere the first, the last, and one each ten seconds."""
-        if self._terminal:
-            self._draw(what, done, total)
-            return
+        """A line at the first, the last, and each ten seconds; on a terminal it is rewritten, five times a second."""
         now = time.monotonic()
-        if what != self._what or done == total or now - self._printed_s > _BETWEEN_LINES_S:
+        if what != self._what or done == total or now - self._printed_s > (0.2 if self._terminal else _BETWEEN_LINES_S):
             self._what, self._printed_s = what, now
-            print(f"{what}: {done}" + (f" of {total}" if total else ""), file=sys.stderr, flush=True)
-
-    def _draw(self, what: str, done: int, total: int) -> None:
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            # Rich itself leaves out colours where NO_COLOR is set.
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bar.start()
-        if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(what, total=total or None)
-        self._bar.update(self._tasks[what], completed=done, total=total or None)
+            line = f"{what}: {done}" + (f" of {total}" if total else "")
+            write_line(line, terminal=self._terminal, final=not self._terminal)

@@ -14,6 +14,7 @@ from xttsbench.cli.read import share
 from xttsbench.cli.target import check_arguments
 
 
+@options.shared("out", "redact", "strict", "show_output", "browse", "verbose", "quiet", "as_json", "debug")
 def prove(
     context: typer.Context,
     old: Annotated[
@@ -34,16 +35,7 @@ def prove(
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Compare the data only.")] = False,
     keep_writes: options.KeepWrites = False,
     repeat: options.Repeat = False,
-    out: options.Out = None,
-    redact: options.Redact = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
-    strict: options.Strict = False,
-    show_output: options.ShowOutput = False,
-    browse: options.Open = False,
-    verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
 ) -> None:
     """Prove that an edit leaves the data as they are, or show the first difference; time both versions in turns.
 
@@ -69,8 +61,8 @@ def prove(
     }
     kept = share("--margin", margin, below=1) or 0.0
     request = options.asked(context, Request, kwargs=options.arguments_of(settings), margin=kept, **given)
-    outcome = run(request, progress=Lines(quiet=quiet))
+    outcome = run(request, progress=Lines(quiet=context.params["quiet"]))
     proof = outcome.report.proof
-    if strict and outcome.exit_code == DONE and proof is not None and proof.speed == "undecided":
+    if context.params["strict"] and outcome.exit_code == DONE and proof is not None and proof.speed == "undecided":
         outcome = replace(outcome, exit_code=INCONCLUSIVE, message=outcome.report.verdict.summary)
     end(outcome, context)

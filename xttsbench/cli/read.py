@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Debug, Open, Quiet, Redact, Verbose, detail, typed
+from xttsbench.cli.options import AsJson, Debug, Redact, detail, shared, typed
 from xttsbench.cli.output import end, open_page, put, rendered, say
 from xttsbench.errors import UsageError
 
@@ -47,6 +47,7 @@ _NUMBER: Final = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ
 _STDOUT: Final = "-"
 
 
+@shared("redact", "verbose", "quiet", "as_json", "debug")
 def compare(
     context: typer.Context,
     a: Annotated[
@@ -81,11 +82,6 @@ def compare(
     ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.json and report.md there.")] = None,
-    redact: Redact = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Compare two runs: how fast B is against A, with an interval, a result and gates for CI.
 
@@ -97,6 +93,7 @@ def compare(
     from xttsbench.workflows.compare import Request
     from xttsbench.workflows.compare import compare as compare_runs
 
+    as_json = context.params["as_json"]
     if as_json and markdown == _STDOUT:
         raise UsageError("--json and --markdown - both write to standard output; give --markdown a file.")
     limits: dict[Limit, float | None] = {
@@ -116,8 +113,8 @@ def compare(
         out=out,
         markdown=Path(markdown) if markdown not in (None, _STDOUT) else None,
         junit=junit,
-        command=typed(context),
-        redact=redact,
+        command=typed(),
+        redact=context.params["redact"],
     )
     _show(compare_runs(request), as_json=as_json, as_markdown=markdown == _STDOUT, detail=detail(context))
 
@@ -192,22 +189,18 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) 
     raise typer.Exit(compared.exit_code)
 
 
+@shared("redact", "browse", "verbose", "quiet", "as_json", "debug")
 def report(
     context: typer.Context,
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/; or a CSV of monitor.")
     ],
-    redact: Redact = False,
-    browse: Open = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Build the report again from the raw samples, without TensorFlow; of a monitor's CSV a page, FILE.html beside it.
 
     Example:  xttsbench report reports/20261121T080000Z-diagnose-make
     """
+    as_json, quiet, redact, browse = (context.params[name] for name in ("as_json", "quiet", "redact", "browse"))
     if directory.suffix == ".csv" and not directory.is_dir():
         _report_log(directory, as_json=as_json, detail=detail(context), browse=browse)
         return

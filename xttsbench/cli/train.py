@@ -1,4 +1,4 @@
-"""``xttsbench train [RECIPE] [--best [PATH]]`` and ``xttsbench synthesize``: the bundled model learns, and speaks."""
+"""``xttsbench train [RECIPE] [--best [PATH]]``: the bundled model learns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xttsbench.cli.options import AsJson, Data, Debug, Open, Out, Quiet, Redact, Verbose, asked, names
+from xttsbench.cli.options import Data, asked, names, shared
 from xttsbench.cli.output import Watched as DataWatched
-from xttsbench.cli.output import end, printable, say, write_line
+from xttsbench.cli.output import end, printable, write_line
 
 if TYPE_CHECKING:
     from xttsbench.records.training import Begun, Evaluated, Interval, Spoken, Watched
@@ -36,6 +36,7 @@ def _off(name: str, what: str) -> Any:
     return typer.Option(f"--{name}", help=f"For debugging: {what}.")
 
 
+@shared("out", "redact", "browse", "verbose", "quiet", "as_json", "debug")
 def train(
     context: typer.Context,
     recipe: Annotated[
@@ -58,8 +59,6 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out names, where it holds one.")
     ] = True,
-    out: Out = None,
-    redact: Redact = False,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,13 +79,6 @@ def train(
     logical_cpus: Annotated[
         int | None, typer.Option(min=1, help="CPU devices to divide the processor into, for --strategy.")
     ] = None,
-    fit_memory: Annotated[
-        bool,
-        typer.Option(
-            "--fit-memory",
-            help="Choose the largest tokens_per_batch that fits into memory.",
-        ),
-    ] = False,
     no_listening: Annotated[
         bool, typer.Option("--no-listening", help="Do not let the model speak at the end.")
     ] = False,
@@ -99,11 +91,6 @@ def train(
     no_graph: Annotated[bool, _off("no-graph", "run the step eagerly, op by op")] = False,
     no_xla: Annotated[bool, _off("no-xla", "compile the step with tf.function alone")] = False,
     no_bucketing: Annotated[bool, _off("no-bucketing", "pad all batches to the longest edge")] = False,
-    browse: Open = False,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Train the bundled speech model; run again with the same --out it resumes from its last checkpoint.
 
@@ -127,7 +114,7 @@ def train(
         accelerator=parse_accelerator(accelerator),
         **{name: not context.params[f"no_{name}"] for name in _SWITCHES},
     )
-    lines = TrainLines(quiet=quiet)
+    lines = TrainLines(quiet=context.params["quiet"])
     with DataWatched() as making:
         outcome = run(request, progress=lines, data_progress=making)
     lines.close()
@@ -163,7 +150,6 @@ def with_value_of_best(arguments: Sequence[str]) -> list[str]:
 
 _PHASES: Final = {
     "setup": "starting TensorFlow, reading the data, building the model",
-    "fit": "looking for the largest batch that fits into memory",
     "listening": "letting the model speak",
     "warm_up": "taking a step of each shape of batches, so that all is compiled",
 }
@@ -248,39 +234,3 @@ class TrainLines:
 def _count(number: float) -> str:
     """Means of a token budget have a decimal, whole numbers none."""
     return f"{number:g}" if float(number).is_integer() else f"{number:.1f}"
-
-
-def synthesize(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
-    checkpoint: Annotated[
-        Path, typer.Option(metavar="DIR", help="A run of 'xttsbench train', its checkpoints/, or one of those.")
-    ],
-    speaker: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A speaker of the run (default: the first).")
-    ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="WAV", help="The voice to speak with, in place of a speaker.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="WAV", help="The file to write.")] = Path("speech.wav"),
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Speak a text with a trained model, and write a WAV file (16 bits, through Griffin-Lim).
-
-    Example:  xttsbench synthesize "solifi momun fufon" --checkpoint reports/trained --speaker low --out soli.wav
-    """
-    from xttsbench.workflows.synthesise import synthesise
-
-    found = synthesise(checkpoint, text, out=out, speaker=speaker, reference=reference)
-    if found.left_out:
-        say(f"Warning: left out of the text, for the model does not know them: {' '.join(map(repr, found.left_out))}")
-    for note in found.notes:
-        say(f"Warning: {note}")
-    if not found.stopped:
-        say("Warning: the model did not say where the speech ends, so it was cut off; train it longer")
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2))
-        return
-    voice = f"speaker {found.speaker}" if found.speaker is not None else "the voice of the reference"
-    weights = "averaged weights" if found.averaged else "weights"
-    typer.echo(f"{out}: {found.seconds:.2f} s, {voice}, {weights} of step {found.step}")

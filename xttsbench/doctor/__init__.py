@@ -25,7 +25,6 @@ CHECKS: Final[dict[str, tuple[str, Callable[[Machine], Said | None]]]] = {
     "memory": ("memory that is left, of the machine and of the control group", host.memory),
     "shared-memory": ("/dev/shm, where input processes hand over batches", host.shared_memory),
     "disk-space": ("room where runs, caches and temporary files are written", host.disk_space),
-    "storage-speed": ("reading the data set's own files, cold", host.storage_speed),
 }
 """Id of a check, in the order of the report -> what it looks at, and what it says; ``None`` where it does not apply."""
 

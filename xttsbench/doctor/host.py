@@ -1,10 +1,10 @@
-"""Checks of the host and its software: versions, start-up, XLA; processors, memory, disks, and storage that is read."""
+"""Checks of the host and its software: versions, start-up, XLA; processors, memory, disks."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from xttsbench.records.machine import TENSORFLOW, Figure, Machine, Said, Sight, Status, Storage
+from xttsbench.records.machine import TENSORFLOW, Figure, Machine, Said, Sight, Status
 from xttsbench.records.pipeline import size
 
 _PYTHON: Final = (3, 11)
@@ -263,49 +263,3 @@ def disk_space(machine: Machine) -> Said:
             seen = f"{one.what} {one.path}: {one.free_files} more files can be made"
             return Said("broken", seen, figures, "Delete small files: the file system is out of inodes (df -i).")
     return Said("ok", f"free: {', '.join(f'{size(one.free_bytes or 0)} ({one.what})' for one in known)}", figures)
-
-
-SEEK_S, BYTES_PER_S = 0.0127, 150e6
-"""Seek time of one spinning disk, in seconds (8.5 ms to seek and 4.2 ms for half a turn at 7,200 a minute, as data
-sheets of desktop disks have it), and its rate of reading. Storage of today that is slower is faulty.
-"""
-_FAR: Final = 0.5  # Share of the bytes that must have come from storage for a reading to be called cold
-
-
-def storage_speed(machine: Machine) -> Said | None:
-    """Slower than a single spinning disk."""
-    found = machine.storage
-    if found is None or found.cold is None:
-        return None
-    figures: dict[str, Figure] = {"files": found.files, "bytes": found.bytes}
-    told = []
-    for name, one, files, read in (
-        ("cold", found.cold, found.files, found.bytes),
-        ("by 8 at once", found.parallel, found.parallel_files, found.parallel_bytes),
-    ):
-        if one is not None and one.seconds > 0:
-            figures |= {f"{name}_bytes_per_s": read / one.seconds, f"{name}_stored_share": one.stored_share}
-            told.append(f"{name} {size(read / one.seconds)}/s and {files / one.seconds:,.0f} files/s")
-    seen = f"{found.files} of {found.listed} files on {found.filesystem or 'an unknown file system'}: {', '.join(told)}"
-    share = found.cold.stored_share
-    speed = found.bytes / found.cold.seconds
-    best = max(speed, found.parallel_bytes / found.parallel.seconds if found.parallel else 0.0)
-    floor_s = found.files * SEEK_S + found.bytes / BYTES_PER_S
-    if found.cold.seconds > floor_s:
-        seen = f"{seen}; {found.cold.seconds / floor_s:.1f} times what a single spinning disk would take for them"
-        return Said("broken", seen, figures, _remedy(found, speed, best))
-    if share is None or share >= _FAR:
-        return Said("ok", seen, figures)
-    return Said(
-        "unknown",
-        f"{seen}; only {share:.0%} of it came from storage, so how fast a first epoch reads is not known",
-        figures,
-        "Files in memory (tmpfs), or that another process maps, cannot be made cold; measure after a restart.",
-    )
-
-
-def _remedy(found: Storage, speed: float, best: float) -> str:
-    several = "Read several files at once (interleave with num_parallel_calls). " if best > 2 * speed else ""
-    pack = "Pack small files into large ones (TFRecord, or the packed cache of xttsbench data precompute). "
-    packed = pack if found.files > 0 and found.bytes / found.files < 1e6 else ""
-    return f"{several}{packed}Copy the data to a local disk, or to memory where they fit (cache())."

@@ -6,11 +6,10 @@ wait in its place, since behind a processor that also has to make the batches no
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.execution.journal import TRIALS, read_trials
@@ -22,6 +21,7 @@ _MOST_MS: Final = 600_000.0
 _MOST_TIMES: Final = 20_000
 _FORMS: Final = "real, emulated:MS (milliseconds a step), emulated:FILE (recorded step times) or gpu-or-emulated:..."
 _GPU_OR: Final = "gpu-or-"
+_MARKS: Final = dict.fromkeys(map(ord, "[],;"), " ")
 
 
 def parse_accelerator(text: str, *, beside: Path | None = None) -> Accelerator:
@@ -96,32 +96,13 @@ def _from_numbers(path: Path) -> list[float]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{path} cannot be read as text: {reason}.") from error
-    if text.lstrip().startswith(("[", "{")):
-        return _numbers_of(_json(path, text), path)
     times = []
     for number, line in enumerate(text.splitlines(), start=1):
-        cell = line.partition("#")[0].strip().rstrip(",;")
-        if not cell:
-            continue
-        try:
-            times.append(float(cell))
-        except ValueError:
-            raise InvalidInputError(
-                f"{path}, line {number}: {cell[:40]!r} is not a number of milliseconds; write one number a line."
-            ) from None
+        for word in line.partition("#")[0].translate(_MARKS).split():
+            try:
+                times.append(float(word))
+            except ValueError:
+                raise InvalidInputError(
+                    f"{path}, line {number}: {word[:40]!r} is not a number of milliseconds; write one number a line."
+                ) from None
     return times
-
-
-def _json(path: Path, text: str) -> Any:
-    try:
-        return json.loads(text, parse_int=float)  # an integer too large for a float is infinite, and refused as such
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not JSON ({error}); write a list of milliseconds.") from error
-
-
-def _numbers_of(value: Any, path: Path) -> list[float]:
-    if isinstance(value, dict):
-        value = value.get("step_times_ms")
-    if not isinstance(value, list) or not all(isinstance(v, float) for v in value):
-        raise InvalidInputError(f"{path}: expected a JSON list of milliseconds, or {{'step_times_ms': [...]}}.")
-    return value

@@ -10,7 +10,6 @@ import fcntl
 import json
 import mmap
 import os
-import signal
 import site
 import socket
 import subprocess
@@ -25,7 +24,7 @@ from pydantic import ValidationError
 
 from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
-from xttsbench.processes import readable
+from xttsbench.processes import readable, signal_name
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import ROWS, RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
@@ -200,8 +199,7 @@ class Collected:
     def ended(self, code: int) -> None:
         """Name an end that the child did not announce itself, by its exit code (negative: by that signal)."""
         if code < 0:
-            name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
-            self.status, self.cause = "killed", f"killed by {name} in phase {self.phase!r}"
+            self.status, self.cause = "killed", f"killed by {signal_name(-code)} in phase {self.phase!r}"
         else:
             self.status = "exited"
             self.cause = f"the process ended with exit code {code} in phase {self.phase!r}, without a word"
@@ -236,30 +234,72 @@ class Collected:
             return TrialRecord.model_validate(fields | fit | {"notes": (*fields["notes"], dropped)})
 
 
+class Lines:
+    """Lines to and from a child, which hold nothing up: it reads the rest of one when it comes to it.
+
+    Attributes:
+        unsent: what it has not taken yet.
+        closed: whether its end is known to be closed.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.unsent = b""
+        self.closed = False
+        self._buffer = b""
+
+    def tell(self, line: str) -> None:
+        """Send one line; a child that has ended does not hear it, and its exit code says how it ended."""
+        self.unsent += line.encode() + b"\n"
+        self.send()
+
+    def send(self) -> None:
+        """Send what it has not taken yet, as much as the socket takes now."""
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.connection.send(self.unsent, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unsent = b""  # what it has said is there to be read, and then the end
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """Messages that have come whole; ``None`` where nothing is there to be read.
+
+        A torn one, from a child that died while writing, is empty.
+        """
+        try:
+            data = self.connection.recv(1 << 18, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            data = b""
+        self.closed = not data
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        return None if self.closed else [_message_of(line) for line in lines]
+
+
+def _message_of(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
 class Follower:
     """Reads what a child tells, sees its steps end, and takes readings beside it meanwhile."""
 
     def __init__(self, connection: socket.socket, collected: Collected) -> None:
-        self.connection = connection
+        self.lines = Lines(connection)
         self.collected = collected
         self.monitor: Monitor | None = None
-        self._buffer = b""
-        self._unsent = b""
         self._steps = 0
-        self._closed = False
 
     @property
     def over(self) -> bool:
         """Whether the child has said that it is done, has ended, or has broken a limit."""
-        return self._closed or self.collected.done or self.collected.status != "ok"
-
-    def tell(self, line: str) -> None:
-        """Send it one line, of which it may read the rest while it is followed.
-
-        One that has ended does not hear it, and its exit code says how it ended.
-        """
-        self._unsent += line.encode() + b"\n"
-        self._send()
+        return self.lines.closed or self.collected.done or self.collected.status != "ok"
 
     def follow(self, limits: Limits | None = None, until: Callable[[], bool] = lambda: False) -> None:
         """Read messages until that is so, or the child says that it is done, ends, or breaks a limit."""
@@ -280,14 +320,17 @@ class Follower:
             ended = self.has_ended()
             if ended:
                 timeout = 0.0
-            ready = readable(self.sources(), timeout, writable=self.connection if self._unsent else None)
-            if self._unsent:
-                self._send()
-            if self.connection.fileno() in ready:
+            connection = self.lines.connection
+            ready = readable(self.sources(), timeout, writable=connection if self.lines.unsent else None)
+            self.lines.send()
+            if connection.fileno() in ready:
                 heard = time.monotonic()
-                self._read()
+                for message in self.lines.read() or ():
+                    self.take(message)
+                if not self.lines.closed:
+                    self._progressed()
             elif ended:  # and all that it sent has been read
-                self._closed = True
+                self.lines.closed = True
 
     def has_ended(self) -> bool:
         """Whether the child is known to have ended, other than by its pipe."""
@@ -295,7 +338,7 @@ class Follower:
 
     def sources(self) -> list[socket.socket]:
         """Sockets to wait for."""
-        return [self.connection]
+        return [self.lines.connection]
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message."""
@@ -316,37 +359,6 @@ class Follower:
             )
         return collected.status in ("time_limit", "stalled")
 
-    def _send(self) -> None:
-        """Send what it has not heard yet, as much as the socket takes now."""
-        try:
-            while self._unsent:
-                self._unsent = self._unsent[self.connection.send(self._unsent, socket.MSG_DONTWAIT) :]
-        except BlockingIOError:
-            pass
-        except (BrokenPipeError, ConnectionResetError):
-            self._unsent = b""  # what it has said is there to be read, and then the end
-
-    def _read(self) -> None:
-        try:
-            data = self.connection.recv(1 << 18)
-        except ConnectionResetError:
-            data = b""
-        self._closed = not data
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
-            self.take(message_of(line))
-        if data:
-            self._progressed()
-
     def _progressed(self) -> None:
         self._steps = self.collected.steps
         self.progress()
-
-
-def message_of(line: bytes) -> dict[str, Any]:
-    """A message of the child; a torn one, from a child that died while writing, is empty."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return {}
-    return message if isinstance(message, dict) else {}

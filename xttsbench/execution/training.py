@@ -91,7 +91,7 @@ def run_training(
         try:
             with _signals_go_to(process, session):
                 session.monitor = monitor(process.pid) if monitor else None
-                session.tell(job.to_line())
+                session.lines.tell(job.to_line())
                 session.follow()
                 ends_within(process.pid, _END_S)
         finally:

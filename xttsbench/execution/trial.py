@@ -104,7 +104,7 @@ class Child(Follower):
                 super().__init__(connection, Collected(spec, rows.memory))
                 self.pid = helper.fork(theirs, rows)
             self.monitor = monitor(self.pid) if monitor else None
-            self.tell(spec.to_line())
+            self.lines.tell(spec.to_line())
         except BaseException:
             connection.close()
             raise
@@ -115,7 +115,7 @@ class Child(Follower):
 
     def sources(self) -> list[socket.socket]:
         """Sockets of the trial's own pipe, and of the helper's."""
-        return [self.connection] if self._helper.control is None else [self.connection, self._helper.control]
+        return list(filter(None, (self.lines.connection, self._helper.control)))
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message; one that asks for the verdict waits, and is answered from what has been measured."""
@@ -124,7 +124,7 @@ class Child(Follower):
             return
         if self._verdict is not None:
             self._looks.append(self._verdict(self.so_far()))
-        self.tell(self._looks[-1].bottleneck if self._looks and self._looks[-1].final else "")
+        self.lines.tell(self._looks[-1].bottleneck if self._looks and self._looks[-1].final else "")
 
     def progress(self) -> None:
         """Tell of phase and steps."""
@@ -143,7 +143,7 @@ class Child(Follower):
     def end(self) -> TrialRecord:
         """End what still runs of it and give its record; everything that arrived is there."""
         self._end_process()
-        self.connection.close()
+        self.lines.connection.close()
         record = self.so_far()
         if record.status == "killed" and (cause := _out_of_memory(record.readings)):
             record = record.model_copy(update={"status": "out_of_memory", "cause": f"{record.cause}: {cause}"})
@@ -302,7 +302,7 @@ class LiveTrial(Child):
             self._stood_s += time.monotonic() - self._stopped[0]
             self._moved_s += found[1] - self._stopped[1]
         self._stopped = None
-        self.tell(line)
+        self.lines.tell(line)
         self._helper.signal(self.pid, signal.SIGCONT)
 
     def _sample(self) -> None:

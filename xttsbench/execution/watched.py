@@ -23,11 +23,7 @@ from typing import Any, Final, Protocol
 
 from xttsbench.errors import HelperError
 from xttsbench.execution import HELD_BACK, ending, held_back
-from xttsbench.execution.child import (
-    SharedRows,
-    checkout,
-    message_of,
-)
+from xttsbench.execution.child import Lines, SharedRows, checkout
 from xttsbench.execution.guard import Guard
 from xttsbench.records.trial import TrialSpec
 
@@ -81,7 +77,7 @@ def run_whole(spec: TrialSpec, listener: Listener, shared: SharedRows, *, print_
                 process = _started(spec, theirs.fileno(), shared.fileno(), print_to_stderr=print_to_stderr)
             listener.guard("Noting the start", listener.started, process.pid)
             following = _Following(process, ours, listener)
-            listener.guard("Telling the script's process what to watch", following.tell, spec)
+            listener.guard("Telling the script's process what to watch", following.lines.tell, spec.to_line())
             listener.guard("Following the script", following.follow)
             following.wait()  # where that failed; else it has ended
             return Left(process.returncode, following.asked)
@@ -123,26 +119,9 @@ def _started(spec: TrialSpec, connection: int, rows: int, *, print_to_stderr: bo
 class _Following:
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, listener: Listener) -> None:
         self._process = process
-        self._connection = connection
+        self.lines = Lines(connection)
         self._listener = listener
-        self._buffer = b""
-        self._unsent = b""
         self.asked: int | None = None
-
-    def tell(self, spec: TrialSpec) -> None:
-        """Send what to watch; one that does not read it holds nothing up, and gets the rest while it is followed."""
-        self._connection.setblocking(False)
-        self._unsent = spec.to_line().encode() + b"\n"
-        self._send()
-
-    def _send(self) -> None:
-        try:
-            while self._unsent:
-                self._unsent = self._unsent[self._connection.send(self._unsent) :]
-        except BlockingIOError:
-            pass
-        except OSError:  # it has closed its end, and is watched no more
-            self._unsent = b""
 
     def follow(self) -> None:
         due = time.monotonic() + TICK_S
@@ -150,7 +129,7 @@ class _Following:
             received = signal.sigtimedwait(HELD_BACK, max(due - time.monotonic(), 0.0))
             if received is not None and received.si_signo != signal.SIGCHLD:
                 self._signalled(received)
-            self._send()
+            self.lines.send()
             self._read()
             if time.monotonic() >= due:
                 due = time.monotonic() + TICK_S
@@ -176,19 +155,9 @@ class _Following:
                 os.kill(pid, number)
 
     def _read(self) -> None:
-        while True:
-            try:
-                data = self._connection.recv(1 << 18)
-            except (BlockingIOError, ConnectionResetError):
-                return
-            if not data:
-                return
-            *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                self._listener.guard("Reading what the script's process says", self._take, line)
-
-    def _take(self, line: bytes) -> None:
-        self._listener.take(message_of(line))
+        while (messages := self.lines.read()) is not None:
+            for message in messages:
+                self._listener.guard("Reading what the script's process says", self._listener.take, message)
 
 
 def _is_wanted(pid: int, number: int) -> bool:

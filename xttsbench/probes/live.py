@@ -10,28 +10,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from statistics import fmean
 from typing import Any, Final
 
 import psutil
 
 from xttsbench.probes.nvml import GpuProbe, open_gpus
-from xttsbench.probes.procfs import (
-    MachineTimes,
-    memory_limit_bytes,
-    memory_limit_left_bytes,
-    processor_times,
-    read_text,
-    throttled_s,
-)
+from xttsbench.probes.procfs import memory_limit_bytes, memory_limit_left_bytes, throttled_s
 from xttsbench.records.machine import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
 _SAVED_S: Final = 60.0
-_SECTOR_BYTES: Final = 512  # of `/proc/diskstats`, whatever the device's own sectors are
 _SLOW_SHARE, _SLOW_S = 0.001, 1.0  # memory and quota take longer to read than to change
 _NVML: Final = "NVML: "
 _SHARE: Final = 0.001
@@ -100,16 +92,16 @@ class MachineProbe:
 
     def __init__(self, root: Path = Path("/"), *, clock: Callable[[], float]) -> None:
         self._root, self._clock = root, clock
-        self._stat, self._diskstats = (str(root / "proc" / name) for name in ("stat", "diskstats"))
         self.unmeasured: dict[str, str] = {}
         self._slow = Pace(_SLOW_SHARE, _SLOW_S)
         self._limited = memory_limit_bytes(root) is not None
-        self._times = self._read_times()[0]
+        # Whole devices of storage: not partitions, loops, memory, or what is made of other devices.
+        self._devices = {path.parent.name for path in root.glob("sys/block/*/device")}
         self._read_s = self._stopped_at_s = clock()
-        self._sectors = self._read_disks({path.name for path in _devices(root)})
-        self.cores = tuple(sorted(int(name[3:]) for name in self._times if len(name) > 3))
-        self._columns = {name: f"{name}_share" for name in self._times}
-        self.disks = tuple(sorted(self._sectors))
+        self._moved = self._storage()
+        self._times = _processors()
+        self.cores = tuple(range(len(self._times)))
+        self.disks = tuple(sorted(self._moved))
         self._stopped_s = throttled_s(root)
         if not self.cores:
             self.unmeasured["cpu_share"] = "/proc/stat cannot be read"
@@ -132,59 +124,45 @@ class MachineProbe:
                 self._add_quota(found, now_s)
         return found
 
-    def busy_s(self) -> float | None:
-        """Processor seconds used by anyone, as of the last reading."""
-        times = self._times.get("cpu")
-        return None if times is None else times.busy_s
-
     def _add_processors(self, found: Reading) -> None:
-        before, (self._times, found["runnable_threads"]) = self._times, self._read_times()
-        for name, now in self._times.items():
-            was = before.get(name, now)
-            used_s, stolen_s, idle_s, waited_s = (one - other for one, other in zip(now, was, strict=True))
-            if (whole_s := used_s + stolen_s + idle_s) <= 0 or name not in self._columns:  # it sleeps, or has just come
-                continue
+        before, self._times = self._times, _processors()
+        shares = {}
+        for core, was, now in zip(self.cores, before, self._times, strict=False):
             # The counters of idle time and of waiting may fall by a tick.
-            found[self._columns[name]] = min(max(used_s, 0.0) / whole_s, 1.0)
-            if name == "cpu":
-                found["cpu_steal_share"] = max(stolen_s, 0.0) / whole_s
-                found["cpu_iowait_share"] = max(waited_s, 0.0) / whole_s
-
-    def _read_times(self) -> tuple[dict[str, MachineTimes], int | None]:
-        """Times of ``cpu`` (all of them) and of each processor, and how many threads run or wait for one."""
-        try:
-            text = read_text(self._stat)
-            times = processor_times(text)
-        except (OSError, ValueError):
-            return {}, None
-        _, found, rest = text.partition("\nprocs_running ")
-        return times, int(rest.split(None, 1)[0]) if found else None
+            parts = [max(one - other, 0.0) for one, other in zip(now, was, strict=True)]
+            if whole := sum(parts):  # else it sleeps
+                shares[core] = [part / whole for part in parts[:3]]
+        found |= {f"cpu{core}_share": used for core, (used, _, _) in shares.items()}
+        if shares:
+            means = map(fmean, zip(*shares.values(), strict=True))
+            found |= zip(("cpu_share", "cpu_steal_share", "cpu_iowait_share"), means, strict=True)
+        with suppress(OSError):
+            load = (self._root / "proc/loadavg").read_text(encoding="ascii")  # proc(5): "0.2 0.1 0.0 runnable/all last"
+            found["runnable_threads"] = int(load.split()[3].partition("/")[0])
 
     def _add_storage(self, found: Reading, seconds: float) -> None:
-        before, self._sectors = self._sectors, self._read_disks(set(self.disks))
-        read = written = busiest = 0.0
-        for name, now in self._sectors.items():
-            rates = [max(one - was, 0) / seconds for one, was in zip(now, before.get(name, now), strict=True)]
-            disk = rates[0] * _SECTOR_BYTES, rates[1] * _SECTOR_BYTES, min(rates[2] / 1e3, 1.0)
-            names = ("read_bytes_per_s", "write_bytes_per_s", "busy_share")
-            found |= {f"disk_{name}_{what}": value for what, value in zip(names, disk, strict=True)}
-            read, written, busiest = read + disk[0], written + disk[1], max(busiest, disk[2])
-        if self._sectors:
-            found["storage_read_bytes_per_s"], found["storage_write_bytes_per_s"] = read, written
-            found["storage_busy_share"] = busiest
+        before, self._moved = self._moved, self._storage()
+        sums = dict.fromkeys(("read_bytes_per_s", "write_bytes_per_s"), 0.0)
+        busiest = 0.0
+        for name, now in self._moved.items():
+            was = before.get(name, now)
+            rates = {
+                "read_bytes_per_s": (now.read_bytes - was.read_bytes) / seconds,
+                "write_bytes_per_s": (now.write_bytes - was.write_bytes) / seconds,
+            }
+            busy = min((now.busy_time - was.busy_time) / 1e3 / seconds, 1.0)
+            sums = {what: value + rates[what] for what, value in sums.items()}
+            busiest = max(busiest, busy)
+            found |= {f"disk_{name}_{what}": value for what, value in rates.items()} | {f"disk_{name}_busy_share": busy}
+        if self._moved:
+            found |= {f"storage_{what}": value for what, value in sums.items()} | {"storage_busy_share": busiest}
 
-    def _read_disks(self, names: set[str]) -> dict[str, tuple[int, int, int]]:
-        """Sectors read and written, and milliseconds at work, of each device."""
-        try:
-            lines = read_text(self._diskstats).splitlines()
-        except OSError:
-            return {}
-        found = {}
-        for line in lines:
-            fields = line.split()
-            if len(fields) > 12 and fields[2] in names:
-                found[fields[2]] = int(fields[5]), int(fields[9]), int(fields[12])
-        return found
+    def _storage(self) -> dict[str, Any]:
+        """Counters of each device."""
+        with suppress(OSError, NotImplementedError):
+            found = psutil.disk_io_counters(perdisk=True)
+            return {name: found[name] for name in sorted(self._devices & found.keys())}
+        return {}
 
     def _add_memory(self, found: Reading) -> None:
         """Adds memory, from the control group where its limit is below the machine's."""
@@ -208,45 +186,28 @@ class MachineProbe:
             self._stopped_s, self._stopped_at_s = stopped_s, now_s
 
 
-def _devices(root: Path) -> list[Path]:
-    """Whole devices of storage: not partitions, loops, memory, or what is made of other devices."""
-    return [path.parent for path in root.glob("sys/block/*/device")]
+def _processors() -> list[tuple[float, float, float, float]]:
+    """Seconds of each processor so far: in use, stolen, idle while something waits for storage, idle otherwise."""
+    with suppress(OSError):
+        return [
+            (t.user + t.nice + t.system + t.irq + t.softirq, t.steal, t.iowait, t.idle)
+            for t in psutil.cpu_times(percpu=True)
+        ]
+    return []
 
 
-class _Driver:
-    """Calls the driver on a thread of its own: a call that never returns holds up neither readings nor the end."""
+def _begun(call: Callable[[], Any]) -> Future[Any]:
+    """A call of the driver on a thread of its own: one that never returns holds up neither readings nor the end."""
+    future: Future[Any] = Future()
 
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[Callable[[], Any]] = SimpleQueue()
-        self._answers: SimpleQueue[Any] = SimpleQueue()
-        self._asked_s: float | None = None
-        threading.Thread(target=self._run, name="xttsbench-gpus", daemon=True).start()
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
 
-    @property
-    def silent_s(self) -> float | None:
-        """Seconds since the call that has not returned; ``None`` where there is none."""
-        return None if self._asked_s is None else time.monotonic() - self._asked_s
-
-    def ask(self, call: Callable[[], Any]) -> None:
-        """Begin a call; the one before has to be over."""
-        self._asked_s = time.monotonic()
-        self._calls.put(call)
-
-    def answer(self, within_s: float) -> Any:
-        """Result of the call within so many seconds; raises the call's error, and ``Empty`` while it lasts."""
-        found = self._answers.get(timeout=within_s) if within_s else self._answers.get_nowait()
-        self._asked_s = None
-        if isinstance(found, BaseException):
-            raise found
-        return found
-
-    def _run(self) -> None:
-        while True:
-            call = self._calls.get()
-            try:
-                self._answers.put(call())
-            except BaseException as error:
-                self._answers.put(error)
+    threading.Thread(target=run, name="xttsbench-gpus", daemon=True).start()
+    return future
 
 
 class Gpus:
@@ -261,15 +222,16 @@ class Gpus:
     """
 
     def __init__(self, opened: Callable[[], tuple[GpuProbe | None, str | None]] = open_gpus) -> None:
-        self._driver, self._pace = _Driver(), Pace(_SHARE, 0.0)
+        self._pace = Pace(_SHARE, 0.0)
         self._probe: GpuProbe | None = None
         self.names: dict[int, str] = {}
         self.errors: dict[int, str] = {}
         self.samples: dict[str, tuple[tuple[int, float], ...]] = {}
-        self._driver.ask(lambda: _named(*opened()))
+        self._asked: Future[Any] | None = None  # of the call that is not over
+        self._asked_s = 0.0
         try:
-            self._probe, reason, self.names = self._driver.answer(_OPENED_S)
-        except Empty:
+            self._probe, reason, self.names = _begun(lambda: _named(*opened())).result(_OPENED_S)
+        except TimeoutError:
             reason = f"the NVIDIA driver has not answered within {_OPENED_S:.0f} s; does nvidia-smi?"
         self.unmeasured: dict[str, str] = {"gpus": reason} if reason else {}
         self._known: dict[int, set[str]] = {number: set() for number in self.names}
@@ -285,18 +247,18 @@ class Gpus:
         if self._probe is None:
             return found
         within_s = 0.0
-        if (silent_s := self._driver.silent_s) is None:
+        if self._asked is None:
             if not self._pace.due():
                 return found
-            self._driver.ask(self._sampled)
-            within_s = _ANSWER_S
+            self._asked, self._asked_s, within_s = _begun(self._sampled), time.monotonic(), _ANSWER_S
         try:
-            gpus = self._driver.answer(within_s)
-        except Empty:
-            if silent_s is not None and silent_s > _SILENT_S:
+            gpus = self._asked.result(within_s)
+        except TimeoutError:
+            if time.monotonic() - self._asked_s > _SILENT_S:
                 self.errors = dict.fromkeys(self.names, "the driver has stopped answering")
                 found |= {f"gpu{number}_error": error for number, error in self.errors.items()}
             return found
+        self._asked = None
         family, held = set(family), []
         for gpu in gpus:
             found |= self._reading(gpu)
@@ -314,10 +276,9 @@ class Gpus:
 
     def close(self) -> None:
         """End the session with the driver, if it answers."""
-        if self._probe is not None and self._driver.silent_s is None:
-            self._driver.ask(self._probe.close)
-            with suppress(Empty):
-                self._driver.answer(_ANSWER_S)
+        if self._probe is not None and self._asked is None:
+            with suppress(TimeoutError):
+                _begun(self._probe.close).result(_ANSWER_S)
 
     def _reading(self, gpu: GpuReadings) -> Reading:
         known = self._known[gpu.index]

@@ -1,8 +1,6 @@
-"""Readings of a machine for ``xttsbench doctor``, without TensorFlow: driver, processors, memory, places, storage.
+"""Readings of a machine for ``xttsbench doctor``, without TensorFlow: driver, processors, memory, places.
 
-``root`` is where the file system's ``proc``, ``sys`` and ``dev`` are looked up, so that a machine can be made up. Cold
-means that the kernel was asked to drop these files from the page cache (``posix_fadvise``, for which nobody has to be
-root); what it really fetched is read from ``/proc/self/io``, so that storage that cannot be made cold is known.
+``root`` is where the file system's ``proc``, ``sys`` and ``dev`` are looked up, so that a machine can be made up.
 """
 
 from __future__ import annotations
@@ -10,30 +8,26 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import random
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from xttsbench.errors import InvalidInputError
-from xttsbench.probes.environment import installed_version, package_versions, storage_under, variables
+from xttsbench.probes.environment import installed_version, package_versions, variables
 from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import (
     cpu_allowance,
     memory_limit_bytes,
     memory_limit_left_bytes,
-    own_reads,
     parse_machine,
     text_of,
 )
-from xttsbench.records.machine import Driver, Gpu, Memory, Pass, Place, Processors, Software, Storage
+from xttsbench.records.machine import Driver, Gpu, Memory, Place, Processors, Software
 
 ROOT: Final = Path("/")
 PLACE_BYTES: Final = 16 << 20
@@ -185,107 +179,3 @@ def place(what: str, path: Path) -> Place:
         free = counts.f_bavail * counts.f_frsize
         files = counts.f_favail if counts.f_files else None
     return Place(what=what, path=str(path), free_bytes=free, free_files=files, refused=refused)
-
-
-READERS: Final = 8
-"""As many as a pipeline has that reads in parallel."""
-_SAMPLE_BYTES: Final = 64 << 20
-_SAMPLE_FILES: Final = 256
-_PASS_S: Final = 2.0  # after so long a pass ends with the file that it is at; so does the search for files
-_LISTED: Final = 20_000
-_CHUNK: Final = 256 << 10
-_SEED: Final = 0
-
-
-def read_whole(path: Path) -> Iterator[int]:
-    """Read a file as most pipelines do, from its beginning to its end."""
-    with path.open("rb", buffering=0) as file:
-        while got := len(file.read(_CHUNK)):
-            yield got
-
-
-def drop(path: Path) -> None:
-    """Ask the kernel to forget what it holds of a file; pages that are mapped or not yet written stay."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
-def storage(directory: Path) -> Storage:
-    """Read a random sample of the files below a directory, at most 64 MiB and two seconds a pass.
-
-    Raises:
-        InvalidInputError: there is no such directory, or no file in it that can be read.
-    """
-    files = _files(directory)
-    random.Random(_SEED).shuffle(files)
-    half = max(len(files) // 2, 1)
-    sample, others = files[:half][:_SAMPLE_FILES], files[half:][:_SAMPLE_FILES]
-    try:
-        for file in (*sample, *others):
-            drop(file)
-        cold, sizes = _pass(sample, 1)
-        parallel, by_several = _pass(others, READERS) if len(others) >= 2 * READERS else (None, list[int]())
-    except OSError as error:
-        raise InvalidInputError(
-            f"--data {str(directory)!r}: {error.filename or directory} cannot be read ({error.strerror or error})."
-        ) from error
-    return Storage(
-        path=str(directory),
-        filesystem=storage_under(directory, {})["filesystem"],
-        listed=len(files),
-        files=len(sizes),
-        bytes=sum(sizes),
-        cold=cold,
-        parallel=parallel,
-        parallel_files=len(by_several),
-        parallel_bytes=sum(by_several),
-    )
-
-
-def _files(directory: Path) -> list[Path]:
-    """Files with something in them, in an order that does not depend on the file system's."""
-    if not directory.is_dir():
-        raise InvalidInputError(f"--data {str(directory)!r} is no directory; name the one that holds the data set.")
-    until_s, found = time.monotonic() + _PASS_S, list[Path]()
-    for folder, folders, names in os.walk(directory):
-        folders.sort()
-        for path in (Path(folder, name) for name in sorted(names)):
-            if len(found) == _LISTED or (found and time.monotonic() > until_s):
-                return sorted(found)
-            if path.is_file() and path.stat().st_size:
-                found.append(path)
-    if not found:
-        raise InvalidInputError(f"--data {str(directory)!r} holds no file to read; name the one that holds the data.")
-    return sorted(found)
-
-
-def _pass(files: Sequence[Path], readers: int) -> tuple[Pass, list[int]]:
-    """Read files while there is room and time; returns the bytes of each that was begun.
-
-    Each reader has its share of the room, and takes the next file that nobody has.
-    """
-    waiting, before, began_s = iter(files), own_reads(), time.monotonic()
-
-    def reader(_: int) -> list[int]:
-        left, sizes = _SAMPLE_BYTES // readers, list[int]()
-        # next() of a list's iterator is one step of the interpreter, so no two readers get the same file.
-        while left > 0 and time.monotonic() <= began_s + _PASS_S and (file := next(waiting, None)) is not None:
-            sizes.append(0)
-            for piece in read_whole(file):
-                sizes[-1] += piece
-                left -= piece
-                if left <= 0 or time.monotonic() > began_s + _PASS_S:
-                    break
-        return sizes
-
-    with ThreadPoolExecutor(readers) as pool:
-        sizes = [size for found in pool.map(reader, range(readers)) for size in found]
-    seconds, after = time.monotonic() - began_s, own_reads()
-    if before is None or after is None or not sum(sizes):
-        return Pass(seconds=seconds), sizes
-    return Pass(
-        seconds=seconds, stored_share=min((after.storage_bytes - before.storage_bytes) / sum(sizes), 1.0)
-    ), sizes

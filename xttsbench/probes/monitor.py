@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import psutil
-
 from xttsbench.probes.nvml import GpuProbe
 from xttsbench.probes.procfs import (
     MachineTimes,
@@ -34,11 +32,6 @@ from xttsbench.records.readings import MACHINE_COLUMNS, HostReadings, Readings
 
 MIN_GAP_NS: Final = 20_000_000
 """Two ticks of the kernel's counters: a sample sooner than that after the one before would see none of them move."""
-FAMILY_EVERY: Final = 10
-"""Interval, in samples, of looking for a process's children where the kernel does not list them
-(``/proc/<pid>/task/<tid>/children``), since that takes a walk over all processes. Until it is seen, a child is a
-stranger.
-"""
 MAIN_GROUP: Final = "main"
 CHILDREN_GROUP: Final = "child processes"
 
@@ -64,7 +57,6 @@ class HostProbe:
         clock: Callable[[], int] = time.perf_counter_ns,
         parent_cpu_s: Callable[[], float] = time.process_time,
         quota_cpus: Callable[[], float | None] = lambda: cpu_allowance().quota_cpus,
-        children: Callable[[int], list[int]] | None = None,
         throttled: Callable[[], float | None] = throttled_s,
     ) -> None:
         self._pid = pid
@@ -75,10 +67,6 @@ class HostProbe:
         limits = [float(len(self._cpus)) if self._cpus else None, quota_cpus()]
         self._allowed_cpus = min((limit for limit in limits if limit is not None), default=None)
         self._parent = parent_cpu_s
-        self._family_every = FAMILY_EVERY
-        if children is None and os.path.exists(f"{self._home}/task/{pid}/children"):
-            children, self._family_every = lambda parent: descendants(parent, proc), 1
-        self._children = children or _walked_descendants
         self._throttled = throttled
         self._family: list[int] = []
         self._pids: set[int] = {pid}
@@ -89,14 +77,13 @@ class HostProbe:
         self._unmeasured: dict[str, str] = {}
         self._columns: dict[str, list[Any]] = {name: [] for name in _SAMPLED}
         self._machine: list[MachineTimes] = []
-        self._calls = 0
         self._ended = False
         self._last_ns = clock()
         self._machine_before = self._machine_times()
         self._children_start_s = 0.0
         try:
             own = parse_stat(read_text(f"{self._home}/stat"))
-            self._family = self._children(pid)
+            self._family = descendants(pid, proc)
             self._children_start_s = _children_cpu_s(own, self._living_family())
             self._walk_threads(baseline=True)
             self._walk_delays()
@@ -128,9 +115,7 @@ class HostProbe:
             del column[1::2]
 
     def _take(self, now_ns: int) -> None:
-        self._calls += 1
-        if self._calls % self._family_every == 0:
-            self._family = self._children(self._pid)
+        self._family = descendants(self._pid, self._proc)
         own = parse_stat(read_text(f"{self._home}/stat"))
         if own.ended or own.rss_bytes == 0:
             self._ended = True
@@ -297,12 +282,6 @@ def _children_cpu_s(own: Stat, family: dict[int, Stat]) -> float:
     return own.reaped_cpu_s + sum(stat.cpu_s + stat.reaped_cpu_s for stat in family.values())
 
 
-def _walked_descendants(pid: int) -> list[int]:
-    with contextlib.suppress(psutil.Error):
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return []
-
-
 def _why(error: Exception) -> str:
     return (error.strerror or "unreadable") if isinstance(error, OSError) else str(error)
 
@@ -327,8 +306,6 @@ class Monitor:
         clock: Callable[[], int] = time.perf_counter_ns,
         host: HostProbe | None = None,
     ) -> None:
-        if interval_s <= 0:
-            raise ValueError(f"interval_s must be above 0, received {interval_s}")
         self._interval_ns = round(interval_s * 1e9)
         self._gpus, self._no_gpu_reason = gpus
         if self._gpus is not None:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
 from pydantic import ValidationError
 
 from xttsbench.files import atomic_write
-from xttsbench.probes.procfs import Stat, parse_reads, parse_stat, read_text
+from xttsbench.probes.procfs import Stat, parse_stat, read_text
 from xttsbench.records.machine import LISTED, Reading
 from xttsbench.records.watch import LIVE_FILE, LiveRun, RunningRun, running_directory
 
@@ -58,11 +59,20 @@ class Walk:
         return tuple(found[1:])
 
 
+def _busy_s() -> float:
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + times.irq + times.softirq
+
+
 class Processes:
-    """All processes; ``busy_s`` gives the processor seconds that anyone used so far, ``None`` where that is unknown."""
+    """All processes; ``busy_s`` gives the processor seconds that anyone used so far."""
 
     def __init__(
-        self, busy_s: Callable[[], float | None], *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        busy_s: Callable[[], float] = _busy_s,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._busy, self._proc, self._clock = busy_s, proc, clock
         self._known: dict[tuple[int, int], float] = {}
@@ -88,9 +98,7 @@ class Processes:
             return Walk(parents=parents)
         used.sort(reverse=True)
         listed = [User(pid, _called(self._proc, pid, name), more_s / seconds) for more_s, pid, name in used[:LISTED]]
-        unseen = None
-        if busy_s is not None and before_s is not None:
-            unseen = max(busy_s - before_s - sum(more_s for more_s, _, _ in used), 0.0) / seconds
+        unseen = max(busy_s - before_s - sum(more_s for more_s, _, _ in used), 0.0) / seconds
         return Walk(tuple(listed), unseen, parents)
 
     def _all(self) -> Iterator[tuple[int, Stat]]:
@@ -110,27 +118,23 @@ class ProcessProbe:
         unmeasured: column to why it is empty.
     """
 
-    def __init__(self, pid: int, *, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, pid: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ``ProcessLookupError`` where there is no such process."""
-        self.pid, self._proc, self._clock = pid, proc, clock
+        self.pid, self._clock = pid, clock
         self.unmeasured: dict[str, str] = {}
         self.ended = False
         self.live: LiveRun | None = None
         self.family: tuple[int, ...] = ()
         try:
-            stat = self._stat(pid)
-        except (OSError, ValueError, IndexError):
+            self._process = psutil.Process(pid)
+            self.name = _called("/proc", pid, self._process.name())
+        except psutil.Error:
             raise ProcessLookupError(pid) from None
-        if stat.ended:
-            raise ProcessLookupError(pid)
-        self._started_ticks = stat.started_ticks
-        self.name = _called(proc, pid, stat.name)
-        self._used: dict[int, float] = {pid: stat.cpu_s + stat.reaped_cpu_s}
-        self._moved: dict[int, tuple[int, int | None]] = {}
-        self._read_s, self._live_s = clock(), -_LIVE_S
         self._run: Path | None = None
-        if (moved := self._io(pid)) is not None:
-            self._moved[pid] = moved
+        self._read_s, self._live_s = clock(), -_LIVE_S
+        self._used, self._moved, _ = self._look()
+        if not self._used:
+            raise ProcessLookupError(pid)
 
     def read(self) -> Reading:
         """Activity of the process since the last reading; an empty one once it has ended."""
@@ -138,39 +142,48 @@ class ProcessProbe:
         seconds = now_s - self._read_s
         if self.ended or seconds <= 0:
             return {}
-        try:
-            own = self._stat(self.pid)
-        except (OSError, ValueError, IndexError):
-            own = None
-        if own is None or own.ended or own.started_ticks != self._started_ticks:
+        used, moved, memory_bytes = self._look()
+        if self.pid not in used:
             self.ended = True
             return {}
-        self._read_s = now_s
-        stats = {self.pid: own}
-        for pid in self.family:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                stats[pid] = self._stat(pid)
-        used = {pid: stat.cpu_s + stat.reaped_cpu_s for pid, stat in stats.items()}
         grown_s = sum(max(now - self._used.get(pid, now), 0.0) for pid, now in used.items())
         # A child that ended since is in its parent's count with all that it ever used: take out what was counted.
         reaped_s = sum(self._used[pid] for pid in self._used.keys() - used.keys())
-        self._used = used
         found: Reading = {
             "process_cpus": max(grown_s - reaped_s, 0.0) / seconds,
-            "process_memory_bytes": sum(stat.rss_bytes for stat in stats.values()),
+            "process_memory_bytes": memory_bytes,
         }
-        self._add_io(found, stats, seconds)
+        for at, name in enumerate(("read", "write") if self.pid in moved else ()):
+            grown = sum(max(now[at] - self._moved.get(pid, now)[at], 0) for pid, now in moved.items())
+            found[f"process_{name}_bytes_per_s"] = grown / seconds
+        self._read_s, self._used, self._moved = now_s, used, moved
         self._add_steps(found, now_s)
         return found
 
-    def _add_io(self, found: Reading, pids: dict[int, Stat], seconds: float) -> None:
-        before, self._moved = self._moved, {pid: moved for pid in pids if (moved := self._io(pid)) is not None}
-        if self.pid not in self._moved:
-            return
-        for at, name in enumerate(("read", "write")):
-            pairs = [(now[at], before.get(pid, now)[at]) for pid, now in self._moved.items()]
-            grown = sum(max(now - was, 0) for now, was in pairs if now is not None and was is not None)
-            found[f"process_{name}_bytes_per_s"] = grown / seconds
+    def _look(self) -> tuple[dict[int, float], dict[int, tuple[int, int]], int]:
+        """Processor time, and bytes from and to storage, of each process that lives; and the memory of all."""
+        used: dict[int, float] = {}
+        moved: dict[int, tuple[int, int]] = {}
+        memory_bytes = 0
+        if not self._process.is_running():  # its id may be another's by now
+            return used, moved, memory_bytes
+        for pid in (self.pid, *self.family):
+            with suppress(psutil.Error):
+                one = self._process if pid == self.pid else psutil.Process(pid)
+                with one.oneshot():
+                    if one.status() == psutil.STATUS_ZOMBIE:
+                        continue
+                    used[pid] = sum(one.cpu_times()[:4])  # its own, and that of children that ended
+                    memory_bytes += one.memory_info().rss
+                    try:
+                        counters = one.io_counters()
+                        moved[pid] = counters.read_bytes, counters.write_bytes
+                    except psutil.AccessDenied:
+                        if pid == self.pid:
+                            why = f"/proc/{pid}/io may be read by its owner only"
+                            columns = ("process_read_bytes_per_s", "process_write_bytes_per_s")
+                            self.unmeasured |= dict.fromkeys(columns, why)
+        return used, moved, memory_bytes
 
     def _add_steps(self, found: Reading, now_s: float) -> None:
         if now_s - self._live_s < _LIVE_S:
@@ -185,21 +198,6 @@ class ProcessProbe:
         if live.recent is not None:
             found["process_step_time_s"] = live.recent.step_time_s
             found["process_input_wait_share"] = live.recent.input_wait_fraction
-
-    def _stat(self, pid: int) -> Stat:
-        return parse_stat(read_text(f"{self._proc}/{pid}/stat"))
-
-    def _io(self, pid: int) -> tuple[int, int | None] | None:
-        if "process_read_bytes_per_s" in self.unmeasured:
-            return None
-        try:
-            reads = parse_reads(read_text(f"{self._proc}/{pid}/io"))
-        except (OSError, ValueError) as error:
-            if pid == self.pid and isinstance(error, PermissionError):
-                why = f"/proc/{pid}/io may be read by its owner only"
-                self.unmeasured |= dict.fromkeys(("process_read_bytes_per_s", "process_write_bytes_per_s"), why)
-            return None
-        return reads.storage_bytes, reads.written_bytes
 
 
 def _called(proc: str, pid: int, name: str) -> str:

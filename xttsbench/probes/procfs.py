@@ -103,38 +103,26 @@ class MachineTimes(NamedTuple):
     """Time in which processors had work, and the hypervisor ran something else."""
     idle_s: float
     """Time without work, waiting for storage included."""
-    waiting_s: float = 0.0
-    """The part of it in which something waited for storage."""
 
 
-def processor_times(text: str) -> dict[str, MachineTimes]:
-    """Read the lines of ``/proc/stat`` on processors (proc(5)): ``cpu`` is all of them, ``cpu0`` the first.
+def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
+    """Sum the times of some processors in ``/proc/stat`` (proc(5)); of all, where some of them are not in it.
 
-    Raises ``ValueError`` for a line of anything but numbers.
+    Some container layers show only the container's processors and number them anew. Raises ``ValueError`` where there
+    are no such lines, or one holds anything but numbers.
     """
-    found = {}
-    for line in text.splitlines():
+    each = {}
+    for line in text.splitlines()[1:]:  # the first is the sum of all
         if not line.startswith("cpu"):
             break
         name, *fields = line.split()
         # The guest times after these are in user and nice; old kernels have no steal.
         user, nice, system, idle, waiting, irq, soft, steal = [*map(int, fields[:8]), *[0] * (8 - len(fields))]
-        ticks = (user + nice + system + irq + soft, steal, idle + waiting, waiting)
-        found[name] = MachineTimes(*(count * _TICK_S for count in ticks))
-    return found
-
-
-def parse_machine(text: str, cpus: frozenset[int]) -> MachineTimes:
-    """Sum the times of some processors in ``/proc/stat``; of all, where some of them are not in it.
-
-    Some container layers show only the container's processors and number them anew. Raises ``ValueError`` where there
-    are no such lines.
-    """
-    each = {int(name[3:]): times for name, times in processor_times(text).items() if name != "cpu"}
+        each[int(name[3:])] = user + nice + system + irq + soft, steal, idle + waiting
     if not each:
         raise ValueError("no processors in /proc/stat")
     chosen = [each[cpu] for cpu in (cpus if cpus and cpus <= each.keys() else each)]
-    return MachineTimes(*(sum(column) for column in zip(*chosen, strict=True)))
+    return MachineTimes(*(sum(column) * _TICK_S for column in zip(*chosen, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +133,6 @@ class Reads:
     """Fetched from storage, page-cache hits not among them (``read_bytes``)."""
     call_bytes: int | None
     """Returned by read calls, wherever from (``rchar``)."""
-    written_bytes: int | None = None
-    """To be written to storage, now or later (``write_bytes``)."""
 
 
 def parse_reads(text: str) -> Reads:
@@ -154,8 +140,7 @@ def parse_reads(text: str) -> Reads:
     fields = {key: value for key, _, value in (line.partition(":") for line in text.splitlines())}
     if "read_bytes" not in fields:
         raise ValueError("no read_bytes in /proc/<pid>/io")
-    called, written = (int(fields[key]) if key in fields else None for key in ("rchar", "write_bytes"))
-    return Reads(int(fields["read_bytes"]), called, written)
+    return Reads(int(fields["read_bytes"]), int(fields["rchar"]) if "rchar" in fields else None)
 
 
 def own_reads() -> Reads | None:

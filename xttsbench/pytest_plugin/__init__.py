@@ -97,11 +97,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _share(text: str) -> float:
+    from xttsbench.errors import UsageError
     from xttsbench.pytest_plugin.gates import share
 
     try:
         return share(text, "the option")
-    except ValueError as error:
+    except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -164,7 +164,7 @@ class TargetBenchmark:
         """
         # Here and not above: every pytest run loads this module.
         from xttsbench.api import importable_name
-        from xttsbench.pytest_plugin.gates import Demands
+        from xttsbench.pytest_plugin.gates import Demands, share
         from xttsbench.pytest_plugin.measuring import Asked
 
         try:
@@ -175,7 +175,8 @@ class TargetBenchmark:
             self._used = True
             if max_regression is None:
                 max_regression = self._item.config.getoption("xttsbench_max_regression")
-            demands = Demands.of(diagnose, max_regression, min_throughput, max_step_time_s, min_utilization, fail_on)
+            most = None if max_regression is None else share(max_regression, "xttsbench_benchmark: max_regression")
+            demands = Demands(diagnose, most, min_throughput, max_step_time_s, min_utilization, fail_on)
             asked = Asked(
                 name=self._item.name,
                 command=f"pytest {self._item.nodeid}",

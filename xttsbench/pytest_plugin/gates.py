@@ -34,13 +34,8 @@ class Gate:
     def record(self) -> dict[str, Any]:
         """As plain JSON."""
         interval = self.interval.model_dump() if self.interval is not None else None
-        return {
-            "gate": self.name,
-            "limit": self.limit,
-            "decision": self.decision,
-            "interval": interval,
-            "sentence": self.sentence,
-        }
+        told = {key: getattr(self, key) for key in ("limit", "decision", "sentence")}
+        return {"gate": self.name, **told, "interval": interval}
 
 
 def regression(
@@ -101,7 +96,7 @@ def share(value: float | str, name: str) -> float:
     Text may end with ``%``.
 
     Raises:
-        ValueError: it is none.
+        UsageError: it is none.
     """
     text = str(value).strip()
     try:
@@ -109,7 +104,7 @@ def share(value: float | str, name: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number < 1:
-        raise ValueError(f"{name}: a share between 0 and 1, such as 0.05 or 5%, is expected; got {value!r}")
+        raise UsageError(f"{name}: a share between 0 and 1, such as 0.05 or 5%, is expected; got {value!r}.")
     return number
 
 
@@ -118,38 +113,24 @@ _SEVERITIES: Final = get_args(Severity)
 
 @dataclass(frozen=True)
 class Demands:
-    """The limits of a test; ``None`` where there is none."""
+    """The limits of a test; ``None`` where there is none.
 
+    Raises:
+        UsageError: ``fail_on`` cannot be.
+    """
+
+    diagnose: bool = False
     max_regression: float | None = None
     min_throughput: float | None = None
     max_step_time_s: float | None = None
     min_utilization: float | None = None
     fail_on: Severity | None = None
 
-    @classmethod
-    def of(
-        cls,
-        diagnose: bool,
-        max_regression: float | str | None,
-        min_throughput: float | None,
-        max_step_time_s: float | None,
-        min_utilization: float | None,
-        fail_on: Severity | None,
-    ) -> Demands:
-        """The limits as a test gives them.
-
-        Raises:
-            UsageError: one of them cannot be.
-        """
-        if fail_on is not None and fail_on not in _SEVERITIES:
-            raise UsageError(f"xttsbench_benchmark: fail_on is one of {', '.join(_SEVERITIES)}; got {fail_on!r}.")
-        if fail_on is not None and not diagnose:
+    def __post_init__(self) -> None:
+        if self.fail_on is not None and self.fail_on not in _SEVERITIES:
+            raise UsageError(f"xttsbench_benchmark: fail_on is one of {', '.join(_SEVERITIES)}; got {self.fail_on!r}.")
+        if self.fail_on is not None and not self.diagnose:
             raise UsageError("xttsbench_benchmark: fail_on is about findings, which diagnose=True alone gives.")
-        try:
-            most = None if max_regression is None else share(max_regression, "max_regression")
-        except ValueError as error:
-            raise UsageError(f"xttsbench_benchmark: {error}.") from error
-        return cls(most, min_throughput, max_step_time_s, min_utilization, fail_on)
 
 
 def judged(demands: Demands, found: Mapping[str, Any], saved: Saved | str | None, session_noise: float) -> list[Gate]:

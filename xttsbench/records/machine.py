@@ -157,29 +157,6 @@ class Place(Record):
     refused: str | None = None  # Why a small file could not be made there
 
 
-class Pass(Record):
-    """One reading of the sample of files, one after the other."""
-
-    seconds: float
-    stored_share: float | None = None
-    """Share of the bytes that came from storage, the rest from the page cache; ``None`` where that is not known."""
-
-
-class Storage(Record):
-    """Speed of reading the files of a data set."""
-
-    path: str
-    filesystem: str | None = None
-    listed: int = 0  # Files that were seen; looking for more was ended
-    files: int = 0  # Files of the sample
-    bytes: int = 0
-    cold: Pass | None = None
-    parallel: Pass | None = None
-    """Cold, by :data:`~xttsbench.probes.machine.READERS` readers at once, other files of the data set."""
-    parallel_files: int = 0
-    parallel_bytes: int = 0
-
-
 class Machine(Record):
     """Everything that was read."""
 
@@ -189,7 +166,6 @@ class Machine(Record):
     processors: Processors
     memory: Memory
     places: tuple[Place, ...] = ()
-    storage: Storage | None = None  # ``None`` where no data were named
 
 
 class Examination(Record):

@@ -12,7 +12,6 @@ CHECKPOINTS: Final = "checkpoints"
 """Directory of the checkpoints in that of a run."""
 MANIFEST: Final = "manifest.json"
 """In that directory; where it is, there is something to resume from."""
-STRATEGIES: Final = ("one", "mirrored", "multi_worker")
 
 
 class TrainJob(Record):
@@ -27,7 +26,6 @@ class TrainJob(Record):
     config: dict[str, Any]
     """Keys of ``best.yaml``: loader, mode, precision, batch_size or tokens_per_batch, prefetch, threads and so on."""
     data: str
-    features: str | None = None
     seed: int = Field(0, ge=0, lt=2**31)
     strategy: Literal["one", "mirrored", "multi_worker"] = "one"
     logical_cpus: int | None = Field(None, gt=0)
@@ -35,7 +33,6 @@ class TrainJob(Record):
     device_memory_mb: int | None = Field(None, gt=0)  # Limit on each GPU's memory; without it memory grows as needed
     input_workers: int = Field(0, ge=0)  # Processes that make the batches in place of this one's threads; 0 makes none
     overlap: bool = True  # Whether the next batch is made while a step runs
-    fit_memory: bool = False  # Whether the largest ``tokens_per_batch`` that fits into memory is looked for, and taken
     listen: bool = True  # Whether the model is let speak at the end, and what comes out is measured
     tensorboard: bool = True  # Whether scalars are written; TensorFlow puts the machine's name into their file names
     accelerator_ms: tuple[float, ...] = ()
@@ -107,7 +104,7 @@ class Evaluated(Record):
 class Ended(Record):
     """End of a session of training."""
 
-    reason: Literal["steps", "early_stopping", "terminated"]
+    reason: Literal["steps", "terminated"]
     step: int
     samples_sha256: str
     weights_sha256: str
@@ -154,14 +151,6 @@ class Spoken(Record):
     metrics: dict[str, float | None]
 
 
-class Fitted(Record):
-    """The size of a batch that was found to fit into memory."""
-
-    tokens_per_batch: int
-    peak_bytes: int
-    limit_bytes: int
-
-
 class HistoryLine(Record):
     """One line of ``history.jsonl``: a session's number, and what was reported."""
 
@@ -175,7 +164,6 @@ class HistoryLine(Record):
     warned: str | None = None
     ended: Ended | None = None
     spoken: Spoken | None = None
-    fitted: Fitted | None = None
 
 
 class WatchedInterval(Interval):
@@ -227,31 +215,4 @@ class Training(Record):
     ended: Ended | None = None
     """End of the last session; ``None`` where it did not end by itself."""
     spoken: Spoken | None = None
-    fitted: Fitted | None = None
     taken_over: TakenOver | None = None
-
-
-class SynthesisJob(Record):
-    """The job of the process that speaks. Paths are absolute."""
-
-    checkpoint: str  # A run's directory, its ``checkpoints/``, or a checkpoint
-    text: str
-    speaker: str | None = None  # A speaker of the run; ``None`` with a reference, or for the first one
-    reference: str | None = None  # A WAV file of the voice to speak with
-    out: str  # The WAV file to write
-
-
-class Synthesised(Record):
-    """Output of a synthesis."""
-
-    out: str
-    text: str
-    left_out: str  # Characters of the text that the model does not know, each once
-    speaker: str | None  # ``None`` where a WAV file was the reference
-    step: int  # Of the checkpoint
-    averaged: bool  # Whether the averaged weights spoke
-    seconds: float  # Duration of the speech
-    stopped: bool  # Whether the model said where speech ends; if not, it was cut off
-    synthesis_s: float  # Time that it took to speak, without the start of the process and of TensorFlow
-    sound_s: float  # Time that Griffin-Lim took
-    notes: tuple[str, ...] = ()  # What is to be said of it: a damaged checkpoint that was passed over

@@ -26,8 +26,8 @@ from xttsbench.errors import InvalidInputError, first_line
 from xttsbench.files import DRAFT_PREFIX, atomic_write, flushed_file, sync
 from xttsbench.inputs import open_regular, read_arrays, read_bytes
 from xttsbench.records.base import SCHEMA_VERSION, Record
-from xttsbench.records.training import CHECKPOINTS, MANIFEST, CheckpointEntry, Manifest
-from xttsbench.training.course import NONE, HealthState, Origin, Position, StoppingState, Sums
+from xttsbench.records.training import MANIFEST, CheckpointEntry, Manifest
+from xttsbench.training.course import NONE, HealthState, Origin, Position, Sums
 
 WEIGHTS: Final = "weights.npz"
 OPTIMIZER: Final = "optimizer.npz"
@@ -84,8 +84,8 @@ def name_of(entry: CheckpointEntry) -> str:
 def kept(manifest: Manifest, entry: CheckpointEntry, count: int) -> Manifest:
     """Return the manifest with a new checkpoint, and of the older ones the newest and the best.
 
-    Those of the same step and of later ones are of a course that was left: the run went back before them. So many are
-    kept beside the best.
+    Those of the same step and of later ones were damaged, so that the run went on before them. So many are kept beside
+    the best.
     """
     entries = (*(old for old in manifest.checkpoints if old.step < entry.step), entry)
     best = [number for number, old in enumerate(entries) if old.best][-1:]
@@ -123,7 +123,8 @@ class RunState(Record):
     position: Position = Position()
     samples_sha256: str = NONE
     health: HealthState = HealthState()
-    stopping: StoppingState = StoppingState()
+    lowest: float | None = None
+    """The lowest held-out loss so far; ``None`` before the first."""
     sums: Sums = Sums()
     """Sums of the interval that the checkpoint lies in."""
 
@@ -197,18 +198,15 @@ class Checkpoints:
         self.clear()
         return entry
 
-    def newest(self, warn: Callable[[str], None], *, up_to: int | None = None) -> Checkpoint | None:
+    def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """Read the newest whole checkpoint; ``None`` where none was ever written.
 
-        It should not be after the step ``up_to``, as long as there is one before; ``warn`` is told of each damaged one
-        that is passed over.
+        ``warn`` is told of each damaged one that is passed over.
 
         Raises:
             InvalidInputError: none of those that were written is whole, or one is of a newer version.
         """
         entries = self.entries[::-1]
-        if up_to is not None:
-            entries = tuple(sorted(entries, key=lambda entry: entry.step > up_to))
         for entry in entries:
             try:
                 return self.load(entry)
@@ -219,10 +217,6 @@ class Checkpoints:
                 f"{self.directory}: none of {len(entries)} checkpoints is whole; begin again in another directory"
             )
         return None
-
-    def best(self) -> CheckpointEntry | None:
-        """Return the entry of the checkpoint with the lowest held-out loss, where there is one."""
-        return next((entry for entry in reversed(self.entries) if entry.best), None)
 
     def load(self, entry: CheckpointEntry) -> Checkpoint:
         """Read a checkpoint and compare it with its hashes.
@@ -252,40 +246,11 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
     def _free(self, step: int) -> Path:
-        """Return a name that no directory has: a run that went back writes the same step again."""
+        """Return a name that no directory has: one that was passed over is written again."""
         path, number = self.directory / f"step-{step:08d}", 1
         while path.exists():
             path, number = self.directory / f"step-{step:08d}-{number}", number + 1
         return path
-
-
-def find_checkpoint(path: Path, warn: Callable[[str], None]) -> tuple[Checkpoint, Path]:
-    """Return a checkpoint and the directory of its run.
-
-    A run's directory or its ``checkpoints/`` stands for the newest whole one; ``warn`` is told of each damaged one that
-    is passed over.
-
-    Raises:
-        InvalidInputError: there is no checkpoint, or it is damaged.
-    """
-    path = path.resolve()
-    for directory in (path / CHECKPOINTS, path):
-        if (directory / MANIFEST).is_file():
-            found = Checkpoints(directory, keep=1).newest(warn)
-            if found is None:
-                raise InvalidInputError(
-                    f"{directory}: no checkpoint was written yet; train longer, or name another run"
-                )
-            return found, directory.parent
-    if (path.parent / MANIFEST).is_file():
-        checkpoints = Checkpoints(path.parent, keep=1)
-        entry = next((entry for entry in checkpoints.entries if name_of(entry) == path.name), None)
-        if entry is not None:
-            return checkpoints.load(entry), path.parent.parent
-    raise InvalidInputError(
-        f"{path}: holds no checkpoint that a {MANIFEST} names; give the directory of a run of 'xttsbench train', its "
-        f"{CHECKPOINTS}/, or one of the checkpoints in there"
-    )
 
 
 def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:

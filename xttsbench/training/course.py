@@ -1,8 +1,8 @@
 """The course of a run: what decides its steps, where it is, how it does, and the sums over an interval of steps.
 
 What decides the steps is the run's origin (settings and data) and the order of its batches, a function of seed and
-position, so that resuming is beginning at another place. The judgements (learning rate, health, whether it still
-improves) are pure, too, and the same on every worker. The values of an interval stay on the device until its end, are
+position, so that resuming is beginning at another place. The judgements (learning rate, health) are pure, too, and the
+same on every worker. The values of an interval stay on the device until its end, are
 fetched together, and their sums are carried through a checkpoint.
 """
 
@@ -25,7 +25,6 @@ from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import (
     BatchSettings,
-    EarlyStoppingSettings,
     HealthSettings,
     LossSettings,
     ModelSettings,
@@ -191,11 +190,9 @@ class HealthState(Record):
     skipped_in_a_row: int = 0
     """Steps left out at the end of what was seen so far."""
     longest_skipped: int = 0
-    """The longest row of them since that was judged last."""
+    """The longest row of them."""
     lowest: float | None = None
     """The lowest mean loss of an interval; ``None`` before the first."""
-    rollbacks: int = 0
-    """Number of times that the run went back."""
 
     def after_steps(self, applied: Sequence[bool]) -> HealthState:
         """Return the state after further steps, of which each was applied or left out."""
@@ -205,23 +202,11 @@ class HealthState(Record):
             longest = max(longest, in_a_row)
         return self.model_copy(update={"skipped_in_a_row": in_a_row, "longest_skipped": longest})
 
-    def judged(self) -> HealthState:
-        """Return the state after :func:`skipping` was asked."""
-        return self.model_copy(update={"longest_skipped": 0})
-
     def after_interval(self, loss: float | None) -> HealthState:
         """Return the state after an interval of that mean loss; ``None`` where no step of it was applied."""
         if loss is None or (self.lowest is not None and self.lowest <= loss):
             return self
         return self.model_copy(update={"lowest": loss})
-
-    def rolled_back(self, current: HealthState) -> HealthState:
-        """Return this state of a checkpoint as a run has it that went back to it from ``current``."""
-        return self.model_copy(update={"rollbacks": current.rollbacks + 1, "skipped_in_a_row": 0, "longest_skipped": 0})
-
-    def rate(self, settings: HealthSettings) -> float:
-        """Return what the learning rate is multiplied with."""
-        return settings.rate_factor**self.rollbacks
 
 
 def skipping(state: HealthState, settings: HealthSettings) -> str | None:
@@ -238,37 +223,6 @@ def blown_up(state: HealthState, settings: HealthSettings, loss: float | None) -
     return (
         f"the mean loss rose to {loss:.4g}, more than {settings.blow_up:g} times the lowest so far, {state.lowest:.4g}"
     )
-
-
-class StoppingState(Record):
-    """State of early stopping, carried from evaluation to evaluation and through a checkpoint."""
-
-    lowest: float | None = None
-    """The lowest held-out loss so far; ``None`` before the first."""
-    improved_to: float | None = None
-    """The loss at the last improvement: many small falls are one where they add up to it."""
-    without_improvement: int = 0
-    """Evaluations in a row without one."""
-
-    def after(self, loss: float, settings: EarlyStoppingSettings | None) -> StoppingState:
-        """Return the state after an evaluation; a loss that is not finite is no improvement."""
-        if not self.is_best(loss):
-            return self.model_copy(update={"without_improvement": self.without_improvement + 1})
-        least = settings.min_improvement if settings else 0.0
-        improved = self.improved_to is None or loss < self.improved_to - least
-        return StoppingState(
-            lowest=loss,
-            improved_to=loss if improved else self.improved_to,
-            without_improvement=0 if improved else self.without_improvement + 1,
-        )
-
-    def is_best(self, loss: float) -> bool:
-        """Whether a held-out loss is lower than all before it."""
-        return math.isfinite(loss) and (self.lowest is None or loss < self.lowest)
-
-    def is_over(self, settings: EarlyStoppingSettings | None) -> bool:
-        """Whether the run is to end."""
-        return settings is not None and self.without_improvement >= settings.patience
 
 
 class Values(NamedTuple):

@@ -36,7 +36,6 @@ from xttsbench.xtts.evaluate import (
     Listener,
     examples,
     write_evaluation,
-    write_references,
 )
 from xttsbench.xtts.loaders.loader import explained, make_dataset
 from xttsbench.xtts.model.loss import losses
@@ -50,7 +49,7 @@ _OF_INTERVAL: Final = ("loss", "mel", "stop", "guided", "gradient_norm", "learni
 _OF_EVALUATED: Final = ("loss", "mel", "stop", "guided")
 Batch = dict[str, tf.Tensor]
 VOICES: Final = 64
-"""Speakers at most whose references are kept, and whose clips are spoken."""
+"""Speakers at most whose clips are spoken."""
 
 
 class TensorBoard(Action):
@@ -153,21 +152,18 @@ class Hearing:
     ) -> None:
         """Choose clips and references, and learn the recogniser's templates from the training clips.
 
-        References are written into the run's directory now, for ``xttsbench synthesize``; the board is given numbers,
-        sounds and pictures.
+        The board is given numbers, sounds and pictures.
 
         Raises:
             InvalidInputError: a file cannot be read any more, or no clip fits a batch.
-            OSError: the references cannot be written.
         """
         self._state, self._recipe, self._directory, self._board = state, recipe, directory, board
-        features, names = recipe.features, training.speaker_names
-        voices = reference_clips(training, range(min(len(names), VOICES)))
+        features = recipe.features
+        voices = reference_clips(training, range(min(len(training.speaker_names), VOICES)))
         references = {
             speaker: as_reference(mel_of(training, clip, features), features, recipe.batches.reference_frames)
             for speaker, clip in voices.items()
         }
-        write_references(directory, {names[speaker]: mel for speaker, mel in references.items()})
         chosen = {
             "held_out": None
             if held_out is None

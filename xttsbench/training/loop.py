@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.records.training import Ended, Evaluated
-from xttsbench.training.checkpoints import Checkpoint, Checkpoints, RunState, digest
+from xttsbench.training.checkpoints import Checkpoints, RunState, digest
 from xttsbench.training.course import (
     NONE,
     HealthState,
     Origin,
     Position,
-    StoppingState,
     Sums,
     Window,
     blown_up,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from xttsbench.training.state import TrainingState
     from xttsbench.training.step import StepResult, TrainingStep, Workers
     from xttsbench.training.stream import Fetched
-Reason = Literal["steps", "early_stopping", "terminated"]
+Reason = Literal["steps", "terminated"]
 
 
 class Action:
@@ -68,7 +67,7 @@ class Action:
         """A checkpoint is whole and in the manifest."""
 
     def warned(self, sentence: str) -> None:
-        """Something went wrong that the run outlives: a step left out, a roll-back, a checkpoint not written."""
+        """Something went wrong that the run outlives: a step left out, a checkpoint not written."""
 
     def ended(self, ended: Ended) -> None:
         """The last call, however the run ended but for an exception."""
@@ -94,7 +93,7 @@ class Run:
     state: TrainingState
     step: TrainingStep
     batches: Callable[[Position], Iterator[Fetched]]
-    """Makes the stream from a position on; asked again where the run goes back."""
+    """Makes the stream from a position on."""
     checkpoints: Checkpoints
     workers: Workers
     evaluate: Callable[[], HeldOut] | None = None
@@ -109,7 +108,7 @@ def train(run: Run) -> Ended:
 
     Raises:
         InvalidInputError: the checkpoints are of another run or none is whole, or the data cannot be read.
-        XttsbenchError: the loss blew up once more after all roll-backs, or the last checkpoint cannot be written.
+        XttsbenchError: the loss blew up, or the last checkpoint cannot be written.
     """
     return _Loop(run).train()
 
@@ -120,14 +119,13 @@ class _Loop:
     def __init__(self, run: Run) -> None:
         self.run, self.settings = run, run.recipe.training
         self.position, self.samples = Position(), NONE
-        self.health, self.stopping, self.window = HealthState(), StoppingState(), Window(Sums())
+        self.health, self.window = HealthState(), Window(Sums())
+        self.lowest: float | None = None
         self.batches: Iterator[Fetched] = iter(())
         self.saved_step: int | None = None
         self.is_behind = False
         """Whether the checkpoint that was due last could not be written."""
         self.is_stopped = False
-        self.sound_step = 0
-        """Step at which the interval began that was judged last."""
 
     def train(self) -> Ended:
         self._begin()
@@ -150,7 +148,7 @@ class _Loop:
         return ended
 
     def _begin(self) -> None:
-        """Go on from the newest whole checkpoint, or write that of the beginning, to which a run can go back."""
+        """Go on from the newest whole checkpoint, or write that of the beginning."""
         found = self.run.checkpoints.newest(self._warn)
         steps = self.run.workers.gather(-1 if found is None else found.run.position.step)
         if len(set(steps)) > 1:
@@ -166,16 +164,12 @@ class _Loop:
         if self.run.workers.is_chief:
             self.run.checkpoints.clear()
         if found is None:
-            self.batches = self.run.batches(self.position)
             self._save(is_last=True)  # where even the first cannot be written, no time is lost
         else:
-            self._restore(found)
-
-    def _restore(self, found: Checkpoint) -> None:
-        self.run.state.restore(found.weights, found.optimizer)
-        self.position, self.samples = found.run.position, found.run.samples_sha256
-        self.health, self.stopping, self.window = found.run.health, found.run.stopping, Window(found.run.sums)
-        self.saved_step = self.position.step
+            self.run.state.restore(found.weights, found.optimizer)
+            self.position, self.samples = found.run.position, found.run.samples_sha256
+            self.health, self.lowest, self.window = found.run.health, found.run.lowest, Window(found.run.sums)
+            self.saved_step = self.position.step
         self.batches = self.run.batches(self.position)
 
     def _take_step(self) -> None:
@@ -204,10 +198,11 @@ class _Loop:
             self.is_stopped = self.run.stop()
         elif ends_interval:
             self.is_stopped = any(self.run.workers.gather(self.run.stop()))
-        seen = self._judge(ends_interval) if ends_interval or evaluate or saves else None
-        if seen is not None:
-            self._go_back(seen)
-            return
+        if (ends_interval or evaluate or saves) and (seen := self._judge(ends_interval)) is not None:
+            raise XttsbenchError(
+                f"training does not stay on course: up to step {step} {seen}; try a lower optimizer.learning_rate, a "
+                "longer training.schedule.warmup_steps, a smaller optimizer.clip_norm, or a precision of more bits"
+            )
         is_best = evaluate is not None and self._take_held_out(evaluate())
         if saves or is_best:
             self._save(is_best=is_best, is_last=self._why_over() is not None)
@@ -216,9 +211,7 @@ class _Loop:
         """Fetch the losses since they were fetched last, and return what is wrong with them, if anything is."""
         self._fetch()
         step, sums = self.position.step, self.window.sums
-        self.sound_step = step - sums.steps
         seen = skipping(self.health, self.settings.health)
-        self.health = self.health.judged()
         if not ends_interval:
             return seen
         interval = sums.interval(
@@ -245,11 +238,11 @@ class _Loop:
     def _take_held_out(self, found: HeldOut) -> bool:
         """Take an evaluation; return whether its loss is the lowest so far."""
         loss = self.run.workers.gather(found.loss)[0]  # the chief's, for another machine may round otherwise
-        is_best = self.stopping.is_best(loss)
-        self.stopping = self.stopping.after(loss, self.settings.early_stopping)
         if not math.isfinite(loss):
             self._warn(f"the held-out loss of step {self.position.step} is {loss}")
             return False
+        is_best = self.lowest is None or loss < self.lowest
+        self.lowest = loss if is_best else self.lowest
         evaluated = Evaluated(
             step=self.position.step,
             loss=loss,
@@ -263,33 +256,6 @@ class _Loop:
             action.evaluated(evaluated)
         return is_best
 
-    def _go_back(self, seen: str) -> None:
-        """Go back to the last whole checkpoint before what was seen, with a lower learning rate.
-
-        That it went back is written at once, so that a run which is killed next does not forget it.
-        """
-        settings, step, now = self.settings.health, self.position.step, self.health
-        if now.rollbacks >= settings.rollbacks:
-            raise XttsbenchError(
-                f"training does not stay on course: up to step {step} {seen}, after {now.rollbacks} roll-backs and "
-                f"with a learning rate of {self._rate(step - 1):g}; try a lower optimizer.learning_rate, a longer "
-                "training.schedule.warmup_steps, a smaller optimizer.clip_norm, or a precision of more bits"
-            )
-        found = self.run.checkpoints.newest(self._warn, up_to=self.sound_step)
-        self.run.workers.gather(step)  # all have read it before the chief puts another in its place
-        if found is None:
-            raise XttsbenchError(
-                f"up to step {step} {seen}, and {self.run.checkpoints.directory} holds no checkpoint to go back to any "
-                "more; begin again in another directory, and let nothing else write there"
-            )
-        self._restore(found)
-        self.health = self.health.rolled_back(now)
-        self._save(is_best=found.entry.best)
-        self._warn(
-            f"up to step {step} {seen}; gone back to step {self.position.step}, with "
-            f"{self.health.rate(settings):g} times the recipe's learning rate"
-        )
-
     def _save(self, *, is_best: bool = False, is_last: bool = False) -> None:
         """Write a checkpoint; where it cannot be, the last one raises, and the others are warned of once."""
         self._fetch()
@@ -300,7 +266,7 @@ class _Loop:
                 position=self.position,
                 samples_sha256=self.samples,
                 health=self.health,
-                stopping=self.stopping,
+                lowest=self.lowest,
                 sums=self.window.sums,
             )
             try:
@@ -322,13 +288,10 @@ class _Loop:
     def _why_over(self) -> Reason | None:
         if self.position.step >= self.settings.steps:
             return "steps"
-        if self.stopping.is_over(self.settings.early_stopping):
-            return "early_stopping"
         return "terminated" if self.is_stopped else None
 
     def _rate(self, step: int) -> float:
-        rate = learning_rate(self.settings.schedule, self.run.recipe.optimizer.learning_rate, step, self.settings.steps)
-        return rate * self.health.rate(self.settings.health)
+        return learning_rate(self.settings.schedule, self.run.recipe.optimizer.learning_rate, step, self.settings.steps)
 
     def _warn(self, sentence: str) -> None:
         for action in self.run.actions:

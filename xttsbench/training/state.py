@@ -20,9 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.training.checkpoints import Checkpoint
 from xttsbench.xtts.data.metadata import VOCABULARY
-from xttsbench.xtts.model.generator import Generator
 from xttsbench.xtts.model.loss import squared_norm
 from xttsbench.xtts.model.speech_model import SpeechModel, use_precision
 from xttsbench.xtts.recipe import OptimizerSettings, Recipe
@@ -137,8 +135,6 @@ def update(
 
 
 Arrays = dict[str, npt.NDArray[Any]]
-
-_AVERAGE: Final = "average/"  # how the names of averaged weights begin among the optimizer's arrays
 
 
 class TrainingState:
@@ -257,31 +253,6 @@ def named_variables(model: keras.Model) -> dict[str, tf.Variable]:
     """
     names = {id(variable): name for name, variable in _walk(model, "")}
     return {names[id(variable)]: variable.value for variable in model.trainable_variables}
-
-
-def generator_of(checkpoint: Checkpoint) -> tuple[Generator, bool]:
-    """Return what speaks with a checkpoint's model, in float32, and whether with averaged weights: where it has such.
-
-    Raises:
-        InvalidInputError: the weights are not those of such a model.
-    """
-    origin = checkpoint.run.origin
-    averages = {
-        name.removeprefix(_AVERAGE): array for name, array in checkpoint.optimizer.items() if name.startswith(_AVERAGE)
-    }
-    weights = averages or checkpoint.weights
-    model = SpeechModel(origin.model, origin.features.n_mels, origin.vocabulary, dtype="float32")
-    variables = named_variables(model)
-    wanted = {name: tuple(variable.shape) for name, variable in variables.items()}
-    if wanted != {name: array.shape for name, array in weights.items()}:
-        raise InvalidInputError(
-            f"the weights of {checkpoint.entry.files[0]} are not those of this version's model; "
-            "take the version of xttsbench that trained it"
-        )
-    for name, variable in variables.items():
-        variable.assign(weights[name])
-    step_s = origin.model.frames_per_step * origin.features.hop_samples / origin.features.sample_rate_hz
-    return Generator(model, step_s), bool(averages)
 
 
 def _walk(layer: keras.Layer, prefix: str) -> Iterator[tuple[str, keras.Variable]]:

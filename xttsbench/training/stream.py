@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from xttsbench.training.course import Position, clip_frames, planned_epoch, planned_from, with_parts
-from xttsbench.training.step import Shape
+from xttsbench.training.step import Replicas, Shape
 from xttsbench.xtts.data.batches import Batch, LossCounts, loss_counts, split
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
@@ -52,17 +52,6 @@ def ahead(source: Iterator[Item], count: int) -> Iterator[Item]:
             thread.shutdown(wait=False)
 
     return items()
-
-
-class Places(Protocol):
-    """Replicas of a run; :class:`xttsbench.training.step.Replicas` is so."""
-
-    count: int
-    """Replicas of all processes."""
-    local: tuple[str, ...]
-    """Devices of this process's replicas."""
-    first_local: int
-    """Number of the first of them among all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +121,7 @@ def batch_stream(
     cache: FeatureCache | None,
     recipe: Recipe,
     loading: Loading,
-    replicas: Places,
+    replicas: Replicas,
     *,
     seed: int,
     position: Position,
@@ -207,7 +196,7 @@ def _pipeline(
     return iter(dataset)
 
 
-def shapes(data: SpeechData, recipe: Recipe, replicas: Places) -> list[Shape]:
+def shapes(data: SpeechData, recipe: Recipe, replicas: Replicas) -> list[Shape]:
     """Return the shapes that micro-batches have in all epochs, whatever the seed; the largest first.
 
     Raises:

@@ -15,7 +15,6 @@ import json
 import mmap
 import os
 import resource
-import select
 import signal
 import socket
 import struct
@@ -28,7 +27,7 @@ from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, TextIO, TypeVar
 
-from xttsbench.processes import die_with_parent
+from xttsbench.processes import closed, die_with_parent
 from xttsbench.records.base import Record
 from xttsbench.records.code import ScriptRun
 from xttsbench.records.rows import RowMemory
@@ -38,13 +37,6 @@ SomeRecord = TypeVar("SomeRecord", bound=Record)
 
 _WRITABLE: Final = 0x200  # PyBUF_WRITE
 _PATIENCE_S: Final = 5  # with a parent that does not read what a script's process sends
-
-
-def closed(control: socket.socket) -> bool:
-    """Whether the parent's end of a socket is closed, also where what it sent before has not been read."""
-    hung_up = select.poll()
-    hung_up.register(control, select.POLLRDHUP)
-    return bool(hung_up.poll(0))
 
 
 def answer(serve: Callable[..., int], name: str, more: int = 0) -> NoReturn:

@@ -30,8 +30,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from xttsbench.processes import TRIALS, adopt_orphans, children, die_with_parent, kill_group, readable
-from xttsbench.worker.channel import closed, leave, quiet_unless_it_fails, sources_apart
+from xttsbench.processes import TRIALS, adopt_orphans, children, closed, die_with_parent, kill_group, readable
+from xttsbench.worker.channel import leave, quiet_unless_it_fails, sources_apart
 
 _LAST_TO_GO, _FIRST_TO_GO = 901, 1000
 """A trial's ``oom_score_adj`` (proc(5)): all of them before everything else, and each another for its children."""

@@ -16,14 +16,13 @@ from xttsbench.errors import InvalidInputError, XttsbenchError
 from xttsbench.fixes.processes.rewrite import in_processes
 from xttsbench.probes.clock import EmulatedAccelerator
 from xttsbench.probes.nvml import look_at_gpus
-from xttsbench.probes.procfs import CpuAllowance, cpu_allowance, obtainable_bytes
-from xttsbench.records.training import CHECKPOINTS, Begun, Fitted, Interval, Spoken, TrainJob
+from xttsbench.probes.procfs import CpuAllowance, cpu_allowance
+from xttsbench.records.training import CHECKPOINTS, Begun, Interval, Spoken, TrainJob
 from xttsbench.records.trial import MeasurementOverhead
 from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.course import Origin, Position, clip_frames, planned_epoch, with_parts
 from xttsbench.training.evaluation import Hearing, HeldOutLoss, TensorBoard
 from xttsbench.training.loop import HeldOut, Run, train
-from xttsbench.training.memory import Plan, ends, fit_tokens
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import Replicas, StepResult, TrainingStep, Workers, make_strategy
 from xttsbench.training.stream import Fetched, Loading, ahead, batch_stream, shapes
@@ -53,25 +52,11 @@ def configure(job: TrainJob) -> list[str]:
         RuntimeError: the runtime has started already.
     """
     _configure_threads(cpu_allowance())
-    return [*_configure_devices(job)]
-
-
-def memory_bytes(job: TrainJob) -> int:
-    """Return what a step may take: of the smallest GPU's memory, or else of what this process can still get.
-
-    To be asked before the model is made. The processor's memory is that of the machine or of the control group,
-    whichever leaves less.
-    """
-    if tf.config.list_physical_devices("GPU") and job.logical_cpus is None:
-        if job.device_memory_mb is not None:
-            return job.device_memory_mb * _MIB
-        if totals := _gpu_memory_bytes():
-            return min(totals)
-    return obtainable_bytes()
+    return list(_configure_devices(job))
 
 
 def _configure_threads(allowance: CpuAllowance) -> None:
-    """Have no more threads than there are processors to run them.
+    """Set no more threads than there are processors to run them.
 
     TensorFlow counts the machine's processors, and the kernel throttles what a control group may not use.
     """
@@ -133,36 +118,11 @@ def _gpu_memory_bytes() -> list[int]:
     return [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
 
 
-_UPDATES: Final = 8
-"""Fewest updates of an epoch, unless the recipe's own batches leave fewer: many updates teach more than large ones."""
-
-
-def fitted(job: TrainJob, recipe: Recipe, data: SpeechData, *, parts: int) -> Fitted:
-    """Return the largest ``tokens_per_batch`` whose steps fit into the memory of the device.
-
-    Raises:
-        InvalidInputError: a batch of a single clip does not fit.
-        XttsbenchError: a step failed otherwise.
-    """
-    epoch = planned_epoch(data, recipe, recipe.batches, job.seed, epoch=0)
-    own = max(len(batch.clips) * batch.frames for batch in epoch)
-    wanted = max(own, int(clip_frames(data, recipe).sum()) // (_UPDATES * parts))
-    plan = Plan(recipe, str(job.config["mode"]), str(job.config["precision"]), job.strategy)
-    found = fit_tokens(
-        plan,
-        ends(epoch),
-        limit_bytes=memory_bytes(job),
-        at_most=wanted,
-        prepare=partial(configure, job),
-    )
-    return Fitted(**found._asdict())
-
-
 def cache_of(job: TrainJob, recipe: Recipe, data: SpeechData) -> FeatureCache | None:
     """The cached features of some clips, where the job's loader reads them."""
     if job.config["loader"] not in CACHED:
         return None
-    return open_cache(data, recipe.features, None if job.features is None else Path(job.features))
+    return open_cache(data, recipe.features)
 
 
 class EmulatedStep:
@@ -279,13 +239,6 @@ class Session:
         self._data = read_speech_data(Path(job.data), sample_rate_hz=recipe.features.sample_rate_hz, seed=job.seed)
         for note in configure(job):  # before anything else starts TensorFlow's runtime
             tell(self._channel, warned=note)
-        if job.fit_memory:
-            channel.phase("fit")
-            found = fitted(job, recipe, self._data, parts=recipe.training.accumulation)
-            batches = {"batch_size": None, "tokens_per_batch": found.tokens_per_batch}
-            recipe = recipe.model_copy(update={"batches": recipe.batches.model_copy(update=batches)})
-            tell(self._channel, fitted=found)
-            channel.phase("setup")
         self._recipe = recipe
         self._cache = cache_of(job, recipe, self._data)
         strategy = make_strategy(job.strategy)

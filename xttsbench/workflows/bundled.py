@@ -76,7 +76,6 @@ class TrainRequest:
     input_workers: int = 0
     device_memory_mb: int | None = None
     logical_cpus: int | None = None
-    fit_memory: bool = False
     listen: bool = True
     accelerator: Accelerator = field(default_factory=Accelerator)
     native_loader: bool = True
@@ -99,7 +98,6 @@ class Prepared:
     data: Path
     taken: TakenOver | None
     said: tuple[str, ...]
-    tokens: int | None = None  # the size of a batch that was found to fit in an earlier session
 
     def job(self, request: TrainRequest, directory: Path, checkpoints: Path | None = None) -> TrainJob:
         """The job for a run in that directory, with checkpoints in it or elsewhere."""
@@ -111,24 +109,17 @@ class Prepared:
                 "config": self.config,
                 "data": str(self.data.resolve()),
                 **{name: getattr(request, name) for name in _AS_ASKED},
-                "fit_memory": request.fit_memory and self.tokens is None,
                 "accelerator_ms": request.accelerator.step_times_ms,
             }
         )
 
 
 def prepare_training(
-    request: TrainRequest,
-    machine: Mapping[str, Any],
-    reports: Path,
-    progress: Progress | None = None,
-    *,
-    tokens: int | None = None,
+    request: TrainRequest, machine: Mapping[str, Any], reports: Path, progress: Progress | None = None
 ) -> Prepared:
     """Settle recipe and configuration, and make the data and features that they read.
 
-    The newest winner is looked for below ``reports``; ``tokens`` is the size of a batch that an earlier session of the
-    run found to fit into memory.
+    The newest winner is looked for below ``reports``.
 
     Raises:
         UsageError, InvalidInputError: an option, the recipe, the winner or the data cannot be used.
@@ -137,8 +128,6 @@ def prepare_training(
     own = load_recipe(locate("training", request.recipe))
     taken_config = {key: value for key, value in (best.config if best else {}).items() if key in TAKEN}
     config, switched = _configuration(taken_config, request)
-    if tokens is not None:
-        config = {key: value for key, value in config.items() if key not in _BATCH} | {"tokens_per_batch": tokens}
     recipe = _changed(own, request, config)
     config |= {key: getattr(recipe.batches, key) for key in _BATCH if getattr(recipe.batches, key) is not None}
     data = request.data or ensure_default_data(progress)
@@ -149,7 +138,7 @@ def prepare_training(
     if best is not None and path is not None:
         taken = taken_over(path, best, machine, data=data, recipe=recipe.name, config=config | {"deterministic": True})
     said = (*(sentences(taken) if taken is not None else ()), *switched)
-    return Prepared(recipe, config, data, taken, said, tokens)
+    return Prepared(recipe, config, data, taken, said)
 
 
 def _configuration(taken: Mapping[str, Any], request: TrainRequest) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -247,13 +236,12 @@ def refuse_other_data(before: RunPlan, now: RunPlan, directory: Path) -> None:
 
 
 def _decisive(job: TrainJob) -> Iterator[tuple[str, Any]]:
-    """Settings that determine a run's steps; the size of a batch that was fitted to memory is a session's finding."""
+    """Settings that determine a run's steps."""
     yield "seed", job.seed
     yield "precision", job.config.get("precision")
     for section in ("features", "model", "loss", "batches", "optimizer"):
         for key, value in job.recipe[section].items():
-            if key not in _BATCH or not job.fit_memory:
-                yield f"{section}.{key}", value
+            yield f"{section}.{key}", value
     for key in ("schedule", "ema_decay"):
         yield f"training.{key}", job.recipe["training"][key]
 

@@ -9,19 +9,17 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
 from xttsbench.doctor import examine
-from xttsbench.execution.child import child_environment
+from xttsbench.errors import HelperError
+from xttsbench.execution.child import child_environment, start
 from xttsbench.probes import machine as probes
-from xttsbench.probes.machine import storage
-from xttsbench.processes import ends_within, kill_group
+from xttsbench.processes import ends_within, kill_group, signal_name
 from xttsbench.records.machine import Driver, Examination, Machine, Sight
 from xttsbench.xtts.data.make import cache_directory
 
@@ -34,31 +32,21 @@ BUSY_SHARE, LONGER_S = 0.05, 3.0
 """
 
 
-def doctor(
-    data: Path | None = None, *, patience_s: float = PATIENCE_S, command: str = "xttsbench doctor"
-) -> Examination:
+def doctor(patience_s: float = PATIENCE_S, command: str = "xttsbench doctor") -> Examination:
     """Read everything, then judge it.
 
-    Args:
-        data: directory whose files are read; ``None`` reads none.
-        patience_s: seconds until a child that looks at TensorFlow is killed.
-        command: the command line, for the record.
-
-    Raises:
-        InvalidInputError: the data cannot be read.
+    A child that looks at TensorFlow is killed after ``patience_s`` seconds; ``command`` is for the record.
     """
     software, driver = probes.software(), ask_driver()
     # Before anything of ours computes, so that what is busy is others'.
     processors, swapped = probes.processors_and_swap(WINDOW_S)
     if (processors.steal_share or 0.0) + (processors.foreign_share or 0.0) > BUSY_SHARE:
         processors, swapped = probes.processors_and_swap(LONGER_S)  # whether they stay
-    memory = probes.memory(swapped)
     machine = Machine(
         software=software,
         driver=driver,
         processors=processors,
-        memory=memory,
-        storage=storage(data) if data is not None else None,
+        memory=probes.memory(swapped),
         places=(
             probes.place("runs", Path("reports")),
             probes.place("made data", cache_directory()),
@@ -121,19 +109,19 @@ def ask_driver(patience_s: float = DRIVER_PATIENCE_S) -> Driver:
 def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]:
     """Have a child say what it knows: that, how it ended where it did not say all, and what it printed."""
     environment = child_environment({"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": _LOADING}, has_gpu=True)
-    with tempfile.TemporaryFile() as words, tempfile.TemporaryFile() as told:
+    with tempfile.NamedTemporaryFile() as words, tempfile.TemporaryFile() as told:
         try:
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "xttsbench.worker.sight", str(told.fileno()), what],
-                pass_fds=[told.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=words,
-                env=environment,
+            child = start(
+                "xttsbench.worker.sight",
+                told.fileno(),
+                what,
+                what="A process that looks at it",
+                environment=environment,
+                log=Path(words.name),
                 start_new_session=True,
             )
-        except OSError as error:
-            return {}, f"not to be started: {error.strerror or error}", ""
+        except HelperError as error:
+            return {}, f"not to be started: {error}", ""
         try:
             busy = not ends_within(child.pid, patience_s)
         finally:
@@ -155,9 +143,7 @@ def _named(code: int | None) -> str:
         return "not to be killed"
     if code >= 0:
         return f"ended with exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"
+    return f"killed by {signal_name(-code)}"
 
 
 def _printed(words: IO[bytes]) -> str:

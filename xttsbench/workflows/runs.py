@@ -276,7 +276,7 @@ def _out_of_memory(trained: Trained, kwargs: dict[str, Any]) -> str:
     return (
         f"Memory ran out{where}: {cause}. Make the batch smaller: "
         f"--set {size or 'tokens_per_batch'}, with --accumulation in its place; or keep less of a step: "
-        "--set training.gradient_checkpointing=true; or let --fit-memory choose. On a GPU that others use, "
+        "--set training.gradient_checkpointing=true. On a GPU that others use, "
         "--device-memory-mb keeps to a share. A run keeps its batches, so begin with others in another directory."
     )
 

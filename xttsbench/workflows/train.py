@@ -1,7 +1,4 @@
-"""``xttsbench train`` and ``synthesize``: the bundled model learns, and speaks, in a process of its own each.
-
-A session of training reports to the disk and to the user; of a speech what can be refused at once is refused here.
-"""
+"""``xttsbench train``: the bundled model learns in a process of its own, which reports to the disk and to the user."""
 
 from __future__ import annotations
 
@@ -117,10 +114,6 @@ class SessionProgress:
             self._progress.evaluated(line.evaluated)
         if line.spoken is not None:
             self._progress.spoken(line.spoken)
-        if line.fitted is not None:
-            size = f"tokens_per_batch={line.fitted.tokens_per_batch}"
-            need = f"{line.fitted.peak_bytes / 2**20:.0f} of {line.fitted.limit_bytes / 2**20:.0f} MiB"
-            self._progress.say(f"Fitted to memory: {size}, whose steps take {need}.")
         if line.warned is not None:
             self._progress.say(f"Warning: {line.warned}.")
 
@@ -176,8 +169,7 @@ def _train(
     resumed: bool,
 ) -> Outcome:
     machine = environment()
-    tokens = _fitted(request.out) if resumed and request.fit_memory and request.out is not None else None
-    prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress, tokens=tokens)
+    prepared = prepare_training(request, machine, Path.cwd() / "reports", data_progress)
     for sentence in prepared.said:
         progress.say(sentence)
     plan = _plan(request, prepared)
@@ -216,11 +208,6 @@ def _resumes(request: TrainRequest) -> bool:
             f"--out {str(request.out)!r} holds a run of 'xttsbench {kind}', not of training; name another directory."
         )
     return True
-
-
-def _fitted(directory: Path) -> int | None:
-    """The size of a batch that an earlier session chose: the run keeps it, whatever is free now."""
-    return next((line.fitted.tokens_per_batch for line in read_history(directory) if line.fitted is not None), None)
 
 
 def _plan(request: TrainRequest, prepared: Prepared) -> RunPlan:

@@ -4,8 +4,7 @@ The loss of a model that is shown the frames before says little: one that ignore
 have a low one, and its attention may be a diagonal all the same. Whether it reads shows in what it speaks by itself.
 
 In a run's directory an evaluation is ``evaluation/evaluation.json``, and for some clips of each side
-``<side>-<id>.wav`` and ``.png``; beside them ``references.npz``, log-mels ``[frames, n_mels]`` by the name of the
-speaker, for synthesis without the data. Each file is whole or not there.
+``<side>-<id>.wav`` and ``.png``. Each file is whole or not there.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xttsbench.errors import InvalidInputError
 from xttsbench.files import atomic_file, atomic_write
-from xttsbench.inputs import open_regular, read_arrays
 from xttsbench.records.base import SCHEMA_VERSION, Record
 from xttsbench.xtts.clips import Clips, Templates, phone_error_rate
 from xttsbench.xtts.features import FeatureSettings, Floats, griffin_lim, log_mel
@@ -36,7 +33,6 @@ from xttsbench.xtts.wav import write_wav
 
 EVALUATION: Final = "evaluation"
 """Directory within that of a run."""
-REFERENCES: Final = "references.npz"
 SHOWN: Final = 4
 """Clips of each side whose sound and picture are written."""
 
@@ -116,48 +112,10 @@ def write_evaluation(directory: Path, found: Evaluation, shown: list[Example], s
     folder = directory / EVALUATION
     folder.mkdir(parents=True, exist_ok=True)
     for example in shown:
-        write_sound(folder / f"{example.name}.wav", example.samples, sample_rate_hz)
+        with atomic_file(folder / f"{example.name}.wav") as file:
+            write_wav(file, example.samples, sample_rate_hz)
         atomic_write(folder / f"{example.name}.png", example.picture)
     atomic_write(folder / "evaluation.json", found.model_dump_json(indent=2).encode() + b"\n")
-
-
-def write_sound(path: Path, samples: Floats, sample_rate_hz: int) -> None:
-    """Write a 16-bit WAV file, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with atomic_file(path) as file:
-        write_wav(file, samples, sample_rate_hz)
-
-
-def write_references(directory: Path, references: Mapping[str, Floats]) -> None:
-    """Write the references of speakers, by name, into a run's directory.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    folder = directory / EVALUATION
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_file(folder / REFERENCES) as file:
-        np.savez(file, allow_pickle=False, names=np.array(list(references)), mels=np.stack(list(references.values())))
-
-
-def read_references(directory: Path) -> dict[str, Floats]:
-    """Return the references that a run's directory holds, by the names of the speakers; none where there is no file.
-
-    Raises:
-        InvalidInputError: the file is damaged.
-    """
-    path = directory / EVALUATION / REFERENCES
-    try:
-        with open_regular(path) as file:
-            arrays = read_arrays(file)
-        return dict(zip(arrays["names"].tolist(), arrays["mels"], strict=True))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"{path} is damaged ({error}); name a reference: --reference FILE.wav") from error
 
 
 def picture(text: str, recorded: Floats, generated: Floats, attention: Floats | None, frame_s: float) -> bytes:

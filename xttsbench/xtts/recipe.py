@@ -34,29 +34,16 @@ class ScheduleSettings(Record):
         return self
 
 
-class EarlyStoppingSettings(Record):
-    """When a run ends before its steps are over: the held-out loss has not improved for so long."""
-
-    patience: int = Field(gt=0)
-    """Evaluations in a row without an improvement."""
-    min_improvement: float = Field(0.0, ge=0)
-    """A smaller fall of the loss is none."""
-
-
 class HealthSettings(Record):
-    """Reaction to losses and gradients that are not finite, and to a loss that blows up.
+    """When losses and gradients that are not finite, and a loss that blows up, end a run.
 
     A step whose gradient is not finite is left out by all replicas. After too many in a row, or where the mean loss of
-    an interval is far above the best one, the run goes back to the last whole checkpoint with a lower learning rate.
+    an interval is far above the best one, the run ends with an error.
     """
 
     skipped_in_a_row: int = Field(10, gt=0)
     blow_up: float = Field(4.0, gt=1)
     """An interval's mean loss over the lowest one so far that counts as a blow-up."""
-    rate_factor: float = Field(0.5, gt=0, le=1)
-    """On the learning rate, at each time that the run goes back."""
-    rollbacks: int = Field(3, ge=0)
-    """Most rollbacks; after them the run ends with an error."""
 
 
 class TrainingSettings(Record):
@@ -68,7 +55,7 @@ class TrainingSettings(Record):
     """Batches of a replica whose gradients make one update."""
     schedule: ScheduleSettings = ScheduleSettings()
     ema_decay: float | None = Field(None, gt=0, lt=1)
-    """Decay of an exponential moving average of the weights, which is evaluated and synthesised with in their place."""
+    """Decay of an exponential moving average of the weights, which is evaluated in their place."""
     gradient_checkpointing: bool = False
     """Compute the decoder's blocks again in the backward pass instead of keeping what they computed."""
     log_every: int = Field(20, gt=0)
@@ -77,7 +64,6 @@ class TrainingSettings(Record):
     checkpoint_every: int = Field(200, gt=0)
     keep_checkpoints: int = Field(3, gt=0)
     """Newest ones that are kept, beside the best."""
-    early_stopping: EarlyStoppingSettings | None = None
     health: HealthSettings = HealthSettings()
 
 

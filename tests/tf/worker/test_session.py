@@ -85,14 +85,13 @@ SCRIPT = """
 import json, sys
 import tensorflow as tf
 from xttsbench.records.training import TrainJob
-from xttsbench.worker.session import configure, memory_bytes
+from xttsbench.worker.session import configure
 
 notes = configure(TrainJob.model_validate_json(sys.argv[1]))
 print(json.dumps({
     "notes": notes,
     "cpus": len(tf.config.list_logical_devices("CPU")),
     "works": float(tf.reduce_sum(tf.ones([3]))),
-    "memory_bytes": memory_bytes(TrainJob.model_validate_json(sys.argv[1])),
 }))
 """
 ONE_GPU = [type("Gpu", (), {"name": "/physical_device:GPU:0"})()]
@@ -118,7 +117,6 @@ def test_what_is_asked_for_is_what_the_runtime_has(forks: Forks, tmp_path: Path)
         "device_memory_mb 100 limits a GPU's memory, and there is none in use: nothing is limited",
         "precision mixed_float16 is slower than float32 on a processor",
     ]
-    assert 0 < found["memory_bytes"] < 2**50
 
 
 @pytest.fixture
@@ -149,7 +147,6 @@ def test_a_gpu_grows_and_threads_follow_the_quota(calls: list[Any]) -> None:
         ("set_intra_op_parallelism_threads", 3),
         ("set_inter_op_parallelism_threads", 3),
     ]
-    assert session.memory_bytes(job()) == 2**33
 
 
 def test_a_gpu_is_limited(calls: list[Any]) -> None:
@@ -157,7 +154,6 @@ def test_a_gpu_is_limited(calls: list[Any]) -> None:
     ((gpu, (limited,)),) = (call[1:] for call in calls if call[0] == "set_logical_device_configuration")
     assert (gpu, limited.memory_limit) == (ONE_GPU[0], 4096)
     assert not [call for call in calls if call[0] == "set_memory_growth"]
-    assert session.memory_bytes(job(device_memory_mb=4096)) == 2**32
 
 
 def test_a_gpu_that_is_too_old_or_left_idle_is_said(calls: list[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from xttsbench.shipped import shipped
 from xttsbench.xtts.clips import Clips, as_reference, learn
 from xttsbench.xtts.data.metadata import VOCABULARY, encode
 from xttsbench.xtts.data.synthesis import letters_at, utterance
-from xttsbench.xtts.evaluate import Evaluation, Heard, Listener, diagonality, read_references, write_references
+from xttsbench.xtts.evaluate import Evaluation, Heard, Listener, diagonality
 from xttsbench.xtts.features import log_mel
 from xttsbench.xtts.model.generator import Generated
 from xttsbench.xtts.model.speech_model import SpeechModel
@@ -146,16 +145,6 @@ def test_diagonality_is_the_share_near_the_diagonal() -> None:
     # Of a flat attention that is the band's share of the square: 1 - 0.8 ** 2.
     assert diagonality([np.ones((200, 200), np.float32)]) == pytest.approx(0.36, abs=0.01)
     assert diagonality([np.eye(20, dtype=np.float32), np.ones((200, 200), np.float32)]) == pytest.approx(0.68, abs=0.01)
-
-
-def test_references_are_read_as_they_were_written(tmp_path: Path) -> None:
-    assert read_references(tmp_path) == {}
-    written = {"low": np.ones((3, 2), np.float32), "high voice/é": np.zeros((3, 2), np.float32)}
-    write_references(tmp_path, written)
-    found = read_references(tmp_path)
-    assert list(found) == list(written)
-    assert all(np.array_equal(found[name], mel) for name, mel in written.items())
-    assert [path.name for path in (tmp_path / "evaluation").iterdir()] == ["references.npz"]
 
 
 def test_the_numbers_of_an_evaluation_have_names() -> None:

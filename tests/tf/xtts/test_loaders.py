@@ -334,40 +334,6 @@ def test_other_errors_are_not_explained() -> None:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"name": "fast"}, "loader: one of numpy_wav, tf_wav, numpy_cache, tf_cache, packed is expected, got 'fast'"),
-        ({"prefetch": -2}, "prefetch must be -1 or more, got -2"),
-        ({"threads": -1}, "threads must be 0 or more, got -1"),
-        ({"name": "tf_cache", "cache": None}, "tf_cache reads a feature cache, and got none; run 'xttsbench data prec"),
-        ({"batches": []}, "no batch was planned"),
-        ({"features": FEATURES.model_copy(update={"n_mels": 40})}, "is of other settings"),
-        ({"name": "numpy_wav", "features": FEATURES.model_copy(update={"hop_samples": 64})}, "do not fit the batch"),
-    ],
-)
-def test_bad_arguments_are_named_with_the_value(speech: Speech, arguments: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {
-        "name": "packed",
-        "data": speech.data,
-        "cache": speech.cache,
-        "batches": speech.batches(),
-        "features": FEATURES,
-        **arguments,
-    }
-    with pytest.raises(InvalidInputError, match=message):
-        make_dataset(**given)
-
-
-def test_batches_planned_for_other_data_are_refused(speech: Speech) -> None:
-    smaller = speech.data.subset(np.arange(5))
-    with pytest.raises(InvalidInputError, match=r"name the clips 0 to 12, and .* has 5"):
-        make_dataset("numpy_wav", smaller, None, speech.batches(), FEATURES)
-    mixed = [*speech.batches(epochs=1), *speech.batches(epochs=1, batch_size=4, reference_frames=64)]
-    with pytest.raises(InvalidInputError, match=r"references of \[64, 100\] frames"):
-        make_dataset("numpy_wav", speech.data, None, mixed, FEATURES)
-
-
 def test_memory_is_used_again_only_when_all_views_are_gone() -> None:
     pool = BufferPool(100)
     array = pool.take(4, 25)

@@ -49,7 +49,7 @@ def test_everything_that_is_asked_for_arrives(command) -> None:
     code, err, request = command(
         *("tiny", "--best", "--steps", "7", "--seed", "3", "--checkpoint-every", "2", "--no-resume", "--out", "o"),
         *("--strategy", "mirrored", "--logical-cpus", "2", "--accumulation", "4", "--input-workers", "1"),
-        *("--device-memory-mb", "512", "--fit-memory", "--no-native-loader", "--no-device-prefetch", "--no-overlap"),
+        *("--device-memory-mb", "512", "--no-native-loader", "--no-device-prefetch", "--no-overlap"),
         *("--no-graph", "--no-xla", "--no-bucketing", "--no-listening", "--accelerator", "emulated:5"),
         *("--set", "threads=2", "--set", "optimizer.learning_rate=1e-4"),
     )
@@ -57,7 +57,7 @@ def test_everything_that_is_asked_for_arrives(command) -> None:
     assert (request.recipe, request.best, request.best_path) == ("tiny", True, None)
     assert (request.steps, request.seed, request.checkpoint_every, request.resume) == (7, 3, 2, False)
     assert (request.out, request.strategy, request.logical_cpus, request.accumulation) == (Path("o"), "mirrored", 2, 4)
-    assert (request.input_workers, request.device_memory_mb, request.fit_memory) == (1, 512, True)
+    assert (request.input_workers, request.device_memory_mb) == (1, 512)
     assert request.settings == {"threads": 2, "optimizer.learning_rate": 1e-4}
     assert request.accelerator.step_times_ms == (5.0,)
     switches = ("native_loader", "device_prefetch", "overlap", "graph", "xla", "bucketing", "listen")

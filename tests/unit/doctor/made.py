@@ -13,12 +13,10 @@ from xttsbench.records.machine import (
     Gpu,
     Machine,
     Memory,
-    Pass,
     Place,
     Processors,
     Sight,
     Software,
-    Storage,
 )
 
 GB = 1 << 30
@@ -62,24 +60,6 @@ def healthy(*, gpus: int = 0) -> Machine:
             shared_free_bytes=16 * GB,
         ),
         places=(Place(what="runs", path="/home/me/reports", free_bytes=100 * GB, free_files=1_000_000),),
-    )
-
-
-def storage(cold_s: float, *, files: int = 100, size: int = 20_000_000, **fields: Any) -> Storage:
-    """So many files read in so many seconds, all of them from storage."""
-    return Storage(
-        path="/data",
-        filesystem="ext4",
-        listed=2 * files,
-        files=files,
-        bytes=size,
-        **{
-            "cold": Pass(seconds=cold_s, stored_share=1.0),
-            "parallel": Pass(seconds=cold_s, stored_share=1.0),
-            "parallel_files": files,
-            "parallel_bytes": size,
-            **fields,
-        },
     )
 
 

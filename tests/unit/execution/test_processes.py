@@ -167,7 +167,7 @@ def test_nothing_is_left_when_the_parent_goes_away_meanwhile(beside) -> None:
     assert one.helper.exit_code(5.0) == 0
     assert one.left() == []
     for trial in trials:
-        trial.connection.close()
+        trial.lines.connection.close()
 
 
 def test_a_helper_that_was_stopped_holds_nobody_up_and_leaves_nothing(beside, monkeypatch) -> None:
@@ -340,7 +340,7 @@ def test_what_was_said_before_the_end_is_heard_by_who_still_had_something_to_say
         theirs.sendall(b'{"phase": "setup"}\n{"status": "raised", "cause": "it broke"}\n')
         theirs.close()
         follower = Follower(ours, Collected(spec_of("fine")))
-        follower.tell("x" * 299_000)
+        follower.lines.tell("x" * 299_000)
         follower.follow(SOON)
     assert (follower.collected.phase, follower.collected.cause) == ("setup", "it broke")
 

@@ -35,7 +35,6 @@ class FakeProc:
         self.parent_cpu_s = 0.0
         self.quota_cpus: float | None = None
         self.machine = {name: 0 for name in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")}
-        self.children: list[int] = []
         self.throttled_s: float | None = 0.5
         (root / "self").mkdir()
         self.process()
@@ -60,6 +59,9 @@ class FakeProc:
     def thread(self, tid: int, name: str, cpu: int, delay_ns: int = 0, pid: int = PID) -> None:
         self.stat(self.root / str(pid) / "task" / str(tid), name=name, cpu=cpu, delay_ns=delay_ns)
 
+    def children(self, *pids: int, of: int = PID) -> None:
+        (self.root / str(of) / "task" / str(of) / "children").write_text(" ".join(map(str, pids)))
+
     def io(self, read_bytes: int, pid: int = PID) -> None:
         (self.root / str(pid) / "io").write_text(f"rchar: 77\nread_bytes: {read_bytes}\n")
 
@@ -73,7 +75,6 @@ class FakeProc:
             clock=lambda: self.now_ns,
             parent_cpu_s=lambda: self.parent_cpu_s,
             quota_cpus=lambda: self.quota_cpus,
-            children=lambda _: self.children,
             throttled=lambda: self.throttled_s,
         )
 
@@ -144,7 +145,7 @@ def test_only_the_processors_count_that_the_process_may_run_on(proc: FakeProc, m
 
 def test_waiting_for_a_processor_is_summed_over_the_threads_of_the_family(proc: FakeProc) -> None:
     proc.thread(PID, "python", 0, delay_ns=10**9)
-    proc.children = [700]
+    proc.children(700)
     proc.process(700)
     proc.thread(701, "worker", 0, delay_ns=10**9, pid=700)
     probe = proc.probe()
@@ -191,11 +192,11 @@ def test_threads_are_grouped_and_ended_ones_kept(proc: FakeProc) -> None:
 def test_children_count_alive_and_after_they_ended(proc: FakeProc) -> None:
     proc.process(cpu=TICKS, reaped=TICKS)
     probe = proc.probe()
-    proc.children = [700]
+    proc.step(probe)
+    proc.children(700)
     proc.process(700, cpu=4 * TICKS, maj=2, pages=5)
     proc.io(100, 700)
-    for _ in range(10):  # children are looked for at every tenth sample
-        proc.step(probe)
+    proc.step(probe)
     alive = probe.readings()
     assert alive.cpu_s[0] == pytest.approx(2.0)
     assert alive.cpu_s[-1] == pytest.approx(6.0)
@@ -214,13 +215,12 @@ def test_children_count_alive_and_after_they_ended(proc: FakeProc) -> None:
     assert probe.readings().thread_group_cpu_s == pytest.approx({CHILDREN_GROUP: 5.0})
 
 
-def test_children_and_theirs_are_seen_at_once_where_the_kernel_lists_them(proc: FakeProc) -> None:
-    (proc.root / str(PID) / "task" / str(PID) / "children").write_text("")
-    probe = HostProbe(PID, proc=str(proc.root), clock=lambda: proc.now_ns)
+def test_children_and_theirs_are_seen_at_once(proc: FakeProc) -> None:
+    probe = proc.probe()
     proc.step(probe)
-    (proc.root / str(PID) / "task" / str(PID) / "children").write_text("700 ")
+    proc.children(700)
     proc.process(700, cpu=TICKS)
-    (proc.root / "700" / "task" / "700" / "children").write_text("701 ")
+    proc.children(701, of=700)
     proc.process(701, cpu=TICKS)
     proc.step(probe)
     assert probe.readings().pids == (PID, 700, 701)

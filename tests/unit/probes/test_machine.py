@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +16,8 @@ import pytest
 
 from benchmarks.noise.neighbours import NotPossibleError, beside
 from tests.unit.doctor.made import healthy, said
-from xttsbench.errors import InvalidInputError
 from xttsbench.probes import machine
-from xttsbench.probes.machine import read_whole, storage
-from xttsbench.records.machine import Check, Storage
+from xttsbench.records.machine import Check
 
 ROOT = Path(__file__).parents[3]
 QUOTA = "from xttsbench.probes.machine import *; print(processors_and_swap(0.0)[0].model_dump_json())"
@@ -160,95 +157,3 @@ def test_a_limit_on_files_is_recognised(tmp_path) -> None:
     shell = ["bash", "-c", 'ulimit -f 1024; exec "$@"', "bash"]
     assert run(shell, PLACE, str(tmp_path)).strip() == "File too large"
     assert run([], PLACE, str(tmp_path)).strip() == "None"
-
-
-READ = "import sys; from xttsbench.probes.machine import *; print(storage(Path(sys.argv[1])).model_dump_json())"
-BLKIO = Path("/sys/fs/cgroup/blkio")
-UNIFIED = Path("/sys/fs/cgroup")
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Forty files of 64 kB, on the disk and nowhere else."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for number in range(40):
-        with (folder / f"{number}.wav").open("wb") as file:
-            file.write(os.urandom(64_000))
-            file.flush()
-            os.fsync(file.fileno())
-    return folder
-
-
-def test_half_of_the_files_is_read_cold_and_the_rest_by_many(data) -> None:
-    found = storage(data)
-    assert (found.listed, found.files, found.bytes) == (40, 20, 20 * 64_000)
-    assert (found.parallel_files, found.parallel_bytes) == (20, 20 * 64_000)
-    if found.cold.stored_share is not None and found.filesystem not in ("tmpfs", "overlay"):
-        assert found.cold.stored_share > 0.9
-        assert judged("storage-speed", storage=found).status == "ok"
-
-
-def test_a_pass_ends_in_time_in_the_middle_of_a_file(data, monkeypatch) -> None:
-    def slow(_: Path) -> Iterator[int]:
-        while True:
-            time.sleep(0.01)
-            yield 1
-
-    monkeypatch.setattr(machine, "read_whole", slow)
-    monkeypatch.setattr(machine, "_PASS_S", 0.1)
-    found = storage(data)
-    assert (found.files, found.parallel_files) == (1, machine.READERS)
-    assert found.cold.seconds < 10
-
-
-def test_storage_that_takes_long_for_each_file_is_broken_and_many_readers_are_the_remedy(data, monkeypatch) -> None:
-    def far(path: Path) -> Iterator[int]:
-        time.sleep(0.03)
-        yield from read_whole(path)
-
-    monkeypatch.setattr(machine, "read_whole", far)
-    check = judged("storage-speed", storage=storage(data))
-    assert check.status == "broken"
-    assert "times what a single spinning disk would take" in check.seen
-    assert "Read several files at once" in check.remedy
-
-
-@contextlib.contextmanager
-def throttled(directory: Path, bytes_per_s: int) -> Iterator[list[str]]:
-    """A control group in which reads of the directory's disk are that slow; commands enter it by the prefix."""
-    device = directory.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    if (BLKIO / "blkio.throttle.read_bps_device").exists():
-        group, file, text = BLKIO, "blkio.throttle.read_bps_device", f"{number} {bytes_per_s}"
-    elif (UNIFIED / "cgroup.controllers").exists():
-        group, file, text = UNIFIED, "io.max", f"{number} rbps={bytes_per_s}"
-    else:
-        pytest.skip("no control group for disks here")
-    path = group / f"xttsbench-slow-{os.getpid()}"
-    try:
-        path.mkdir()
-        (path / file).write_text(text)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            path.rmdir()
-        pytest.skip(f"a disk cannot be throttled: {error.strerror}")
-    try:
-        yield ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(path)]
-    finally:
-        path.rmdir()
-
-
-def test_a_throttled_disk_is_broken(data) -> None:
-    with throttled(data, 1_000_000) as prefix:
-        found = Storage.model_validate_json(run(prefix, READ, str(data)))
-    assert judged("storage-speed", storage=found).status == "broken"
-    assert found.bytes / found.cold.seconds == pytest.approx(1e6, rel=0.5)
-
-
-def test_what_holds_no_files_is_refused(tmp_path) -> None:
-    with pytest.raises(InvalidInputError, match="is no directory"):
-        storage(tmp_path / "missing")
-    (tmp_path / "empty").touch()
-    with pytest.raises(InvalidInputError, match="holds no file to read"):
-        storage(tmp_path)

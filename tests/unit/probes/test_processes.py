@@ -2,9 +2,10 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from xttsbench.probes.processes import Processes, ProcessProbe, announce, read_live, running
@@ -44,17 +45,61 @@ def proc(tmp_path):
     """A process table in files, and its clock."""
     machine = SimpleNamespace(now_s=0.0, busy_s=0.0, home=tmp_path)
 
-    def write(pid, text, io=None, cmdline=""):
+    def write(pid, text, cmdline=""):
         (tmp_path / str(pid)).mkdir(exist_ok=True)
         (tmp_path / str(pid) / "stat").write_text(text)
         (tmp_path / str(pid) / "cmdline").write_text(cmdline)
-        if io is not None:
-            (tmp_path / str(pid) / "io").write_text(f"rchar: 0\nread_bytes: {io[0]}\nwrite_bytes: {io[1]}\n")
 
     machine.write = write
-    machine.walk = lambda: Processes(lambda: machine.busy_s, proc=str(tmp_path), clock=lambda: machine.now_s)
-    machine.probe = lambda pid: ProcessProbe(pid, proc=str(tmp_path), clock=lambda: machine.now_s)
+    machine.walk = lambda: Processes(busy_s=lambda: machine.busy_s, proc=str(tmp_path), clock=lambda: machine.now_s)
     return machine
+
+
+class Living:
+    """Processes as psutil has them, and their clock."""
+
+    def __init__(self):
+        self.now_s, self.found = 0.0, {}
+
+    def put(self, pid, *, used_s=0.0, reaped_s=0.0, io=None, rss=10):
+        """Let there be a process that used so much, and read and wrote so many bytes."""
+
+        def counters():
+            if io is None:
+                raise psutil.AccessDenied(pid)
+            return SimpleNamespace(read_bytes=io[0], write_bytes=io[1])
+
+        self.found[pid] = SimpleNamespace(
+            pid=pid,
+            name=lambda: "python",
+            is_running=lambda: True,
+            status=lambda: psutil.STATUS_SLEEPING,
+            oneshot=nullcontext,
+            cpu_times=lambda: (used_s, 0.0, reaped_s, 0.0, 0.0),
+            memory_info=lambda: SimpleNamespace(rss=rss),
+            io_counters=counters,
+        )
+
+    def process(self, pid):
+        """As ``psutil.Process``: the same object shows what a process has become."""
+        if pid not in self.found:
+            raise psutil.NoSuchProcess(pid)
+        return Latest(self, pid)
+
+
+class Latest:
+    def __init__(self, living, pid):
+        self.living, self.pid = living, pid
+
+    def __getattr__(self, name):
+        return getattr(self.living.found[self.pid], name)
+
+
+@pytest.fixture
+def living(monkeypatch):
+    found = Living()
+    monkeypatch.setattr(psutil, "Process", found.process)
+    return found
 
 
 def test_who_uses_most_comes_first_and_the_rest_is_unseen(proc):
@@ -71,47 +116,55 @@ def test_who_uses_most_comes_first_and_the_rest_is_unseen(proc):
     assert walk.unseen_cpus == pytest.approx((4.0 - 3.1) / 2)
 
 
-def test_a_process_id_that_is_used_again_is_another_process(proc):
+def test_a_process_id_that_is_used_again_is_another_process(proc, living):
     proc.write(5, stat(pid=5, ticks=1000, started=1))
-    table, probe = proc.walk(), proc.probe(5)
+    living.put(5)
+    table, probe = proc.walk(), ProcessProbe(5, clock=lambda: proc.now_s)
     proc.write(5, stat(pid=5, ticks=50, started=2))
+    living.found[5].is_running = lambda: False
     proc.now_s = 1.0
     assert [user.cpus for user in table.walk().users] == [0.5]
     assert probe.read() == {}
     assert probe.ended
 
 
-def test_children_count_and_one_that_ended_is_counted_once(proc):
-    proc.write(5, stat(pid=5, ticks=100), io=(0, 0))
-    proc.write(6, stat(pid=6, parent=5, ticks=300), io=(1000, 0))
-    proc.write(7, stat(pid=7, parent=6, ticks=0), io=(0, 0))
-    probe = proc.probe(5)
+def test_a_family_is_all_that_descends_from_a_process(proc):
+    for pid, parent in ((5, 1), (6, 5), (7, 6)):
+        proc.write(pid, stat(pid=pid, parent=parent))
     assert sorted(proc.walk().walk().family(5)) == [6, 7]
+
+
+def test_children_count_and_one_that_ended_is_counted_once(living):
+    living.put(5, used_s=1.0, io=(0, 0))
+    living.put(6, used_s=3.0, io=(1000, 0))
+    living.put(7, io=(0, 0))
+    probe = ProcessProbe(5, clock=lambda: living.now_s)
     probe.family = (6, 7)
-    proc.now_s = 1.0
+    living.now_s = 1.0
     probe.read()
-    proc.write(6, stat(pid=6, parent=5, ticks=350, rss=20), io=(5000, 300))
-    proc.now_s = 2.0
+    living.put(6, used_s=3.5, io=(5000, 300), rss=20)
+    living.now_s = 2.0
     found = probe.read()
     assert found["process_cpus"] == pytest.approx(0.5)
     assert (found["process_read_bytes_per_s"], found["process_write_bytes_per_s"]) == (4000, 300)
-    assert found["process_memory_bytes"] == 40 * os.sysconf("SC_PAGE_SIZE")
-    # It ends after 20 ticks more, and its parent has waited for it: 370 ticks of ended children.
-    (proc.home / "6" / "stat").unlink()
-    proc.write(5, stat(pid=5, ticks=110).replace("110 0 0 0 20", "110 0 370 0 20"), io=(0, 0))
-    proc.now_s = 3.0
+    assert found["process_memory_bytes"] == 40
+    # It ends after 0.2 s more, and its parent has waited for it: 3.7 s of ended children.
+    del living.found[6]
+    living.put(5, used_s=1.1, reaped_s=3.7, io=(0, 0))
+    living.now_s = 3.0
     assert probe.read()["process_cpus"] == pytest.approx(0.3)
 
 
-def test_what_cannot_be_read_is_left_out(proc):
-    proc.write(5, stat(pid=5))
-    probe = proc.probe(5)
-    proc.now_s = 1.0
+def test_what_cannot_be_read_is_left_out_with_its_reason(living):
+    living.put(5)
+    probe = ProcessProbe(5, clock=lambda: living.now_s)
+    living.now_s = 1.0
     assert "process_read_bytes_per_s" not in probe.read()
+    assert "owner only" in probe.unmeasured["process_read_bytes_per_s"]
 
 
 def test_a_real_process_is_seen_to_burn_a_processor_and_to_end(start):
-    table = Processes(lambda: None)
+    table = Processes()
     parent = start("-c", PARENT)
     probe = ProcessProbe(parent.pid)
     deadline = time.monotonic() + 20

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xttsbench.errors import UsageError
-from xttsbench.pytest_plugin.gates import Demands, Saved, judged, limit, regression, too_severe
+from xttsbench.pytest_plugin.gates import Demands, Saved, judged, limit, regression, share, too_severe
 from xttsbench.records.report import Finding
 
 BEFORE = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -141,22 +141,22 @@ def test_every_limit_is_held_and_none_that_was_not_given() -> None:
     [
         ({"fail_on": "fatal"}, "one of info, warning, critical; got 'fatal'"),
         ({"fail_on": "critical", "diagnose": False}, "diagnose=True"),
-        ({"max_regression": "5"}, "got '5'"),
-        ({"max_regression": "-5%"}, "got '-5%'"),
-        ({"max_regression": "a lot"}, "got 'a lot'"),
     ],
 )
 def test_demands_that_cannot_be_are_refused(changes: dict[str, Any], words: str) -> None:
-    given: dict[str, Any] = dict.fromkeys(
-        ("max_regression", "min_throughput", "max_step_time_s", "min_utilization", "fail_on")
-    )
     with pytest.raises(UsageError, match=words):
-        Demands.of(**(given | {"diagnose": True} | changes))
+        Demands(**({"diagnose": True} | changes))
 
 
 @pytest.mark.parametrize("value", [0.05, "0.05", "5%", " 5 %"])
 def test_a_share_is_a_number_or_a_percentage(value: float | str) -> None:
-    assert Demands.of(False, value, None, None, None, None).max_regression == pytest.approx(0.05)
+    assert share(value, "max_regression") == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("value", ["5", "-5%", "a lot"])
+def test_anything_else_is_no_share(value: str) -> None:
+    with pytest.raises(UsageError, match=f"got '{value}'"):
+        share(value, "max_regression")
 
 
 def test_limiting_findings_that_are_severe_enough_fail() -> None:
@@ -169,8 +169,8 @@ def test_limiting_findings_that_are_severe_enough_fail() -> None:
         )
     ]
     report: Any = SimpleNamespace(findings=findings)
-    assert too_severe(Demands(fail_on="critical"), report) == [
+    assert too_severe(Demands(diagnose=True, fail_on="critical"), report) == [
         "fail_on='critical': slow-map (critical): about slow-map"
     ]
-    assert len(too_severe(Demands(fail_on="info"), report)) == 2
-    assert too_severe(Demands(), report) == too_severe(Demands(fail_on="info"), None) == []
+    assert len(too_severe(Demands(diagnose=True, fail_on="info"), report)) == 2
+    assert too_severe(Demands(), report) == too_severe(Demands(diagnose=True, fail_on="info"), None) == []

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from xttsbench.worker.channel import closed
+from xttsbench.processes import closed
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"job": 1}\n'])

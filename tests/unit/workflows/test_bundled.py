@@ -72,11 +72,9 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(saved, "data_identity", lambda _: "data")
     monkeypatch.setattr(saved, "code_identity", lambda *_, **__: "code")
 
-    def settled(*, tokens: int | None = None, **request: Any) -> Any:
+    def settled(**request: Any) -> Any:
         asked.clear()
-        return prepare_training(
-            TrainRequest(**{"data": tmp_path / "speech"} | request), MACHINE, tmp_path / "reports", tokens=tokens
-        )
+        return prepare_training(TrainRequest(**{"data": tmp_path / "speech"} | request), MACHINE, tmp_path / "reports")
 
     settled.asked = asked
     return settled
@@ -203,14 +201,6 @@ def test_a_winner_that_is_not_there_or_of_another_target_is_refused(prepare, tmp
         prepare(best=True, best_path=won(tmp_path / "x", workload=None, target="mine.py:make"))
 
 
-def test_the_size_that_an_earlier_session_found_is_kept(prepare) -> None:
-    request = TrainRequest(fit_memory=True)
-    assert prepare().job(request, Path()).fit_memory
-    found = prepare(tokens=3000)
-    assert (found.recipe.batches.tokens_per_batch, found.config["tokens_per_batch"]) == (3000, 3000)
-    assert not found.job(request, Path()).fit_memory
-
-
 def test_the_job_holds_everything(prepare, tmp_path: Path) -> None:
     emulated = Accelerator(kind="emulated", label="emulated", step_times_ms=(5.0,))
     options: dict[str, Any] = {"seed": 3, "strategy": "mirrored", "logical_cpus": 2, "input_workers": 1}
@@ -237,11 +227,6 @@ def test_a_run_goes_on_only_as_it_began(prepare, request_: dict[str, Any], said:
         return
     with pytest.raises(UsageError, match=said):
         refuse_another(before, now)
-
-
-def test_a_size_that_was_fitted_is_no_other_run(prepare) -> None:
-    request = TrainRequest(fit_memory=True)
-    refuse_another(prepare().job(request, Path()), prepare(tokens=3000).job(request, Path()))
 
 
 def test_other_data_are_refused_before_anything_is_started() -> None:

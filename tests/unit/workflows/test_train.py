@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from xttsbench.errors import InvalidInputError, UsageError, XttsbenchError
+from xttsbench.errors import UsageError
 from xttsbench.execution.journal import HISTORY, read_history
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, lock_run, write_json
 from xttsbench.findings.starvation import explain
-from xttsbench.records.training import Begun, Fitted, HistoryLine, Interval, Synthesised, SynthesisJob, Watched
+from xttsbench.records.training import Begun, HistoryLine, Interval, Watched
 from xttsbench.workflows import train
 from xttsbench.workflows.bundled import TrainRequest
-from xttsbench.workflows.synthesise import synthesise
 from xttsbench.workflows.train import SessionProgress, Silent, follower, worker_number
 
 
@@ -88,12 +87,9 @@ def test_the_first_interval_after_going_back_fills_the_pipeline(told) -> None:
 def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
     told, heard = told
     told.told(HistoryLine(session=0, warned="one"))
-    told.told(HistoryLine(session=0, fitted=Fitted(tokens_per_batch=900, peak_bytes=2**20, limit_bytes=2**22)))
+    told.told(HistoryLine(session=0))
     assert [(line.session, line.warned) for line in read_history(tmp_path)] == [(3, "one"), (3, None)]
-    assert heard.said == [
-        "Warning: one.",
-        "Fitted to memory: tokens_per_batch=900, whose steps take 1 of 4 MiB.",
-    ]
+    assert heard.said == ["Warning: one."]
 
 
 def test_a_full_disk_is_said_once_and_ends_nothing(told, tmp_path: Path) -> None:
@@ -132,56 +128,6 @@ def test_a_follower_has_a_directory_beside_the_run_and_reads_its_checkpoints():
 def test_a_follower_has_to_be_told_where_the_run_is():
     with pytest.raises(UsageError, match="worker 1 needs --out"):
         follower(TrainRequest(), 1)
-
-
-@pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[SynthesisJob]:
-    told: list[SynthesisJob] = []
-
-    def run(job: SynthesisJob, **_: Any) -> Synthesised:
-        told.append(job)
-        fields: dict[str, Any] = {"left_out": "", "speaker": None, "step": 1, "averaged": False, "stopped": True}
-        return Synthesised(out=job.out, text=job.text, seconds=1.0, synthesis_s=0.1, sound_s=0.1, **fields)
-
-    monkeypatch.setattr("xttsbench.workflows.synthesise.run_synthesis", run)
-    return told
-
-
-@pytest.mark.parametrize(
-    ("text", "changes", "error", "match"),
-    [
-        ("", {}, InvalidInputError, "the text is empty"),
-        (" \n", {}, InvalidInputError, "the text is empty"),
-        ("12 €", {}, InvalidInputError, "no character of '12 €' is known"),
-        ("a", {"speaker": "low", "reference": Path("x.wav")}, UsageError, "give one of them"),
-        ("a", {"out": Path("folder")}, UsageError, "folder is a directory"),
-        ("a", {"out": Path("nowhere/a.wav")}, UsageError, "nowhere is no directory"),
-    ],
-)
-def test_what_cannot_be_is_refused_at_once(
-    text: str,
-    changes: dict[str, Any],
-    error: type[XttsbenchError],
-    match: str,
-    jobs: list[SynthesisJob],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(error, match=match):
-        synthesise(Path("run"), text, **({"out": Path("a.wav")} | changes))
-    assert not jobs
-
-
-def test_the_process_is_told_absolute_paths(
-    jobs: list[SynthesisJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    synthesise(Path("run"), "soli", out=Path("a.wav"), reference=Path("voice.wav"))
-    (job,) = jobs
-    assert (job.checkpoint, job.out) == (str(tmp_path / "run"), str(tmp_path / "a.wav"))
-    assert (job.reference, job.speaker, job.text) == (str(tmp_path / "voice.wav"), None, "soli")
 
 
 @pytest.mark.parametrize("planned", [False, True])

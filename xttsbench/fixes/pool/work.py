@@ -23,12 +23,10 @@ import mmap
 import os
 import pickle
 import random
-import select
 import signal
 import struct
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +38,7 @@ from typing import Any, Final, Literal
 import cloudpickle  # type: ignore[import-untyped]  # it brings no types
 import numpy as np
 
-from xttsbench.processes import die_with_parent
+from xttsbench.processes import end_with_parent
 
 LARGE_BYTES: Final = 64 * 1024
 """Buffers from this size on go through the block; a socket would take them in several pieces."""
@@ -148,7 +146,8 @@ def main(start: str) -> None:
     """
     given = json.loads(start)
     connection = Connection(given["connection"])
-    _end_with_parent(connection)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C, which a terminal sends to all of us, is the parent's
+    end_with_parent(connection.fileno())
     channel = Channel(connection, given["block"])
     try:
         sys.meta_path.insert(0, _FilesByName(given["files"]))
@@ -234,20 +233,6 @@ def _prepared(functions: list[tuple[Callable[..., Any], bool]]) -> list[tuple[Ca
     with suppress(RuntimeError):  # the user's module has used TensorFlow as it was imported
         tf.config.set_visible_devices([], "GPU")
     return [(tf.autograph.experimental.do_not_convert(function), eager) for function, eager in functions]
-
-
-def _end_with_parent(connection: Connection) -> None:
-    """End when the parent does, however it died; leave Ctrl-C, which a terminal sends to all of us, to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
-
-    def follow() -> None:
-        poll = select.poll()
-        poll.register(connection.fileno(), getattr(select, "POLLRDHUP", 0))  # hang-ups are always reported
-        poll.poll()
-        os._exit(0)
-
-    threading.Thread(target=follow, daemon=True).start()
 
 
 def mapped_array(

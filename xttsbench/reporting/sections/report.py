@@ -232,8 +232,6 @@ def _run(training: Training) -> Fold:
     if training.ended is not None:
         rows.append(("ended", f"{training.ended.reason.replace('_', ' ')} after step {training.ended.step:,}"))
         rows.append(("weights (SHA-256)", training.ended.weights_sha256))
-    if training.fitted is not None:
-        rows.append(("fitted to memory", f"tokens_per_batch {training.fitted.tokens_per_batch:,}"))
     if training.spoken is not None:
         rows += [
             (f"speech, {name.replace('_', ' ')}", _number(value)) for name, value in training.spoken.metrics.items()

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from xttsbench.processes import die_with_parent
+from xttsbench.processes import closed, die_with_parent
 from xttsbench.step.frames import classify
-from xttsbench.worker.channel import ScriptReport, closed
+from xttsbench.worker.channel import ScriptReport
 from xttsbench.worker.script.process import Process, report_over
 
 _INTERVAL_S: Final = (0.1, 0.25, 1.0)  # Between two samples: at least, before it is known what one takes, and at most

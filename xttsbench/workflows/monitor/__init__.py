@@ -92,7 +92,7 @@ class _Session:
         )
         self._signals = records.oscillating(names)
         self._stream = Stream(names, self._signals, request.interval_s)
-        self._processes = Processes(self._machine.busy_s, clock=clock)
+        self._processes = Processes(clock=clock)
         self._walk, self._walk_pace = Walk(), Pace(*_WALK, clock=clock)
         self._search_pace = Pace(*_SEARCH, clock=clock)
         self._turn: Iterator[str] = cycle(self._signals)

@@ -12,8 +12,7 @@ def training_of(
 ) -> records.Training:
     """Summarises a run from the lines of its history.
 
-    A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same; and where a loss
-    blew up the run goes back within a session, and writes the checkpoint that it went back to once more. So what was
+    A session that goes on from a checkpoint takes the steps after it once more, bit by bit the same. So what was
     reported of later steps before is left out.
     """
     sessions: list[records.Begun] = []
@@ -22,18 +21,15 @@ def training_of(
     checkpoints: list[records.CheckpointEntry] = []
     ended: records.Ended | None = None
     spoken: records.Spoken | None = None
-    fitted: records.Fitted | None = None
     for line in lines:
-        spoken, fitted = line.spoken or spoken, line.fitted or fitted
-        if (again := line.begun or line.saved) is not None:
-            intervals = [one for one in intervals if _last_step(one) <= again.step]
-            evaluations = [one for one in evaluations if one.step <= again.step]
-            checkpoints = [one for one in checkpoints if one.step <= again.step]
-        if line.begun is not None:
-            sessions.append(line.begun)
+        spoken = line.spoken or spoken
+        if (begun := line.begun) is not None:
+            intervals = [one for one in intervals if _last_step(one) <= begun.step]
+            evaluations = [one for one in evaluations if one.step <= begun.step]
+            checkpoints = [one for one in checkpoints if one.step <= begun.step]
+            sessions.append(begun)
             ended = None
         if line.interval is not None:
-            intervals = [one for one in intervals if _last_step(one) < line.interval.first_step]
             intervals.append(_watched(line.interval, line))
         if line.evaluated is not None:
             evaluations.append(records.TimedEvaluation(**line.evaluated.model_dump(), took_s=line.took_s))
@@ -48,7 +44,6 @@ def training_of(
         checkpoints=tuple(checkpoints),
         ended=ended,
         spoken=spoken,
-        fitted=fitted,
         taken_over=taken_over,
     )
 

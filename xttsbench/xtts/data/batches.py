@@ -125,16 +125,8 @@ def plan(
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
-    """Return equal parts of consecutive rows, each padded as the whole is; the arrays are views of the batch's.
-
-    Raises:
-        InvalidInputError: the rows cannot be divided so.
-    """
-    rows, ragged = divmod(len(batch.clips), parts)
-    if ragged:
-        raise InvalidInputError(
-            f"a batch of {len(batch.clips)} clips cannot be split into {parts} equal parts; plan it with parts={parts}"
-        )
+    """Return equal parts of consecutive rows, each padded as the whole is; the arrays are views of the batch's."""
+    rows = len(batch.clips) // parts
     return [
         replace(batch, **{name: getattr(batch, name)[begin : begin + rows] for name in _COLUMNS})
         for begin in range(0, len(batch.clips), rows)
@@ -331,43 +323,16 @@ class Planned:
 
 
 def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSettings) -> Planned:
-    """Gather planned batches into columns, after checking that they fit the data.
-
-    Raises:
-        InvalidInputError: there is no batch, or the batches were planned for other data or other settings.
-    """
-    if not batches:
-        raise InvalidInputError("no batch was planned; plan some, of more clips or smaller batches")
+    """Gather batches that were planned for the data into columns."""
     clips, references, reference_starts = (
         np.concatenate([getattr(batch, column) for batch in batches]).astype(np.int32, copy=False)
         for column in _COLUMNS
     )
     sizes = np.fromiter((len(batch.clips) for batch in batches), np.int64, len(batches))
-    frames, characters, reference_frames = (
+    frames, characters = (
         np.fromiter((getattr(batch, column) for batch in batches), np.int32, len(batches))
-        for column in ("frames", "characters", "reference_frames")
+        for column in ("frames", "characters")
     )
-    named = np.concatenate((clips, references))
-    if named.min() < 0 or named.max() >= len(data):
-        raise InvalidInputError(
-            f"the batches name the clips {named.min()} to {named.max()}, and {data.directory} has {len(data)}; "
-            "plan them for this data set"
-        )
-    lengths = (data.samples // features.hop_samples).astype(np.int32)
-    misfits = np.flatnonzero(
-        (lengths[clips] > np.repeat(frames, sizes)) | (data.text_lengths[clips] > np.repeat(characters, sizes))
-    )
-    outside = np.flatnonzero((reference_starts < 0) | (reference_starts >= lengths[references]))
-    if len(misfits) or len(outside):
-        clip = int(clips[misfits[0]] if len(misfits) else references[outside[0]])
-        raise InvalidInputError(
-            f"the clip {data.id(clip)!r} has {lengths[clip]} mel frames and {data.text_lengths[clip]} characters, "
-            "which do not fit the batch planned for it; plan the batches for this data set and these features"
-        )
-    if (reference_frames != reference_frames[0]).any():
-        raise InvalidInputError(
-            f"batches have references of {np.unique(reference_frames).tolist()} frames; plan them with one length"
-        )
     return Planned(
         clips,
         references,
@@ -375,8 +340,8 @@ def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSetting
         np.concatenate(([0], np.cumsum(sizes))),
         frames,
         characters,
-        int(reference_frames[0]),
-        lengths,
+        batches[0].reference_frames,
+        (data.samples // features.hop_samples).astype(np.int32),
         _texts(data),
         features.n_mels,
         np.log(np.float32(features.log_floor)),

@@ -1,29 +1,22 @@
 """Listings of other data sets, and the sound files that they name.
 
-Three forms are read. LJSpeech's: ``id|text|normalised text``. Coqui's: ``audio_file|text|speaker_name``, with that
-header, or without it where the first field ends as a sound file does. And tables with commas, semicolons or tabs, whose
-header names the columns, quoted as CSV is.
+Two forms are read, with pipes that no quoting keeps. LJSpeech's: ``id|text|normalised text``. Coqui's:
+``audio_file|text|speaker_name``, with that header, or without it where the first field ends as a sound file does.
 """
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.xtts.data.metadata import EVAL_METADATA, METADATA, SPEAKERS, Problems, lines_of
 
-_COLUMNS: Final = {
-    "audio": ("audio_file", "audio", "audio_path", "file", "file_name", "filename", "path", "wav", "wav_path", "id"),
-    "text": ("text", "transcript", "transcription", "sentence"),
-    "normalised": ("normalized_text", "normalised_text", "normalized", "normalised", "text_norm"),
-    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
-}  # names of columns, in lower case; of several that are there the first is taken
+_HEADER: Final = "audio_file|text|speaker_name"
 SOUND_SUFFIXES: Final = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff", ".m4a")
 _TRAIN: Final = (METADATA, "metadata_train.csv")
 _FOLDERS: Final = ("wavs", "clips")
@@ -68,81 +61,27 @@ def find_listings(source: Path, metadata: Path | None, eval_metadata: Path | Non
 
 
 def read_listing(path: Path, problems: Problems) -> Iterator[Entry]:
-    """Yield the lines of a listing, of whichever form; malformed ones are added to the problems.
+    """Yield the lines of a listing, of either form; malformed ones are added to the problems.
 
     Raises:
-        InvalidInputError: the file cannot be read, is not UTF-8, is empty, or its columns cannot be recognised.
+        InvalidInputError: the file cannot be read, or is not UTF-8.
     """
-    lines = lines_of(path)
-    first = next(lines, None)
-    if first is None:
-        raise InvalidInputError(f"{path}: is empty; name another listing with --metadata")
-    delimiter = next((mark for mark in "|\t,;" if mark in first[1]), None)
-    if delimiter is None:
-        raise InvalidInputError(
-            f"{path}:{first[0]}: expected fields separated by '|', a tab or commas, got {first[1][:60]!r}"
-        )
-    header = next(_fields(iter([first]), delimiter, path))[1]
-    columns = _columns_of(header)
-    if columns is None and delimiter != "|":
-        separator, audio = "tabs" if delimiter == "\t" else repr(delimiter), ", ".join(_COLUMNS["audio"][:4])
-        raise InvalidInputError(
-            f"{path}:{first[0]}: a listing with {separator} needs a header that names a column of sound files "
-            f"({audio}, ...) and one of texts ({', '.join(_COLUMNS['text'])}); got {first[1][:80]!r}"
-        )
     speakers: dict[str, str] = {}  # by id, that our own file beside a listing names
     if (beside := path.with_name(SPEAKERS)).is_file():
         parts = (line.partition("|") for _, line in lines_of(beside))
         speakers = {clip_id.strip(): speaker.strip() for clip_id, _, speaker in parts if speaker.strip()}
-    for number, fields in _fields(chain([] if columns else [first], lines), delimiter, path):
-        where = f"{path.name}:{number}"
-        if (entry := _entry(where, fields, columns, speakers)) is not None:
-            yield entry
+    for number, line in lines_of(path):
+        if line.strip().lower() == _HEADER:
+            continue
+        where, fields = f"{path.name}:{number}", line.split("|")
+        audio, raw, third = fields[0].strip(), *(" ".join(field.split()) for field in (*fields[1:], "", "")[:2])
+        if not audio or len(fields) < 2:
+            what = f"expected 'id|text|normalised text' or '{_HEADER}', got {line[:60]!r}"
+            problems.add("malformed", where, what)
+        elif audio.lower().endswith(SOUND_SUFFIXES):
+            yield Entry(where, audio, raw, raw, third or speakers.get(audio))
         else:
-            problems.add("malformed", where, f"expected a sound file and its text, got {delimiter.join(fields)[:60]!r}")
-
-
-def _entry(
-    where: str, fields: Sequence[str], columns: Mapping[str, int] | None, speakers: Mapping[str, str]
-) -> Entry | None:
-    if columns is None:
-        is_path = fields[0].strip().lower().endswith(SOUND_SUFFIXES)
-        columns = {"audio": 0, "text": 1, "speaker" if is_path else "normalised": 2}
-    found = {kind: fields[column] for kind, column in columns.items() if column < len(fields)}
-    audio = found.pop("audio", "").strip()
-    if len(fields) < 2 or not audio:
-        return None
-    # White space and pipes, which no quoting could keep in our own metadata, become blanks.
-    plain = {kind: " ".join(field.replace("|", " ").split()) for kind, field in found.items()}
-    raw, normalised = plain.get("text", ""), plain.get("normalised", "")
-    return Entry(where, audio, raw or normalised, normalised or raw, plain.get("speaker") or speakers.get(audio))
-
-
-def _columns_of(header: Sequence[str]) -> dict[str, int] | None:
-    names = [name.strip().strip('"').lower() for name in header]
-    columns = {
-        kind: names.index(there[0])
-        for kind, known in _COLUMNS.items()
-        if (there := [name for name in known if name in names])
-    }
-    return columns if "audio" in columns and columns.keys() & {"text", "normalised"} else None
-
-
-def _fields(rows: Iterator[tuple[int, str]], delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line and the fields of each row; with pipes nothing is quoted, else a field may go over lines."""
-    number = 0
-
-    def text() -> Iterator[str]:
-        nonlocal number
-        for number, line in rows:  # noqa: B007 - read by the loop below
-            yield line + "\n"
-
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
-    try:
-        for fields in csv.reader(text(), delimiter=delimiter, quoting=quoting, strict=True):
-            yield number, fields
-    except csv.Error as error:
-        raise InvalidInputError(f"{path}:{number}: not a table with quotes as in CSV ({error}); correct it") from error
+            yield Entry(where, audio, raw or third, third or raw, speakers.get(audio))
 
 
 def _named(source: Path, path: Path) -> Path:

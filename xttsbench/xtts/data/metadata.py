@@ -64,15 +64,6 @@ def encoded_length(text: str) -> int:
     return len(_encode(text))
 
 
-def left_out(text: str) -> str:
-    """Return the characters of a text that :func:`encode` leaves out, each once, in their order; but for accents."""
-    return "".join(
-        character
-        for character in dict.fromkeys(text)
-        if not (_encode(character) or character.isspace() or unicodedata.combining(character))
-    )
-
-
 def _encode(text: str) -> bytes:
     text = text.lower()
     if not text.isascii():

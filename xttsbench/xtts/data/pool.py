@@ -1,4 +1,4 @@
-"""Processes of our own: work on many clips, in order; a server of requests; progress; and none outlives its parent.
+"""Work on many clips in several processes, in order, with its progress.
 
 The processes are spawned, not forked, for the parent may hold threads of TensorFlow's.
 """
@@ -9,16 +9,15 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, suppress
-from multiprocessing.connection import Connection
+from contextlib import closing, contextmanager
 from types import ModuleType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from xttsbench.errors import XttsbenchError
+from xttsbench.processes import end_with_parent
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -57,7 +56,7 @@ def in_processes(function: Callable[[Job], Result], jobs: Iterable[Job], workers
         yield from map(function, jobs)
         return
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent)
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
     try:
         with spawning():
             results = executor.map(function, jobs)
@@ -96,62 +95,9 @@ def in_chunks(
             progress.update(what, done, len(jobs))
 
 
-class Server:
-    """A spawned process that answers requests one after the other, until it is killed or its parent is gone.
-
-    Attributes:
-        process: the process.
-    """
-
-    def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
-        """Start the process, in which ``make(*arguments)`` gives what answers a request; all are pickled."""
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
-        with spawning():
-            self.process.start()
-        theirs.close()
-
-    def ask(self, request: Any) -> Any:
-        """Return the answer to a request.
-
-        Raises:
-            EOFError: the process is dead; also as a ``ConnectionError``.
-            Exception: what the process raised instead of an answer.
-        """
-        self._connection.send(request)
-        answer = self._connection.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def _serve(connection: Connection, make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
-    end_with_parent()
-    answer_to = make(*arguments)
-    with suppress(EOFError):  # the other end is closed
-        while True:
-            request = connection.recv()
-            try:
-                answer = answer_to(request)
-            except Exception as error:
-                answer = error
-            connection.send(answer)
-
-
-def end_with_parent() -> None:
-    """Have this process, a spawned one, end when its parent dies, however it does, for nothing else would tell us.
-
-    The kernel's own way (``PR_SET_PDEATHSIG``) is about the thread that spawned the process, which may end before.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def follow() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=follow, daemon=True).start()
+def _begin() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        end_with_parent(parent.sentinel)
 
 
 @contextmanager

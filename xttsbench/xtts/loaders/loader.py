@@ -26,7 +26,7 @@ from xttsbench.xtts.data.batches import Batch, Planned, planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
-from xttsbench.xtts.loaders import CACHED, KEEPING, LOADERS
+from xttsbench.xtts.loaders import LOADERS
 from xttsbench.xtts.loaders.packed import Arrays
 from xttsbench.xtts.loaders.rows import row_batches, signature
 
@@ -78,22 +78,8 @@ def make_dataset(
         moved: a change of the dataset before batches are copied to a GPU; what it returns yields the same.
 
     Raises:
-        InvalidInputError: an argument is out of range, the cache is missing or of other settings, the batches do not
-            fit the data, or the loader cannot keep features.
+        CacheFileError: the packed file is gone or not what the index says.
     """
-    if name not in LOADERS:
-        raise InvalidInputError(f"loader: one of {', '.join(LOADERS)} is expected, got {name!r}")
-    given = {"prefetch": prefetch, "device_prefetch": device_prefetch, "workers": workers, "threads": threads}
-    for (argument, value), least in zip(given.items(), (-1, 0, -1, 0), strict=True):
-        if value < least:
-            raise InvalidInputError(f"{argument} must be {least} or more, got {value}")
-    if keep and name not in KEEPING:
-        raise InvalidInputError(
-            f"keep: the loader {name} reads one file that the system keeps in memory already; "
-            f"take one of {', '.join(KEEPING)}"
-        )
-    if name in CACHED:
-        _check_cache(name, data, cache, features)
     table = planned(data, batches, features)
     make = resolve_name(LOADERS[name])
     if name == "packed":
@@ -126,17 +112,6 @@ def make_dataset(
     if gpus:  # the last of all, for what follows it would run on the CPU again
         return dataset.apply(tf.data.experimental.prefetch_to_device(device or gpus[0].name, device_prefetch))
     return dataset.prefetch(device_prefetch) if device_prefetch else dataset
-
-
-def _check_cache(name: str, data: SpeechData, cache: FeatureCache | None, features: FeatureSettings) -> None:
-    if cache is None:
-        raise InvalidInputError(
-            f"the loader {name} reads a feature cache, and got none; run 'xttsbench data precompute'"
-        )
-    if cache.features != features or len(cache.frames) != len(data):
-        raise InvalidInputError(
-            f"the feature cache {cache.directory} is of other settings or other clips; open the cache of this data set"
-        )
 
 
 def arrays_of(planned: Planned, make: Callable[[int], Arrays]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:

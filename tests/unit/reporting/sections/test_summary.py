@@ -343,7 +343,6 @@ def test_behind_an_emulated_accelerator_nothing_is_learnt(kind: str, learns: boo
         accelerator={"kind": kind},
     )
     assert any(fact.label == "loss" for fact in training_facts(report)) is learns
-    assert ("synthesize" in answer.next_command(report, "reports/mine")) is learns
 
 
 def test_a_dataset_alone_has_batches_and_no_step() -> None:

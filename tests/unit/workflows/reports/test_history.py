@@ -47,20 +47,6 @@ def test_a_session_that_was_killed_leaves_no_steps_that_were_taken_again() -> No
     assert found.ended is not None
 
 
-def test_a_roll_back_within_a_session_forgets_what_blew_up() -> None:
-    lines = [begun(0), interval(1, 3.0), evaluated(10, 3.1), interval(11, 99.0), evaluated(20, 90.0)]
-    lines += [saved(20), saved(10), interval(11, 2.0)]
-    found = training_of(lines, "tiny")
-    assert [one.loss for one in found.intervals] == [3.0, 2.0]
-    assert [one.step for one in found.evaluations] == [10]
-    assert [entry.step for entry in found.checkpoints] == [10]
-
-
-def test_where_going_back_could_not_be_saved_the_steps_are_still_told_once() -> None:
-    found = training_of([begun(0), interval(1, 3.0), interval(11, 99.0), interval(11, 2.0)], "tiny")
-    assert [one.loss for one in found.intervals] == [3.0, 2.0]
-
-
 def test_an_evaluation_in_the_middle_of_an_interval_stays() -> None:
     lines = [
         begun(0),

@@ -154,7 +154,6 @@ def test_it_is_rebuilt_to_the_byte_and_written_in_words(build, tmp_path: Path) -
     ("fields", "reason", "exit_code", "code", "said"),
     [
         ({}, "steps", None, 0, None),
-        ({}, "early_stopping", None, 0, None),
         ({}, "terminated", None, 130, "after step 60"),
         ({"status": "interrupted"}, "steps", None, 130, "Ended at once"),
         ({"status": "raised", "cause": "off course"}, "steps", 1, 1, "off course"),

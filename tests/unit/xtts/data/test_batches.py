@@ -179,12 +179,6 @@ def test_parts_are_consecutive_rows_of_equal_number(parts: int) -> None:
     assert sizes == {(batch.frames, batch.characters, batch.reference_frames)}
 
 
-def test_a_batch_is_not_split_into_unequal_parts() -> None:
-    (batch,) = make([100] * 4, settings())
-    with pytest.raises(InvalidInputError, match=r"a batch of 4 clips cannot be split into 3 equal parts; .* parts=3"):
-        split(batch, 3)
-
-
 MODEL = load_recipe(shipped("training", "tiny")).model
 
 

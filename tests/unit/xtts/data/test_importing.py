@@ -139,7 +139,7 @@ def test_where_sound_is_looked_for(tmp_path, imported, good) -> None:
     lines += ["v.1|a dot", "cv.mp3|converted since", "sub/f.flac|converted beside it"]
     paths = ["x.wav", "v.1.wav", "lists/beside.wav", "wavs/y.wav", "wavs/w.wav"]
     paths += ["clips/cv.wav", "sub/z.wav", "sub/f.WAV"]
-    files = {"lists/m.csv": "\n".join(["file|text", *lines, ""])} | dict.fromkeys(paths, good)
+    files = {"lists/m.csv": "\n".join(["audio_file|text|speaker_name", *lines, ""])} | dict.fromkeys(paths, good)
     imported(files | {"sub/f.flac": b"fLaC"}, metadata=Path("lists/m.csv"))
     made = ["cv.wav", "lists-beside.wav", "sub-f.wav", "sub-z.wav", "v.1.wav", "w.wav", "x.wav", "y.wav"]
     assert names(tmp_path / "out" / "wavs") == made
@@ -183,7 +183,7 @@ def test_a_full_path_inside_is_taken(tmp_path, imported, good) -> None:
 )
 def test_nothing_outside_is_read(tmp_path: Path, laid_out: LayOut, good: bytes, audio: str, words: str) -> None:
     laid_out(tmp_path, {"secret.wav": good})
-    listing = f"file|text\nfine.wav|x\n{audio.format(root=tmp_path)}|x\n"
+    listing = f"audio_file|text|speaker_name\nfine.wav|x\n{audio.format(root=tmp_path)}|x\n"
     source = laid_out(tmp_path / "in", {"metadata.csv": listing, "fine.wav": good, "sub/b.wav": good})
     (source / "link.wav").symlink_to(tmp_path / "secret.wav")
     (source / "folder").symlink_to(tmp_path)
@@ -229,7 +229,7 @@ REASONS = {
     "metadata.csv:10": "the clip 'good' is listed at metadata.csv:1 too",
     "metadata.csv:11": "the text is empty",
     "metadata.csv:12": "no character of '12'",
-    "metadata.csv:13": "expected a sound file and its text",
+    "metadata.csv:13": "expected 'id|text|normalised text' or",
 }
 
 
@@ -256,7 +256,7 @@ def test_nothing_left_is_an_error_even_when_skipping(imported) -> None:
     with pytest.raises(InvalidInputError, match=r"1 of 1 clip cannot be used .*No clip is left"):
         imported({"metadata.csv": "a|x\n", "wavs/a.wav": b""}, skip_unreadable=True)
     with pytest.raises(InvalidInputError, match="names no clip"):
-        imported({"metadata.csv": "file|text\n"})
+        imported({"metadata.csv": "audio_file|text|speaker_name\n"})
 
 
 def test_some_clips_must_be_left_to_train_on(imported, good) -> None:
@@ -271,7 +271,9 @@ def test_a_clip_is_not_trained_on_and_held_out(imported, good) -> None:
 
 def test_ids_that_fall_together_are_refused(imported, good) -> None:
     with pytest.raises(InvalidInputError, match=r"the clip 'a-b' is listed at metadata.csv:2 too"):
-        imported({"metadata.csv": "file|text\na/b.wav|x\na-b.wav|y\n", "a/b.wav": good, "a-b.wav": good})
+        imported(
+            {"metadata.csv": "audio_file|text|speaker_name\na/b.wav|x\na-b.wav|y\n", "a/b.wav": good, "a-b.wav": good}
+        )
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
