@@ -235,7 +235,7 @@ environment, and refuses licences that are not known to be allowed. It is no leg
   licence before you pass on an image with them. They are not installed where this page is written.
 - **`dev`**, with `parquet`, brings {beside} distributions more, which xttsbench does not need to run:
 {tools}
-- **`docs`** and **`browser`** are not installed where this page is written.
+- What **`docs`** and **`browser`** bring is not listed here.
 """
 
 

@@ -184,7 +184,8 @@ def watch(
         typer.Option(
             metavar="GATE",
             help="Exit with 1 where this is true of the run: input>20%, step-time>120ms, p99>1s, stalls>5%, host>10%; "
-            "against --baseline step-time>+5%, input>+5%; or a severity of findings, such as warning. Repeatable.",
+            "against --baseline step-time>+5%, input>+5%; or the least severity of a bottleneck's finding, such as "
+            "warning. Repeatable.",
         ),
     ] = None,
     baseline: Annotated[

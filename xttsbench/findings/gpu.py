@@ -144,7 +144,8 @@ _UNEVEN: Final = 0.10  # By which the busiest GPU's kernels take longer than the
     threshold="copies while nothing else runs take 10 % of the profiled steps on a GPU; never a bottleneck",
     remedy="End the pipeline with tf.data.experimental.prefetch_to_device, so that a batch is copied while the step "
     "before it runs; copy smaller types (uint8, float16) and fewer, larger tensors; fetch results every tenth step.",
-    false_alarms="profiled steps wait for the device at their end, so that none overlaps the next one's copy",
+    false_alarms="profiled steps wait for the device at their end, so that a copy which begins with its step overlaps "
+    "no step before it, as it may in training",
 )
 def exposed_copies(evidence: Evidence) -> Findings:
     """Copies to and from the GPU run while the GPU computes nothing: they are not overlapped with the step."""

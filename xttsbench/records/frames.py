@@ -102,7 +102,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("cv", "number", "robust coefficient of variation of the step time"),
         Column("std_over_mean", "number", "standard deviation of the step time over its mean"),
         Column("steps", "count", "steady steps; 0 for the target as it is"),
-        Column("blocks", "count", "processes that measured it"),
+        Column("blocks", "count", "processes that its figures are of"),
         Column(
             "processes",
             "count",

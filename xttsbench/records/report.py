@@ -67,7 +67,7 @@ class Best(Record):
     """Processes of each side that the choice rests on."""
     accelerator: dict[str, Any]
     steps_per_trial: int
-    """Steps that a trial measured, at most."""
+    """The scenario's ``steps``: a process by itself measures more where they are fast; turns have as many as fit."""
     tied_with: tuple[str, ...] = ()
     """Ids of configurations that are as fast, as far as can be told."""
     smallest_visible_effect: float | None = None

@@ -108,7 +108,8 @@ class Memory(Record):
     first_bytes: int
     last_bytes: int
     bytes_per_step: float | None
-    """Bytes by which memory grows with each step in the later half of the run, if it does."""
+    """Bytes by which memory grows with each step in the later half of the run, where it rises steadily by at least
+    32 MiB and 2 %."""
 
 
 class FailOn(Record):
