@@ -77,7 +77,7 @@ def diagnose(
     assume_pure: AssumePure = None,
     keep_writes: KeepWrites = False,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="A script may be run a second time, as a callable may.")
+        bool, typer.Option("--repeat", help="A script may run again: a second time, and with fixes.")
     ] = False,
 ) -> None:
     """Find why a training step takes as long as it does: the cause, the evidence, and what removing it would give.

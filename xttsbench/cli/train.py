@@ -73,7 +73,7 @@ def train(
     ] = Strategy.one,
     accumulation: Annotated[int | None, typer.Option(min=1, help="Batches of a replica that make one update.")] = None,
     input_workers: Annotated[
-        int, typer.Option(min=0, help="Processes that make the batches, in place of threads; 0 for none.")
+        int, typer.Option(min=0, help="Processes that run the Python of numpy_wav or numpy_cache; 0 for none.")
     ] = 0,
     device_memory_mb: Annotated[int | None, typer.Option(min=1, help="Limit on the memory of each GPU.")] = None,
     logical_cpus: Annotated[

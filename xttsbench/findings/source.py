@@ -74,7 +74,8 @@ def late_runtime_config(evidence: Evidence) -> Findings:
 
 @rule(
     "fixed-npy-header",
-    threshold="a slice at byte 80, 96 or 128, or any of what tf.io.read_file gives; never a bottleneck",
+    threshold="bytes cut at 80, 96 or 128 (slice, offset, seek, tf.strings.substr) where a file is read and decoded or "
+    "a .npy file is named, or any slice of what tf.io.read_file gives; never a bottleneck",
     remedy="Read the header's length from bytes 8 and 9 (version 1; 8 to 11 from version 2 on) and cut 10 "
     "(or 12) bytes more; or np.load the file; or keep the data in TFRecord or packed files.",
     false_alarms="files whose headers are all that long",
@@ -89,8 +90,8 @@ def fixed_npy_header(evidence: Evidence) -> Findings:
 
 @rule(
     "memory-growth-conflict",
-    threshold="both settings in one function, or outside of all; a warning where TensorFlow sees a GPU; never a "
-    "bottleneck",
+    threshold="both settings in one function, or outside of all, and not in branches that exclude each other; a "
+    "warning where TensorFlow sees a GPU; never a bottleneck",
     remedy="Keep one: growth where the GPU is shared, a limit where its share is fixed.",
     false_alarms="settings for different GPUs",
 )

@@ -1,8 +1,8 @@
 """The base of every record: frozen, strict, versioned, and free of input and output.
 
-A record is what crosses a process or a file boundary. Units are in the field names, and ``None`` always means "not
-measured", never zero: the report's ``unmeasured`` has the reason under the path of the field, and its file in the place
-of the value.
+A record is what crosses a process or a file boundary. Units are in the field names, or in that of the field
+that holds the record, and ``None`` always means "not measured", never zero: the report's ``unmeasured`` has the reason
+under the path of the field, and its file in the place of the value.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Best(Record):
     """Speed against the baseline, as a ratio."""
     baseline: dict[str, Any]
     blocks: int
-    """Processes of each side that the choice rests on."""
+    """Processes of each side that measured the winner; where the baseline was kept, the most of any candidate."""
     accelerator: dict[str, Any]
     steps_per_trial: int
     """The scenario's ``steps``: a process by itself measures more where they are fast; turns have as many as fit."""

@@ -31,7 +31,7 @@ class TrainJob(Record):
     logical_cpus: int | None = Field(None, gt=0)
     """Logical CPU devices to divide the processor into, so that a strategy has replicas without a GPU."""
     device_memory_mb: int | None = Field(None, gt=0)  # Limit on each GPU's memory; without it memory grows as needed
-    input_workers: int = Field(0, ge=0)  # Processes that make the batches in place of this one's threads; 0 makes none
+    input_workers: int = Field(0, ge=0)  # Processes that run the loader's Python; 0 makes none
     overlap: bool = True  # Whether the next batch is made while a step runs
     listen: bool = True  # Whether the model is let speak at the end, and what comes out is measured
     tensorboard: bool = True  # Whether scalars are written; TensorFlow puts the machine's name into their file names

@@ -67,7 +67,7 @@ class Request:
         kwargs: keyword arguments of the callable.
         arguments: of the script.
         keep_writes: what the script writes in its first run goes to the disk.
-        repeat: the script may be run a second time.
+        repeat: the script may run again: a second time, and with fixes.
         accelerator: as on the command line.
         steps: steps to measure in a segment at most; ``None`` for 400 where time allows.
         budget_s: seconds for everything; a verdict is due after 60 of them, and may take all where it stays undecided.

@@ -1,9 +1,9 @@
 """The training step of a script, replaced by the wait of an emulated accelerator.
 
-The first step of each shape is real. From then on the functions that it called are not called, and the statements
-that it runs op by op are left out (:mod:`xttsbench.targets.source.left_out`): the script gets the values of that step
-again, and the wait between two steps stands for the device's work. A script whose course depends on these values is
-refused with the line, and so is a step that cannot be replaced.
+The first step of each shape is real, of a model in ``fit`` the first of all. From then on the functions that it called
+are not called, and the statements that it runs op by op are left out (:mod:`xttsbench.targets.source.left_out`): the
+script gets the values of that step again, and the wait between two steps stands for the device's work. A script whose
+course depends on these values is refused with the line, and so is a step that cannot be replaced.
 """
 
 from __future__ import annotations
