@@ -50,9 +50,10 @@ _REPORT = """\
 <!-- Written by `make docs` from xttsbench/records/report.schema.json: change the records, not this page. -->
 
 What a program finds in `report.json`, from [its JSON Schema](../xttsbench/records/report.schema.json), which comes with
-the package. Units are in the names (`_s` is seconds). Fields may be added within a `schema_version`, so expect some
-that are not here. Where a type is *or null*, `{"missing": "why"}` may stand in place of a value that was not measured.
-To read a report with your own eyes, see [reading a report](reading-a-report.md).
+the package. Units are in the names (`_s` is seconds), in that of the field that holds the object (`attribution_s`), or
+in the meaning. Fields may be added within a `schema_version`, so expect some that are not here. Where a type is *or
+null*, `{"missing": "why"}` may stand in place of a value that was not measured. To read a report with your own eyes,
+see [reading a report](reading-a-report.md).
 """
 
 
@@ -61,7 +62,8 @@ _SUMMARY = """\
 
 <!-- Written by `make docs` from xttsbench/records/watch.py: change the records, not this page. -->
 
-What a program finds in the `summary.json` of [a watched run](watch.md). Units are in the names (`_s` is seconds).
+What a program finds in the `summary.json` of [a watched run](watch.md). Units are in the names (`_s` is seconds), in
+that of the field that holds the object (`attribution_s`), or in the meaning.
 Fields may be added within a `schema_version`, so expect some that are not here. The file is replaced whole every few
 seconds while the run goes on.
 """

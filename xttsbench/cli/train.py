@@ -47,7 +47,8 @@ def train(
         str | None,
         typer.Option(
             metavar="[PATH]",
-            help="Take the configuration of a best.yaml: of the newest under reports/, or of the named file or run.",
+            help="Take the configuration of a best.yaml: of the run under reports/ whose name is the last, or of the "
+            "named file or run.",
         ),
     ] = None,
     data: Data = None,
@@ -83,7 +84,7 @@ def train(
         bool, typer.Option("--no-listening", help="Do not let the model speak at the end.")
     ] = False,
     accelerator: Annotated[
-        str, typer.Option(help="real, or emulated:MS in place of the step, which then learns nothing.")
+        str, typer.Option(help="real, or emulated:MS or emulated:FILE in place of the step, which then learns nothing.")
     ] = "real",
     no_native_loader: Annotated[bool, _off("no-native-loader", "make batches in Python, from the WAV files")] = False,
     no_device_prefetch: Annotated[bool, _off("no-device-prefetch", "copy no batch to the device ahead")] = False,

@@ -30,8 +30,8 @@ _LONGEST_EPOCH_S: Final = 24 * 3600.0  # A data set that takes longer to go thro
 
 @rule(
     "cacheable",
-    threshold="the step waits for data or for cores, and a cache was measured or estimated to help or ops that draw "
-    "nothing at random have 50 % of the pace; a bottleneck only where it helps",
+    threshold="the step waits for data or for cores, and a cache was measured or estimated to help or, where nothing "
+    "says what one gives, ops that draw nothing at random have 50 % of the pace; a bottleneck only where it helps",
     remedy="Keep it with .cache() after this op, before anything random.",
     false_alarms="one pass over the data gains nothing; a Python function may return something else each time",
 )

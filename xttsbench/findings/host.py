@@ -70,7 +70,8 @@ def _is_of_calls(evidence: Evidence) -> bool:
 
 @rule(
     "host-stall",
-    threshold="host work is the verdict, or takes 10 % of the step; always a bottleneck",
+    threshold="host work is the verdict, or takes 10 % of the step, and less than half of it is what call-per-batch "
+    "names; always a bottleneck",
     remedy="Do this work less often, or in a thread beside the training, or after the epoch.",
     false_alarms="work in another thread that holds the interpreter lock is charged to the line that waits for it",
 )

@@ -49,8 +49,9 @@ class _Growth:
 
 @rule(
     "memory-leak",
-    threshold="8 MiB and 1 % grown, and still at the end, beyond what buffers of the pipeline can hold; critical "
-    "where the memory is full within an hour; never a bottleneck",
+    threshold="8 MiB and 1 % grown (20 % where less than 10 s were measured and the step calls no tf.py_function), and "
+    "still at the end, beyond what buffers of the pipeline can hold; critical where the memory is full within an hour; "
+    "never a bottleneck",
     remedy="Look for what each step leaves behind: losses kept in a list as tensors (keep float(loss) every so "
     "many steps), functions, optimizers or datasets made inside the loop, a cache in memory of a data set that "
     "never ends.",
@@ -162,8 +163,9 @@ _WAITS_SHARE: Final = 0.5
 
 @rule(
     "cold-storage",
-    threshold="4 MiB read, and a quarter of a batch's bytes a step; 10 % of it from storage, or 2 % at most; a "
-    "bottleneck only from 50 % where the step waits for data",
+    threshold="4 MiB read, and a quarter of a batch's bytes a step; 10 % of it from storage, or 2 % at most where no "
+    "second pass was seen or a pass is larger than the memory; a bottleneck only from 50 % where the step waits for "
+    "data",
     remedy="Read more files at once, larger pieces (TFRecord or packed files), or copy the data to a local disk.",
     false_alarms="storage behind another layer (a network file system with a cache of its own) looks like the page "
     "cache",

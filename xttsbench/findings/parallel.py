@@ -136,7 +136,7 @@ _BUSY: Final = 0.8
 @rule(
     "thread-pool",
     threshold="a larger pool was measured or estimated to help, which makes it a bottleneck; or a private one has 4 "
-    "threads for each core",
+    "threads for each core and nothing in it waits",
     remedy="Set options.threading.private_threadpool_size to the calls at once that are wanted, and "
     "num_parallel_calls to the same; leave the option out where the pool is too large.",
     false_alarms="a pool that is too large costs nothing that was measured, and is for information",

@@ -185,8 +185,8 @@ def _usual(values: IntArray) -> int:
 
 @rule(
     "oscillation",
-    threshold="a p-value of 1 % at most, a tenth of the variance, and a standard deviation of 5 % of the mean; a "
-    "bottleneck where the input or host work has the period and is one",
+    threshold="a p-value of 1 % at most, a tenth of the variance, a standard deviation of 5 % of the mean, and a "
+    "period that the length of the batches does not have; a bottleneck where the input or host work has it and is one",
     remedy="Look for what changes every so many steps: the length of batches, accumulation, clocks.",
     false_alarms="none known",
 )

@@ -135,7 +135,7 @@ def read_best(path: Path) -> Best:
 
 
 def newest_best(reports: Path) -> Path | None:
-    """The ``best.yaml`` of the newest run under a ``reports/`` directory, by the time in the runs' names."""
+    """The ``best.yaml`` of the run under a ``reports/`` directory whose name is the last."""
     if not reports.is_dir():
         return None
     found = [run / BEST for run in sorted(reports.iterdir(), reverse=True) if (run / BEST).is_file()]
