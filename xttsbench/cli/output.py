@@ -80,7 +80,9 @@ def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:
     elif report.verdict.step_time_s is not None or report.arms or report.parity or report.proof:
         from xttsbench.reporting.sections.report import report_document
 
-        sys.stdout.write(rendered(report_document(report, str(outcome.directory)), detail))
+        place, here = outcome.directory, Path.cwd()  # the shorter way there, so that commands fit on a line
+        place = place.relative_to(here) if place.is_relative_to(here) else place
+        sys.stdout.write(rendered(report_document(report, str(place)), detail))
         seen = detail >= 0
     sys.stdout.flush()
     for warning in outcome.warnings:

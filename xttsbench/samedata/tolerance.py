@@ -90,6 +90,8 @@ def same_training(original: Elements, again: Elements, changed: Elements) -> Sem
 
     if not original.losses and not original.state:
         return said(None, "unknown", "the step returns no loss and the target made no variable: nothing to compare")
+    if changed.losses == () != original.losses and (reason := changed.unknown.get("losses")):
+        return said(None, "unknown", f"the changed step could not be compared: {reason}")
     if len(changed.losses) != steps or [*map(len, changed.state)] != [*map(len, original.state)]:
         return said(False, "different", "the changed step returns other losses, or made other variables")
     noise = _furthest(original, again)

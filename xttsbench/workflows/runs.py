@@ -158,7 +158,9 @@ def judge_fixes(report: Report) -> tuple[int, str | None]:
     tried = [one for one in report.fixes if one.decision is not None or one.semantics is not None]
     open_ones = [one for one in tried if one.outcome == "not verified"]
     if open_ones:
-        return INCONCLUSIVE, f"No fix was accepted: {open_ones[0].words}: {open_ones[0].why.rstrip('.')}."
+        timed = any(one.outcome == "rejected" or one.verified_speedup is not None for one in report.fixes)
+        what = "accepted" if timed else "tried"
+        return INCONCLUSIVE, f"No fix was {what}: {open_ones[0].words}: {open_ones[0].why.rstrip('.')}."
     if tried:
         why = tried[0].why.rstrip(".")
         return DONE, f"No fix was accepted, so the target stays as it is: {tried[0].words}: {why}."

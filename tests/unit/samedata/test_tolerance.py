@@ -65,6 +65,12 @@ def test_without_a_loss_and_a_variable_nothing_is_known() -> None:
     assert same_training(nothing, nothing, nothing).equivalent is None
 
 
+def test_a_changed_step_that_did_not_run_is_not_said_to_learn_something_else() -> None:
+    found = same_training(_of(), _of(), Elements(spec="", unknown={"losses": "no step of the script ended"}))
+    assert (found.equivalent, found.how) == (None, "unknown")
+    assert found.sentence == "the changed step could not be compared: no step of the script ended"
+
+
 @given(
     st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=1, max_size=6),
     st.integers(0, 5),
