@@ -8,7 +8,7 @@ wins.
     [tool.xttsbench]            # every command that measures: diagnose, optimize, run, sweep
     accelerator = "emulated:10"
 
-    [tool.xttsbench.diagnose]   # one command; its table comes before the general one
+    [tool.xttsbench.diagnose]   # one command; what it says wins over the general table
     budget = 120
     set = ["batch_size=16"]
 """
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -190,8 +191,8 @@ def with_defaults(arguments: list[str], commands: Callable[[], Mapping[str, Any]
             tables[path] = tables.get(path, {}) | options
         if not isinstance(value, dict):
             tables[""][name] = value
-    measuring = {option for name in _MEASURING for option in known[name]}
-    words: list[str] = []
+    measuring = {option: one for name in _MEASURING for option, one in known[name].items()}
+    chosen: dict[str, list[str]] = {}
     for path, options in tables.items():
         where = f"{FILE}: [{_TABLE}{path and '.'}{path}]"
         if path and path not in known:
@@ -202,23 +203,27 @@ def with_defaults(arguments: list[str], commands: Callable[[], Mapping[str, Any]
             option = f"--{key.replace('_', '-')}"
             if option not in allowed or option in _NO_DEFAULT:
                 raise UsageError(f"{where} {key}: there is no such option{_nearest(option, allowed)}")
+            words = _words(option, allowed[option], value, f"{where} {key}")
             if arguments[: len(named)] == named and option in known.get(".".join(named), ()):
-                words += _words(option, value)
-    start = 2 if ".".join(arguments[:2]) in known else 1
-    return [*arguments[:start], *words, *arguments[start:]], words
+                chosen[option] = words
+    found, start = [*chain.from_iterable(chosen.values())], 2 if ".".join(arguments[:2]) in known else 1
+    return [*arguments[:start], *found, *arguments[start:]], found
 
 
-def _parts(name: str, command: Any) -> Iterator[tuple[str, list[str]]]:
+def _parts(name: str, command: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Long options of a command, or of those that a group has, by ``group.command``."""
-    for own, one in getattr(command, "commands", {}).items():
-        yield f"{name}.{own}", [option for parameter in one.params for option in parameter.opts]
-    if not hasattr(command, "commands"):
-        yield name, [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    if (own := getattr(command, "commands", None)) is not None:
+        for below, one in own.items():
+            yield from _parts(f"{name}.{below}", one)
+        return
+    yield name, {option: one for one in command.params for option in one.opts if option.startswith("--")}
 
 
-def _words(option: str, value: Any) -> list[str]:
+def _words(option: str, parameter: Any, value: Any, where: str) -> list[str]:
+    if parameter.is_flag or parameter.count:
+        return [option] * value if isinstance(value, int) else [f"{option}={value}"]  # which the parser refuses
     if isinstance(value, bool):
-        return [option] * value
+        raise UsageError(f"{where} = {value!r}: give it a value.")
     return [f"{option}={one}" for one in (value if isinstance(value, list) else [value])]
 
 

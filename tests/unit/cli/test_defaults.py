@@ -44,6 +44,15 @@ def test_a_default_reaches_the_commands_that_measure_and_a_command_s_own_comes_f
     assert asked(text, "run", "loader").accelerators == ("emulated:7",)
 
 
+def test_a_command_s_own_table_takes_back_what_the_general_one_says(asked) -> None:
+    general = '[tool.xttsbench]\nredact = true\nset = ["n=1", "m=2"]\n'
+    text = f'{general}[tool.xttsbench.optimize]\nredact = false\nset = ["n=4"]\n'
+    found = asked(text, "diagnose", "a:b")
+    assert (found.redact, found.kwargs) == (True, {"n": 1, "m": 2})
+    found = asked(text, "optimize", "a:b")
+    assert (found.redact, found.kwargs) == (False, {"n": 4})
+
+
 def test_the_command_line_comes_before_the_file(asked) -> None:
     text = "[tool.xttsbench.diagnose]\nbudget = 90\nno_verify = true\n"
     found = asked(text, "diagnose", "a:b", "--budget", "60")
@@ -80,6 +89,8 @@ def test_the_report_s_command_has_what_the_file_gave(asked) -> None:
         ("[tool.xttsbench]\nbudget = 3\n", "pyproject.toml gives --budget=3"),
         ('[tool.xttsbench.diagnose]\nsteps = "many"\n', "pyproject.toml gives --steps=many"),
         ('[tool.xttsbench.diagnose]\nstrict = "no"\n', "pyproject.toml gives --strict=no"),
+        ("[tool.xttsbench.diagnose]\nsteps = true\n", "[tool.xttsbench.diagnose] steps = True: give it a value"),
+        ("[tool.xttsbench]\nout = false\n", "[tool.xttsbench] out = False: give it a value"),
         ("[tool]\nxttsbench = 3\n", "write it as a table"),
         ("[tool.xttsbench\n", "pyproject.toml cannot be read"),
     ],
