@@ -36,10 +36,12 @@ _INTER_OP: Final = "tf_Compute"
 """Kernel's name for the threads that run operations side by side; those that share one operation have no name."""
 
 
-def main(pipe: int, look: Callable[[], Iterator[dict[str, Any]]]) -> int:
-    """Look, and say each thing through the pipe; returns the exit code."""
+def main(file: int, parent: int, look: Callable[[], Iterator[dict[str, Any]]]) -> int:
+    """Look, and write each thing to the file of that descriptor; returns the exit code."""
     die_with_parent()
-    with os.fdopen(pipe, "w", encoding="utf-8", buffering=1) as lines:
+    if os.getppid() != parent:  # it died before the kernel was asked
+        return 1
+    with os.fdopen(file, "w", encoding="utf-8", buffering=1) as lines:
         for known in look():
             lines.write(json.dumps(known) + "\n")
     return 0
@@ -132,6 +134,6 @@ def _threads() -> dict[str, int]:
 
 if __name__ == "__main__":
     looks = {"tensorflow": tensorflow, "driver": driver}
-    if len(sys.argv) != 3 or not sys.argv[1].isdigit() or sys.argv[2] not in looks:
-        sys.exit("xttsbench.worker.sight is started by xttsbench itself, with the number of a pipe and whom to ask.")
-    leave_after(lambda: main(int(sys.argv[1]), looks[sys.argv[2]]))
+    if len(sys.argv) != 4 or not "".join(sys.argv[1:3]).isdigit() or sys.argv[3] not in looks:
+        sys.exit("xttsbench.worker.sight is started by xttsbench itself, with a descriptor, its id and whom to ask.")
+    leave_after(lambda: main(int(sys.argv[1]), int(sys.argv[2]), looks[sys.argv[3]]))

@@ -114,14 +114,15 @@ def _ask(what: str, patience_s: float) -> tuple[dict[str, Any], str | None, str]
             child = start(
                 "xttsbench.worker.sight",
                 told.fileno(),
+                str(os.getpid()),
                 what,
-                what="A process that looks at it",
+                what="The process that looks",
                 environment=environment,
                 log=Path(words.name),
                 start_new_session=True,
             )
         except HelperError as error:
-            return {}, f"not to be started: {error}", ""
+            return {}, f"not to be started: {error.__cause__}", ""
         try:
             busy = not ends_within(child.pid, patience_s)
         finally:

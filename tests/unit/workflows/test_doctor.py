@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -65,6 +66,16 @@ def test_one_that_hangs_is_ended_with_all_that_it_started(tensorflow, tmp_path) 
     assert time.monotonic() - began < 10
     if pid.exists():  # it had come so far
         assert still_running([int(pid.read_text())], 10.0) == []
+
+
+def test_one_whose_parent_died_while_it_was_started_does_not_look(tensorflow, tmp_path) -> None:
+    tensorflow.write_text("print('looked', flush=True)")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with (tmp_path / "told").open("wb") as told:
+        command = [sys.executable, "-m", "xttsbench.worker.sight", str(told.fileno()), str(gone.pid), "tensorflow"]
+        ended = subprocess.run(command, pass_fds=[told.fileno()], capture_output=True, check=False, timeout=30)
+    assert (ended.returncode, ended.stdout, (tmp_path / "told").read_bytes()) == (1, b"", b"")
 
 
 def test_what_tensorflow_says_of_libraries_is_read(tensorflow) -> None:
