@@ -178,9 +178,11 @@ class ProcessProbe:
                     try:
                         counters = one.io_counters()
                         moved[pid] = counters.read_bytes, counters.write_bytes
-                    except psutil.AccessDenied:
+                    # Of a kernel that does not count these psutil has no such method, or misses a line.
+                    except (psutil.AccessDenied, AttributeError, RuntimeError, ValueError) as error:
                         if pid == self.pid:
-                            why = f"/proc/{pid}/io may be read by its owner only"
+                            denied = isinstance(error, psutil.AccessDenied)
+                            why = f"/proc/{pid}/io {'may be read by its owner only' if denied else 'cannot be read'}"
                             columns = ("process_read_bytes_per_s", "process_write_bytes_per_s")
                             self.unmeasured |= dict.fromkeys(columns, why)
         return used, moved, memory_bytes

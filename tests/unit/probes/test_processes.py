@@ -163,6 +163,17 @@ def test_what_cannot_be_read_is_left_out_with_its_reason(living):
     assert "owner only" in probe.unmeasured["process_read_bytes_per_s"]
 
 
+def test_a_kernel_that_does_not_count_what_a_process_reads_costs_those_columns_alone(living):
+    living.put(5, used_s=1.0)
+    del living.found[5].io_counters  # as psutil has it where there is no /proc/<pid>/io
+    probe = ProcessProbe(5, clock=lambda: living.now_s)
+    living.now_s = 1.0
+    assert (probe.read().keys(), "cannot be read" in probe.unmeasured["process_write_bytes_per_s"]) == (
+        {"process_cpus", "process_memory_bytes"},
+        True,
+    )
+
+
 def test_a_real_process_is_seen_to_burn_a_processor_and_to_end(start):
     table = Processes()
     parent = start("-c", PARENT)
