@@ -21,7 +21,7 @@ _MOST_MS: Final = 600_000.0
 _MOST_TIMES: Final = 20_000
 _FORMS: Final = "real, emulated:MS (milliseconds a step), emulated:FILE (recorded step times) or gpu-or-emulated:..."
 _GPU_OR: Final = "gpu-or-"
-_MARKS: Final = dict.fromkeys(map(ord, "[],;"), " ")
+_MARKS: Final = dict.fromkeys(map(ord, "[],"), " ")  # of a JSON list
 
 
 def parse_accelerator(text: str, *, beside: Path | None = None) -> Accelerator:
@@ -96,9 +96,10 @@ def _from_numbers(path: Path) -> list[float]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{path} cannot be read as text: {reason}.") from error
-    times = []
+    times, listed = [], text.lstrip().startswith("[")
     for number, line in enumerate(text.splitlines(), start=1):
-        for word in line.partition("#")[0].translate(_MARKS).split():
+        cell = line.partition("#")[0].strip(" \t,;")
+        for word in cell.translate(_MARKS).split() if listed else [cell] * bool(cell):
             try:
                 times.append(float(word))
             except ValueError:

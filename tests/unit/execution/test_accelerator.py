@@ -76,12 +76,14 @@ def test_the_steps_alone_of_a_run_are_replayed_without_their_warm_up(tmp_path: P
     [
         ("10\ntwenty\n", r"line 2: 'twenty' is not a number of milliseconds; write one number a line"),
         ("", r"must be milliseconds above 0 .* and it holds none"),
+        ("1;10.5\n", r"line 1: '1;10\.5' is not a number"),
+        ("1, 10\n", r"line 1: '1, 10' is not a number"),
         ("10\n0\n", r"it holds 0\.0"),
         ("nan\n", r"it holds nan"),
         ("[1e999]", r"it holds inf"),
         ("[1" + "0" * 400 + "]", r"it holds inf"),
         ('[1, "2"]', r"line 1: '\"2\"' is not a number"),
-        ('{"times": [1]}', r"line 1: '{\"times\":' is not a number"),
+        ('{"times": [1]}', r"line 1: '{\"times\": \[1\]}' is not a number"),
     ],
 )
 def test_a_malformed_file_is_one_sentence_with_the_file_and_the_value(tmp_path, content, message) -> None:
