@@ -105,7 +105,7 @@ def import_(
 ) -> None:
     """Bring another data set into canonical form: LJSpeech's layout, mono, 16-bit PCM, one rate.
 
-    Listings are id|text|normalised text (LJSpeech) or audio_file|text|speaker_name (Coqui, the header may lack).
+    Listings are id|text|normalised text (LJSpeech) or audio_file|text|speaker_name (Coqui, with its header or not).
 
     Sound is WAV (8 to 32 bits or floating point), AIFF, FLAC, Ogg or MP3, of 1 to 768 kHz and up to 1,024 channels.
 

@@ -71,7 +71,7 @@ def read_listing(path: Path, problems: Problems) -> Iterator[Entry]:
         parts = (line.partition("|") for _, line in lines_of(beside))
         speakers = {clip_id.strip(): speaker.strip() for clip_id, _, speaker in parts if speaker.strip()}
     for number, line in lines_of(path):
-        if line.strip().lower() == _HEADER:
+        if line.lower().startswith(_HEADER.partition("|")[0] + "|"):  # further columns may follow, or fewer
             continue
         where, fields = f"{path.name}:{number}", line.split("|")
         audio, raw, third = fields[0].strip(), *(" ".join(field.split()) for field in (*fields[1:], "", "")[:2])

@@ -253,8 +253,9 @@ COQUI_LINES = "wavs/a.wav|one|anna\n\nwavs/b.WAV|two|ben\n"
         ),
         (COQUI_LINES, COQUI),
         (f"\ufeffAudio_File|Text|Speaker_Name\n{COQUI_LINES}", COQUI),
+        (f"audio_file|text|speaker_name|emotion_name\n{COQUI_LINES}", COQUI),
     ],
-    ids=["ljspeech", "coqui", "coqui with a header"],
+    ids=["ljspeech", "coqui", "coqui with a header", "coqui with a longer one"],
 )
 def test_listings_as_others_write_them(tmp_path: Path, content: str, found: list[tuple[str, ...]]) -> None:
     assert entries(tmp_path / "m.csv", content) == found
