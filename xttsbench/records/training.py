@@ -1,4 +1,4 @@
-"""Messages between the processes of training and synthesis and their files: jobs, manifest, history."""
+"""Messages between the processes of training, and its files: job, manifest, history."""
 
 from __future__ import annotations
 

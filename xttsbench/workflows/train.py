@@ -83,7 +83,7 @@ class SessionProgress:
         self._explain, self._clock = explain, clock
         self._starvation = Starvation()
         self._begun: tuple[records.Begun, float] | None = None
-        self._last_step: int | None = None
+        self._is_first = True  # the next interval, of this session
         self._writes = True
 
     def phase(self, name: str) -> None:
@@ -118,8 +118,8 @@ class SessionProgress:
             self._progress.say(f"Warning: {line.warned}.")
 
     def _interval(self, interval: records.Interval, watched: records.Watched) -> None:
-        before, last = self._last_step, interval.first_step + interval.steps - 1
-        self._last_step = last
+        is_first, self._is_first = self._is_first, False
+        last = interval.first_step + interval.steps - 1
         if self._begun is None:
             return
         begun, since_s = self._begun
@@ -127,7 +127,7 @@ class SessionProgress:
         left_s = (now_s - since_s) / max(last - begun.step, 1) * max(begun.steps - last, 0)
         self._progress.interval(interval, watched, begun.steps, left_s)
         share = wait_fraction(watched)
-        if share is None or before is None or interval.first_step <= before:  # it fills at first, and after going back
+        if share is None or is_first:  # the input fills
             return
         self._starvation, sentence = self._starvation.after(self._explain(share), share, now_s)
         if sentence is not None:

@@ -76,14 +76,6 @@ def test_starving_is_said_from_the_second_interval_on(told) -> None:
     assert heard.said[1].startswith("Training waits no more")
 
 
-def test_the_first_interval_after_going_back_fills_the_pipeline(told) -> None:
-    told, heard = told
-    told.told(begun(0))
-    for first, wait_s in ((1, 0.01), (11, 0.01), (11, 0.5), (21, 0.01)):
-        told.told(interval(first, wait_s))
-    assert heard.said == []
-
-
 def test_every_line_is_on_disk_with_its_session(told, tmp_path: Path) -> None:
     told, heard = told
     told.told(HistoryLine(session=0, warned="one"))
