@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.training.checkpoints import CHECKPOINTS, Checkpoints
+from xttsbench.records.training import CHECKPOINTS
+from xttsbench.training.checkpoints import Checkpoints
 from xttsbench.training.state import TrainingState
 from xttsbench.training.step import make_strategy
 from xttsbench.xtts.clips import Clips, as_reference, choose, learn, letters_of, made_of, mel_of, reference_clips
