@@ -121,6 +121,8 @@ def line_of(found: Finding, report: Report) -> str:
         if one.parts is not None and one.location == at:
             loop = f"{short(one.parts.file or at.file or '', report)}:{one.parts.line}, the generator's loop"
             return loop if loop.startswith(f"{line},") else f"{loop}, read at {line}"
+        if one.location == at and one.slow_line is not None and (slow := one.slow_line.location).file:
+            return f"{short(slow.file, report)}:{slow.line}, in {one.name}() of {line}"
     if op is None or not op.location.file or not op.location.line:
         return line + (with_calls(f", in {at.op}", report) if at.op else "")
     if (op.location.file, op.location.line) == (at.file, at.line):

@@ -14,7 +14,7 @@ from tests.unit.reporting.test_agreement import outputs
 from xttsbench.diagnosis.verdict import unmeasured_verdict
 from xttsbench.records.base import Location
 from xttsbench.records.fix import Edit, FixResult, Optimized, Patch, Semantics
-from xttsbench.records.pipeline import GeneratorParts, Pipeline, PipelineOp, PythonFunction
+from xttsbench.records.pipeline import GeneratorParts, Pipeline, PipelineOp, PythonFunction, SlowLine
 from xttsbench.records.report import Disturbance, Finding, Report
 from xttsbench.reporting.document import View
 from xttsbench.reporting.sections import compares
@@ -357,6 +357,13 @@ def test_the_line_of_a_generator_is_its_loop_and_a_library_s_is_not_the_user_s()
     found = report.findings[0].model_copy(update={"location": at})
     text = flat(screen(changed(report, findings=(found,))))
     assert "your line my_project/data.py:17, the generator's loop, read at my_project/data.py:30" in text
+    most = SlowLine(
+        location=Location(file="/home/me/my_project/boxes.py", line=45), text="f(x)", share=0.7, ops_share=0.0
+    )
+    whole = {"python_functions": (function.model_copy(update={"parts": None, "slow_line": most}),)}
+    pipeline = PIPELINE.model_copy(update=whole).model_dump(mode="json")
+    text = flat(screen(changed(report, findings=(found,), pipeline=pipeline)))
+    assert "your line my_project/boxes.py:45, in made() of my_project/data.py:30" in text
     for file in ("/env/lib/python3.11/site-packages/keras/adapter.py", "xttsbench/xtts/loaders/loader.py"):
         library = Location(file=file, line=280, op="MapDataset/_3")
         text = flat(screen(changed(report, findings=(found.model_copy(update={"location": library}),))))
