@@ -19,7 +19,7 @@ from typing import Any, Final
 import psutil
 
 from xttsbench.probes.nvml import GpuProbe, open_gpus
-from xttsbench.probes.procfs import memory_limit_bytes, memory_limit_left_bytes, throttled_s
+from xttsbench.probes.procfs import memory_limit_bytes, memory_limit_left_bytes, read_text, throttled_s
 from xttsbench.records.machine import Reading
 from xttsbench.records.readings import GpuReadings, throttle_reason_names
 
@@ -91,7 +91,7 @@ class MachineProbe:
     """
 
     def __init__(self, root: Path = Path("/"), *, clock: Callable[[], float]) -> None:
-        self._root, self._clock = root, clock
+        self._root, self._clock, self._load = root, clock, str(root / "proc/loadavg")
         self.unmeasured: dict[str, str] = {}
         self._slow = Pace(_SLOW_SHARE, _SLOW_S)
         self._limited = memory_limit_bytes(root) is not None
@@ -137,7 +137,7 @@ class MachineProbe:
             means = map(fmean, zip(*shares.values(), strict=True))
             found |= zip(("cpu_share", "cpu_steal_share", "cpu_iowait_share"), means, strict=True)
         with suppress(OSError):
-            load = (self._root / "proc/loadavg").read_text(encoding="ascii")  # proc(5): "0.2 0.1 0.0 runnable/all last"
+            load = read_text(self._load)  # proc(5): "0.2 0.1 0.0 runnable/all last"
             found["runnable_threads"] = int(load.split()[3].partition("/")[0])
 
     def _add_storage(self, found: Reading, seconds: float) -> None:
@@ -147,10 +147,10 @@ class MachineProbe:
         for name, now in self._moved.items():
             was = before.get(name, now)
             rates = {
-                "read_bytes_per_s": (now.read_bytes - was.read_bytes) / seconds,
-                "write_bytes_per_s": (now.write_bytes - was.write_bytes) / seconds,
+                "read_bytes_per_s": max(now.read_bytes - was.read_bytes, 0) / seconds,
+                "write_bytes_per_s": max(now.write_bytes - was.write_bytes, 0) / seconds,
             }
-            busy = min((now.busy_time - was.busy_time) / 1e3 / seconds, 1.0)
+            busy = min(max(now.busy_time - was.busy_time, 0) / 1e3 / seconds, 1.0)
             sums = {what: value + rates[what] for what, value in sums.items()}
             busiest = max(busiest, busy)
             found |= {f"disk_{name}_{what}": value for what, value in rates.items()} | {f"disk_{name}_busy_share": busy}
@@ -160,7 +160,7 @@ class MachineProbe:
     def _storage(self) -> dict[str, Any]:
         """Counters of each device."""
         with suppress(OSError, NotImplementedError):
-            found = psutil.disk_io_counters(perdisk=True)
+            found = psutil.disk_io_counters(perdisk=True, nowrap=False)  # to look for that takes as long again
             return {name: found[name] for name in sorted(self._devices & found.keys())}
         return {}
 
