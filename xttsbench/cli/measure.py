@@ -200,7 +200,8 @@ def watch(
 
     kill -USR1 shows it while it runs, and so does xttsbench report DIR from another terminal.
 
-    Exit code 0: done; 1: a --fail-on is true; 3: one is undecided; 4: no step was seen; 5: the script failed.
+    Exit code 0: done; 1: a --fail-on is true; 3: one is undecided or was not measured; 4: no step was seen, and no
+    --fail-on was given; 5: the script failed.
 
     Example:  xttsbench watch train.py --fail-on "input>20%" -- --epochs 3
     """

@@ -51,7 +51,8 @@ Accelerator = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option(min=4, help="Steps to measure where time allows (default 400).")]
 TrialSteps = Annotated[
-    int | None, typer.Option(min=4, max=5000, help="Steps to measure in a trial, where its window allows.")
+    int | None,
+    typer.Option(min=4, max=5000, help="Steps of a process by itself, more where they are fast; turns have what fits."),
 ]
 Budget = Annotated[
     float | None,

@@ -91,12 +91,12 @@ def train(
     no_overlap: Annotated[bool, _off("no-overlap", "make each batch when the step asks for it")] = False,
     no_graph: Annotated[bool, _off("no-graph", "run the step eagerly, op by op")] = False,
     no_xla: Annotated[bool, _off("no-xla", "compile the step with tf.function alone")] = False,
-    no_bucketing: Annotated[bool, _off("no-bucketing", "pad all batches to the longest edge")] = False,
+    no_bucketing: Annotated[bool, _off("no-bucketing", "pad all batches to one length")] = False,
 ) -> None:
     """Train the bundled speech model; run again with the same --out it resumes from its last checkpoint.
 
     Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint); 130: ended by Ctrl-C (129
-    by SIGHUP, 143 by SIGTERM), with a checkpoint written.
+    by SIGHUP, 143 by SIGTERM).
 
     Example:  xttsbench train tiny --best --out reports/trained
     """

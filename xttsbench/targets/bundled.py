@@ -66,7 +66,7 @@ def make_workload(
         deterministic: whether the order is kept where a later element is ready first.
         cache: keep the features of each clip in memory from their first use on, so that the first epoch alone reads and
             computes them; ``packed``, whose one file the system keeps in memory, cannot have it.
-        bucketing: pad to fixed edges by length; without it to the longest edge that any clip needs.
+        bucketing: pad to fixed edges by length; without it all to the edge that the longest clip needs.
         seed: seed of the split, the order, and the model.
         recipe: name of a shipped training recipe.
         data: directory of a data set in LJSpeech format in place of the default one.
