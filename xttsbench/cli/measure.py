@@ -284,7 +284,7 @@ def run(
 ) -> None:
     """Measure the configurations of a scenario against its baseline: what each is worth, with an interval.
 
-    Exit code 0: done; with --strict 3 where one is undecided; 5: one changes the data.
+    Exit code 0: done; with --strict 3 where one is undecided; 5: one changes the data or the losses.
 
     Example:  xttsbench run loader --blocks 8 --out reports/loaders
     """
