@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import io
 import mmap
 import random
@@ -67,11 +66,12 @@ def _held(function: Any) -> dict[str, Any]:
     """Values that a function takes from its scope, or a method from its object, by name."""
     while isinstance(function, functools.partial | work.ElementOf):
         function = function.func if isinstance(function, functools.partial) else function.function
-    own = vars(function.__self__) if isinstance(function, types.MethodType) else {}
-    if not isinstance(function, types.FunctionType | types.MethodType):
+    plain = getattr(function, "__func__", function)
+    if not isinstance(plain, types.FunctionType):
         return dict(getattr(function, "__dict__", {}))
-    scope = inspect.getclosurevars(function)
-    return {**own, **scope.nonlocals, **scope.globals}
+    known = plain.__globals__
+    scope = cells(plain) | {name: known[name] for name in plain.__code__.co_names if name in known}
+    return scope | getattr(getattr(function, "__self__", None), "__dict__", {})
 
 
 def _sentence(error: Exception) -> str:

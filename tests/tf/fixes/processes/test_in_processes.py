@@ -8,6 +8,7 @@ import gc
 import os
 import random
 import signal
+import threading
 import time
 
 import numpy as np
@@ -268,8 +269,6 @@ def test_a_function_that_ends_its_process_is_named_with_how(end, said):
 
 
 def lock_in_a_closure():
-    import threading
-
     guard = threading.Lock()
 
     def locked(value):
@@ -283,6 +282,31 @@ def file_in_an_attribute():
     loader = Loader(1)
     loader.source = open(__file__, encoding="utf-8")  # noqa: SIM115
     return loader.load
+
+
+class Slotted:
+    __slots__ = ("guard",)
+
+    def __init__(self):
+        self.guard = threading.Lock()
+
+    def load(self, value):
+        return value
+
+
+def lock_of_an_object_without_a_dictionary():
+    return Slotted().load
+
+
+def lock_beside_a_variable_that_is_not_set_yet():
+    guard = threading.Lock()
+
+    def locked(value):
+        return value if guard.locked() else later
+
+    if guard.locked():
+        later = 1
+    return locked
 
 
 def variable_in_a_default():
@@ -317,10 +341,12 @@ def test_a_function_that_moves_is_seen_to_by_one_process_that_ends():
     [
         (lock_in_a_closure, r"locked.*its 'guard' is an object of type _thread\.lock"),
         (file_in_an_attribute, r"load.*its 'source' is an object of type _io\.TextIOWrapper"),
+        (lock_of_an_object_without_a_dictionary, r"load.*cannot pickle '_thread\.lock'"),
+        (lock_beside_a_variable_that_is_not_set_yet, r"locked.*its 'guard' is an object of type _thread\.lock"),
         (variable_in_a_default, r"added.*it belongs to TensorFlow in this process"),
         (layer_in_a_list, r"applied.*cannot run in another process"),
     ],
-    ids=["lock", "file", "variable", "layer"],
+    ids=["lock", "file", "slots", "unset", "variable", "layer"],
 )
 def test_what_cannot_be_copied_is_named_before_anything_runs(make, said):
     function = make()
