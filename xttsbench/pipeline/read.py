@@ -9,6 +9,7 @@ an op's function makes are its ``inner`` ops, and those may have inner ops again
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -33,6 +34,7 @@ from xttsbench.pipeline.source import (
     user_function,
     users_behind,
     walk,
+    wrapped_functions,
 )
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import AUTOTUNE, Pipeline, PipelineOp, PythonFunction
@@ -157,8 +159,8 @@ def _through_options(name: str, by_name: Mapping[str, Any]) -> str:
 _BUFFERED_KINDS: Final = ("Prefetch", "Shuffle")
 
 
-def _python_side_ops(dataset: Any) -> list[PipelineOp]:
-    """The ops as the Python objects show them, sources first.
+def _python_side_ops(dataset: Any, library: nodes.FunctionLibrary) -> list[PipelineOp]:
+    """The ops as the Python objects show them, sources first; ``library`` has the functions that they run.
 
     Names are the class name and a number; an attribute that is no constant gives ``None``. Objects that only wrap
     another's dataset (options among them) are no op of their own.
@@ -168,6 +170,7 @@ def _python_side_ops(dataset: Any) -> list[PipelineOp]:
     names = {
         id(current): f"{kind}/{number}" for number, (current, kind) in enumerate(zip(datasets, kinds, strict=True))
     }
+    functions = [[one.function.name.decode() for one in wrapped_functions(current)] for current in datasets]
     return [
         PipelineOp(
             name=names[id(current)],
@@ -176,11 +179,23 @@ def _python_side_ops(dataset: Any) -> list[PipelineOp]:
             parallelism=_constant(current, "_num_parallel_calls"),
             buffer_size=_constant(current, "_buffer_size") if kind.startswith(_BUFFERED_KINDS) else None,
             batch_size=_constant(current, "_batch_size"),
+            stateful=library.stateful(own),
+            python_functions=tuple(library.python_tokens(own)),
+            random=kind.startswith("Shuffle") or is_random(library, own),
+            side_effects=has_side_effects(library, own),
             location=_at(user_place(place_of(current)), names[id(current)]),
             calls=calls_of(current),
         )
-        for current, kind in zip(datasets, kinds, strict=True)
+        for current, kind, own in zip(datasets, kinds, functions, strict=True)
     ]
+
+
+def _python_side_library(dataset: Any) -> nodes.FunctionLibrary:
+    """The functions that a dataset and all before it run, without a graph of the dataset."""
+    with tf.Graph().as_default() as graph:
+        for wrapped in itertools.chain.from_iterable(map(wrapped_functions, walk(dataset))):
+            wrapped.function.add_to_graph(graph)
+    return nodes.FunctionLibrary(graph.as_graph_def().library.function)
 
 
 def _is_wrapper(dataset: Any) -> bool:
@@ -269,9 +284,15 @@ def strip_unserialisable_tail(dataset: Any) -> tuple[Pipeline, Any, Any]:
     found = Pipeline() if graph is None else inspect(begun, graph)
     if why is None:
         return found, dataset, graph
-    tail = _python_side_ops(dataset)
+    library = _python_side_library(dataset)
+    tail = _python_side_ops(dataset, library)
     if graph is not None:
-        tail = tail[len(_python_side_ops(begun)) :]
+        tail = tail[len(_python_side_ops(begun, library)) :]
         tail[:1] = [one.model_copy(update={"inputs": (found.ops[-1].name,)}) for one in tail[:1]]
-    update = {"ops": (*found.ops, *tail), "unserialisable": why, **nodes.option_fields(dataset.options()._to_proto())}
+    update = {
+        "ops": (*found.ops, *tail),
+        "python_functions": (*found.python_functions, *_python_functions(tail, library)),
+        "unserialisable": why,
+        **nodes.option_fields(dataset.options()._to_proto()),
+    }
     return found.model_copy(update=update), dataset if graph is None else begun, graph

@@ -235,6 +235,22 @@ def test_the_empty_graph_of_more_than_2_gb_of_data_is_not_taken_for_an_empty_pip
     assert [op.batch_size for op in pipeline.ops] == [None, 2]
 
 
+def test_what_functions_without_a_graph_do_is_read_of_their_traces():
+    def slow(x):
+        return x
+
+    def noisy(x):
+        return x + tf.random.uniform([], 0, 9, tf.int64)
+
+    dataset = tf.data.Dataset.range(8).apply(tf.data.experimental.copy_to_device("/cpu:0"))
+    tail = inspect(dataset.map(call(slow)).map(noisy).shuffle(4).map(lambda x: x * 2))
+    assert [op.random for op in tail.ops[2:]] == [False, True, True, False]
+    assert [bool(op.python_functions) for op in tail.ops[2:]] == [True, False, False, False]
+    assert [one.location.line for one in tail.python_functions] == [line(slow)]
+    (mapped,) = [op for op in inspect(tf.data.Dataset.zip((dataset.map(noisy), dataset))).ops if op.op == "MapDataset"]
+    assert mapped.random
+
+
 def test_what_cannot_be_serialised_is_walked_in_python():
     def slow(x):
         time.sleep(0)
