@@ -289,9 +289,11 @@ def strip_unserialisable_tail(dataset: Any) -> tuple[Pipeline, Any, Any]:
     if graph is not None:
         tail = tail[len(_python_side_ops(begun, library)) :]
         tail[:1] = [one.model_copy(update={"inputs": (found.ops[-1].name,)}) for one in tail[:1]]
+    known = {one.token for one in found.python_functions}
+    more = (one for one in _python_functions(tail, library) if one.token not in known)
     update = {
         "ops": (*found.ops, *tail),
-        "python_functions": (*found.python_functions, *_python_functions(tail, library)),
+        "python_functions": (*found.python_functions, *more),
         "unserialisable": why,
         **nodes.option_fields(dataset.options()._to_proto()),
     }

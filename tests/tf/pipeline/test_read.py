@@ -251,6 +251,17 @@ def test_what_functions_without_a_graph_do_is_read_of_their_traces():
     assert mapped.random
 
 
+def test_a_function_with_a_graph_and_in_what_has_none_is_one():
+    @tf.function
+    def doubled(x):
+        return tf.numpy_function(lambda y: y * 2, [x], tf.int64)
+
+    dataset = tf.data.Dataset.range(8).map(doubled).apply(tf.data.experimental.copy_to_device("/cpu:0"))
+    pipeline = inspect(dataset.flat_map(lambda x: tf.data.Dataset.range(2).map(doubled)))
+    assert [bool(op.python_functions) for op in pipeline.ops] == [False, True, False, True]
+    assert len(pipeline.python_functions) == 1
+
+
 def test_what_cannot_be_serialised_is_walked_in_python():
     def slow(x):
         time.sleep(0)
