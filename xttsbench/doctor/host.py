@@ -252,14 +252,14 @@ def disk_space(machine: Machine) -> Said:
             seen = f"{one.what} {one.path}: a file of 16 MB cannot be made there ({one.refused}{free})"
             others = "--out for runs, XTTSBENCH_CACHE for made data, TMPDIR for the rest"
             return Said("broken", seen, figures, f"Make room or name another place: {others}.")
+    for one in machine.places:
+        if one.free_files is not None and one.free_files < _FILES_LEAST:
+            seen = f"{one.what} {one.path}: {one.free_files} more files can be made"
+            return Said("broken", seen, figures, "Delete small files: the file system is out of inodes (df -i).")
     known = [one for one in machine.places if one.free_bytes is not None]
     fullest = min(known, key=lambda place: place.free_bytes or 0, default=None)
     if fullest is not None and (least := fullest.free_bytes or 0) < _DISK_LITTLE_BYTES:
         status: Status = "broken" if least < _DISK_LEAST_BYTES else "note"
         remedy = "Make room: checkpoints, feature caches and profiles need gigabytes."
         return Said(status, f"{fullest.what} {fullest.path}: {size(least)} free", figures, remedy)
-    for one in machine.places:
-        if one.free_files is not None and one.free_files < _FILES_LEAST:
-            seen = f"{one.what} {one.path}: {one.free_files} more files can be made"
-            return Said("broken", seen, figures, "Delete small files: the file system is out of inodes (df -i).")
     return Said("ok", f"free: {', '.join(f'{size(one.free_bytes or 0)} ({one.what})' for one in known)}", figures)

@@ -160,7 +160,7 @@ FAULTS: list[tuple[str, dict[str, Any], str, str, str, str]] = [
     ),
     (
         "places",
-        {"places": (Place(what="runs", path="/r", free_bytes=9 * GB, free_files=3),)},
+        {"places": (Place(what="runs", path="/r", free_bytes=GB, free_files=3),)},
         *("disk-space", "broken", "3 more files", "inodes"),
     ),
 ]
