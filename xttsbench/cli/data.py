@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 
 DataSet = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The data set (default: the set made by 'data make').")
+    Path | None, typer.Option(metavar="DIR", help="The data set (default: that of 'data make' without options).")
 ]
 Recipe = Annotated[
     str, typer.Option(metavar="NAME", help="Training recipe whose feature settings hold: a name, or a YAML file.")

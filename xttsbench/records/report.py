@@ -87,13 +87,13 @@ class Attribution(Record):
     dispatch: float
     """Launch overhead: launching ops from Python, and handing over batches."""
     compute: float
-    """The device's own work."""
+    """The rest of ``next()`` and the step: as a rule the device's own work."""
     compile: float
     """Tracing and XLA compilation, the warm-up left out."""
     host: float
     """Work of the host's own Python: logging, checkpoints, fetched values."""
     transfer: float
-    """Copies between host and device."""
+    """Copying a batch to the GPU."""
     contention: float
     """Time that input and step lose to each other on the same cores or under the interpreter lock."""
     residual: float

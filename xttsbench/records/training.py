@@ -211,7 +211,7 @@ class Training(Record):
     intervals: tuple[WatchedInterval, ...] = ()
     evaluations: tuple[TimedEvaluation, ...] = ()
     checkpoints: tuple[CheckpointEntry, ...] = ()
-    """Checkpoints that were written, also those that newer ones have replaced."""
+    """Checkpoints that were written, also replaced ones; of steps that were taken again, those of the last time."""
     ended: Ended | None = None
     """End of the last session; ``None`` where it did not end by itself."""
     spoken: Spoken | None = None

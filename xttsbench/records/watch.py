@@ -126,7 +126,7 @@ class FailOn(Record):
 class WatchSummary(Record):
     """``summary.json``: figures of a watched run, while it goes on and at its end.
 
-    Its bottleneck is only likely, since no experiment was made; ``next_command`` would prove it.
+    Its bottleneck is only likely, since no experiment was made.
     """
 
     schema_version: Literal[3] = SCHEMA_VERSION
