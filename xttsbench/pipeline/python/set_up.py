@@ -17,7 +17,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
@@ -148,22 +148,22 @@ class SetUp:
     def _ready(self) -> dict[int, Any]:
         """By identity of a body that makes the pipeline, the first node that does; those that call such ones, too."""
         found: dict[int, Any] = {}
-        makers: set[str] = set()
+        makers: dict[str, set[str]] = {}
         own = [node for file, _ in self._places for node in definitions(file) if self._is_own(node)]
         waiting = [*own, *(node for name in self._names for node in self._reads(name))]
         while waiting:
             for body in _bodies_around(waiting.pop()):
                 if id(body) not in found and (node := self._makes(body, makers)) is not None:
                     found[id(body)] = node
-                    if (name := getattr(body, "name", "")) and name not in makers:
-                        makers.add(name)
+                    if (name := getattr(body, "name", "")) and (home := _file_of(body)) not in makers.get(name, ()):
+                        makers.setdefault(name, set()).add(home)
                         waiting.extend(self._reads(name))
         return found
 
     def _reads(self, name: str) -> list[Any]:
         return [node for file in self._files if _mentions(file, name) for node, _ in _named_in(file).get(name, ())]
 
-    def _makes(self, body: Any, makers: Collection[str]) -> Any:
+    def _makes(self, body: Any, makers: Mapping[str, Collection[str]]) -> Any:
         nodes = list(_everything(body))
         found = [node for node in nodes if self._hands_over(node, makers)]
         if not found:
@@ -173,13 +173,14 @@ class SetUp:
     def _is_own(self, node: Definition) -> bool:
         return (_file_of(node), first_line(node)) in self._places
 
-    def _hands_over(self, node: Any, makers: Collection[str]) -> bool:
+    def _hands_over(self, node: Any, makers: Mapping[str, Collection[str]]) -> bool:
+        """Whether a node gives the pipeline's function to a dataset, or calls what does; ``makers``: name -> files."""
         if isinstance(node, ast.Return):
             return last_name(node.value) in self._names
         if not isinstance(node, ast.Call):
             return False
         name = last_name(node.func)
-        if name in makers and not isinstance(getattr(node.func, "value", None), ast.Attribute):
+        if name in makers and _may_be_of(node.func, makers[name]):
             return True
         return name in _TAKES_FUNCTIONS and any(
             self._is_own(one) if isinstance(one, ast.Lambda) else last_name(one) in self._names and not _is_called(one)
@@ -203,6 +204,14 @@ def _everything(body: Any) -> Iterator[Any]:
             yield from ast.walk(node)
         elif not isinstance(node, Definition):
             yield node
+
+
+def _may_be_of(node: Any, homes: Collection[str]) -> bool:
+    """Whether what is called may be a function of one of these files: another file's has to be imported."""
+    if not isinstance(node, ast.Name):
+        return not isinstance(getattr(node, "value", None), ast.Attribute)
+    file = _file_of(node)
+    return file in homes or not _imports(file).isdisjoint((node.id, "*"))
 
 
 def _is_called(node: Any) -> bool:

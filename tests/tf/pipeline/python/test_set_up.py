@@ -238,6 +238,37 @@ def test_a_call_in_another_file_of_the_users_counts(loaded, tmp_path, monkeypatc
         del sys.modules["trains"]
 
 
+OF_ANOTHER_FILE = """
+order = [3, 1, 2]
+
+def body(x):
+    return x + order[0]
+
+def made():
+    return 3
+
+def turns_round():
+    order.reverse()
+    made()
+"""
+
+
+@pytest.mark.parametrize(("imports", "counts"), [("", True), ("from others import made", False)])
+def test_a_function_of_another_file_with_the_same_name_makes_no_pipeline_here(
+    loaded, tmp_path, monkeypatch, imports, counts
+):
+    """What comes before ``made()`` is no set-up, unless it is the ``made`` that hands ``body`` to a dataset."""
+    (tmp_path / "others.py").write_text("def made(dataset=None, body=len):\n    return dataset and dataset.map(body)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("others")
+    text = OF_ANOTHER_FILE if counts else OF_ANOTHER_FILE.replace("def made():\n    return 3\n", imports)
+    try:
+        reads = python_state(loaded("", text).body).reads
+    finally:
+        del sys.modules["others"]
+    assert (reads is not None) is counts
+
+
 def test_a_file_that_is_loaded_in_place_of_another_counts(loaded, tmp_path, monkeypatch):
     """As many modules as before are loaded, and they are others."""
     loader = loaded(MADE_BY_A_METHOD).Loader([1, 2])
