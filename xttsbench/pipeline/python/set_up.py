@@ -223,7 +223,7 @@ def _bodies_around(node: Any) -> Iterator[Any]:
     return (one for one in above(node) if isinstance(one, Definition | ast.Module))
 
 
-def _file_of(function: Definition) -> str:
+def _file_of(function: Any) -> str:
     *_, tree = above(function)
     return str(tree.file)
 
