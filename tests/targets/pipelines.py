@@ -187,34 +187,6 @@ def shuffles_numbers():
     return rows.batch(4).prefetch(2), lambda batch: time.sleep(0.02)
 
 
-def _arrays():
-    folder = Path(tempfile.mkdtemp())
-    for number in range(8):
-        np.save(folder / f"{number}.npy", np.ones(16, np.float32))
-    return sorted(str(path) for path in folder.iterdir())
-
-
-def cuts_the_header_at_128():
-    """fixed-npy-header: the header is taken to be 128 bytes long."""
-
-    def load(path):
-        raw = tf.io.read_file(path)
-        return tf.ensure_shape(tf.io.decode_raw(tf.strings.substr(raw, 128, -1), tf.float32), [16])
-
-    return tf.data.Dataset.from_tensor_slices(_arrays()).repeat().map(load).batch(4).prefetch(2), _light_step()
-
-
-def reads_the_header():
-    """The header's length is read from the file."""
-
-    def load(path):
-        raw = tf.io.read_file(path)
-        length = tf.cast(tf.io.decode_raw(tf.strings.substr(raw, 8, 2), tf.uint16)[0], tf.int32)
-        return tf.ensure_shape(tf.io.decode_raw(tf.strings.substr(raw, 10 + length, -1), tf.float32), [16])
-
-    return tf.data.Dataset.from_tensor_slices(_arrays()).repeat().map(load).batch(4).prefetch(2), _light_step()
-
-
 def threads_without_work():
     """thread-pool: 256 threads, and nothing in them waits."""
     rows = tf.data.Dataset.range(ENDLESS).map(_products, num_parallel_calls=2)

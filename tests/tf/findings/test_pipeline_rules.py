@@ -25,12 +25,11 @@ PAIRS = [
     ("never_fills_its_cache", "takes_all_of_its_cache", "cache-misuse"),
     ("filters_last", "filters_by_the_result", "late-filter"),
     ("shuffles_what_it_loaded", "shuffles_numbers", "shuffle-fill"),
-    ("cuts_the_header_at_128", "reads_the_header", "fixed-npy-header"),
     ("hoards_batches", "hoards_numbers", "oversized-prefetch"),
     ("prefetches_nothing", "prefetches_one", "no-prefetch"),
     ("threads_without_work", "threads_that_wait", "thread-pool"),
 ]
-QUICK = ("cacheable", "fixed-npy-header", "no-prefetch")
+QUICK = ("cacheable", "no-prefetch")
 """Rules whose pairs are in every run; each pair takes ten seconds."""
 
 

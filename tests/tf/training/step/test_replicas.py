@@ -105,11 +105,6 @@ def test_one_device_is_one_replica(kind: str) -> None:
     assert (replicas.count, len(replicas.local), replicas.first_local, replicas.is_chief) == (1, 1, 0, True)
 
 
-def test_an_unknown_strategy_is_named() -> None:
-    with pytest.raises(InvalidInputError, match="one of one, mirrored, multi_worker is expected, got 'central'"):
-        make_strategy("central")
-
-
 @pytest.mark.parametrize("value", [None, '{"cluster": {}}'])
 def test_several_processes_need_their_addresses(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)
