@@ -207,7 +207,7 @@ def _everything(body: Any) -> Iterator[Any]:
 
 
 def _may_be_of(node: Any, homes: Collection[str]) -> bool:
-    """Whether what is called may be a function of one of these files: another file's has to be imported."""
+    """Whether a called name may be a function of one of these files: that of another one has to be imported."""
     if not isinstance(node, ast.Name):
         return not isinstance(getattr(node, "value", None), ast.Attribute)
     file = _file_of(node)
