@@ -211,7 +211,12 @@ def _may_be_of(node: Any, homes: Collection[str]) -> bool:
     if not isinstance(node, ast.Name):
         return not isinstance(getattr(node, "value", None), ast.Attribute)
     file = _file_of(node)
-    return file in homes or not _imports(file).isdisjoint((node.id, "*"))
+    return "*" in _imports(file) or _is_known_in(file, node.id, homes)
+
+
+def _is_known_in(file: str, name: str, homes: Collection[str]) -> bool:
+    """Whether a name in a file may mean a function of one of these files: its own one, or one that it imports."""
+    return file in homes or name in _imports(file)
 
 
 def _is_called(node: Any) -> bool:
@@ -293,7 +298,7 @@ def _of_function(node: Any, body: Any, kind: Any, file: str, home: str, files: S
     """Whether a name may mean a function of the file that is its home."""
     if isinstance(node, ast.Attribute):
         return _of_module(node, file)
-    return file == home or node.id in _imports(file)
+    return _is_known_in(file, node.id, (home,))
 
 
 def _of_method(node: Any, body: Any, kind: ast.ClassDef, file: str, home: str, files: Sequence[str]) -> bool:

@@ -309,11 +309,12 @@ def _left(found: Finding | None, report: Report) -> str:
     tried = [one for one in report.fixes if one.verified_speedup is not None]
     best = max(tried, key=answer.speed_of, default=None)
     said = "No fix was accepted."
-    if best is not None:
+    if best is not None and rounds.that_decide(best.why, report):
+        said = _obstacle(best, report)
+    elif best is not None:
         others = f", the best of {len(tried)} that were tried" if len(tried) > 1 else " was tried"
         words = with_calls(best.words, report)
         said = f"{words[:1].upper()}{words[1:]}{others}: {with_calls(best.why.rstrip('.'), report)}."
-        said = _obstacle(best, report) if rounds.that_decide(best.why, report) else said
     if blocked is not None:  # what no fix does comes before one that nothing speaks for
         return f"{first} {said}"
     if untried:

@@ -122,7 +122,7 @@ class _Followed:
                 self._attributes.add(target.attr.value)
 
     def set_within(self, first: int, last: int) -> None:
-        """Whatever is set on these lines has such a value."""
+        """Take all names that are set on these lines to have such a value."""
         for name in self._module.inside(self._within, cst.Name):
             if first <= self._module.line(name) <= last and self._module.is_set(name):
                 self.assigned(name)
