@@ -104,6 +104,6 @@ def parquet_of(table: Table) -> bytes:
         UsageError: pyarrow, which writes it, is not installed.
     """
     if find_spec("pyarrow") is None:
-        raise UsageError("--format parquet needs pyarrow: pip install 'xttsbench[parquet]', or take --format csv.")
+        raise UsageError("--format parquet needs pyarrow: pip install pyarrow, or take --format csv.")
     made: bytes = table.frame().to_parquet(engine="pyarrow", index=False)
     return made
