@@ -9,7 +9,8 @@
     |-- InvalidInputError     5, a scenario, recipe, data set or target is unusable
     |   |-- TargetError       5, the target is missing, malformed, of the wrong type, or raised
     |   `-- JournalError      5, a run's directory cannot be read
-    `-- HelperError           1, the helper process could not be started, or not with this TensorFlow
+    |-- HelperError           1, the helper process could not be started, or not with this TensorFlow
+    `-- ServiceError          1, a server of the tf.data service did not start, or is gone
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "JournalError",
     "NotProvedError",
     "NothingMeasuredError",
+    "ServiceError",
     "TargetError",
     "UsageError",
     "XttsbenchError",
@@ -69,6 +71,10 @@ class JournalError(InvalidInputError):
 
 class HelperError(XttsbenchError):
     """The helper process that forks the trials could not be started, or not with the TensorFlow that is installed."""
+
+
+class ServiceError(XttsbenchError):
+    """A server of the tf.data service did not start, or is gone."""
 
 
 def first_line(error: object, most: int = 300) -> str:

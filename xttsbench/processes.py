@@ -11,6 +11,7 @@ import ctypes
 import os
 import select
 import signal
+import site
 import threading
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -23,6 +24,12 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 class _HasDescriptor(Protocol):
     def fileno(self) -> int: ...
+
+
+def checkout() -> str | None:
+    """The folder that holds this package, where Python would not find it by itself: a checkout run by ``cli.py``."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return None if root in site.getsitepackages() else root
 
 
 def readable(

@@ -10,7 +10,6 @@ import fcntl
 import json
 import mmap
 import os
-import site
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from pydantic import ValidationError
 
 from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
-from xttsbench.processes import readable, signal_name
+from xttsbench.processes import checkout, readable, signal_name
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import ROWS, RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
@@ -106,12 +105,6 @@ def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, q
     if (root := checkout()) is not None:
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), root)))
     return environ | dict(more or {})
-
-
-def checkout() -> str | None:
-    """The folder that holds this package, where Python would not find it by itself: a checkout run by ``cli.py``."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return None if root in site.getsitepackages() else root
 
 
 class SharedRows:

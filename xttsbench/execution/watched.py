@@ -23,8 +23,9 @@ from typing import Any, Final, Protocol
 
 from xttsbench.errors import HelperError
 from xttsbench.execution import HELD_BACK, ending, held_back
-from xttsbench.execution.child import Lines, SharedRows, checkout
+from xttsbench.execution.child import Lines, SharedRows
 from xttsbench.execution.guard import Guard
+from xttsbench.processes import checkout
 from xttsbench.records.trial import TrialSpec
 
 ROWS: Final = 8192
