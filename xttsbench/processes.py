@@ -13,7 +13,7 @@ import select
 import signal
 import site
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 TRIALS: Final = "XTTSBENCH_TRIALS"
@@ -30,6 +30,12 @@ def checkout() -> str | None:
     """The folder that holds this package, where Python would not find it by itself: a checkout run by ``cli.py``."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return None if root in site.getsitepackages() else root
+
+
+def with_package(environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a child that finds this package, whose path comes last."""
+    path = os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), checkout())))
+    return {**environ, **({"PYTHONPATH": path} if path else {})}
 
 
 def readable(

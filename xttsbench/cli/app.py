@@ -28,6 +28,7 @@ from xttsbench.cli.options import FILE, with_defaults
 from xttsbench.cli.output import say
 from xttsbench.cli.prove import prove
 from xttsbench.cli.read import compare, explain, export, init, list_, report
+from xttsbench.cli.service import app as service
 from xttsbench.cli.train import train, with_value_of_best
 from xttsbench.errors import UsageError, XttsbenchError, first_line
 from xttsbench.execution.ending import BY_SIGNAL, asked, heeded
@@ -81,6 +82,7 @@ for command in (*_MEASURING, monitor, report, export, doctor, explain, list_, in
     app.command(command.__name__.rstrip("_"))(command)
 app.command("train", rich_help_panel=_BUNDLED)(train)
 app.add_typer(data, rich_help_panel=_BUNDLED)
+app.add_typer(service)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from xttsbench.errors import HelperError
 from xttsbench.execution.limits import Limits
-from xttsbench.processes import checkout, readable, signal_name
+from xttsbench.processes import readable, signal_name, with_package
 from xttsbench.records.readings import Readings
 from xttsbench.records.rows import ROWS, RowMemory
 from xttsbench.records.trial import Segment, TrialError, TrialRecord, TrialSpec, TrialStatus
@@ -102,9 +102,7 @@ def child_environment(more: Mapping[str, str] | None = None, *, has_gpu: bool, q
         # TensorFlow's notices would bury the report; whoever wants them sets the variable. Without an NVIDIA driver
         # its complaint about that is logged as an error, in every trial, and says nothing that the report does not.
         environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if has_gpu else "3")
-    if (root := checkout()) is not None:
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), root)))
-    return environ | dict(more or {})
+    return with_package(environ) | dict(more or {})
 
 
 class SharedRows:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import ServiceError
-from xttsbench.processes import TRIALS, checkout, readable
+from xttsbench.processes import TRIALS, readable, with_package
 
 _IMPORT_S: Final = 180.0  # importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer
 _START_S: Final = 60.0
@@ -59,6 +59,16 @@ def loopback(
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def server_command(module: str, *arguments: str) -> list[str]:
+    """Command line of a module of this package that serves."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def server_environment() -> dict[str, str]:
+    """Environment variables of a server: input runs on processors, and a GPU's memory is the trainer's."""
+    return with_package({**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
+
+
 class Cluster:
     """A running service; :func:`loopback` makes one.
 
@@ -91,17 +101,14 @@ class Cluster:
     def open(self) -> None:
         """Start the process that forks the servers, and the dispatcher."""
         ours, theirs = socket.socketpair()
-        environment = dict(os.environ) | {"CUDA_VISIBLE_DEVICES": "-1"}  # input runs on processors
-        if (root := checkout()) is not None:
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), root)))
         with theirs, (self._folder / "start.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "xttsbench.service.nursery", str(theirs.fileno()), str(self._folder)],
+                server_command("xttsbench.service.nursery", str(theirs.fileno()), str(self._folder)),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=server_environment(),
             )
         self._control = ours
         self._answer("The process of the tf.data service", "start.log", _IMPORT_S)
