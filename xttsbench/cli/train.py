@@ -70,7 +70,7 @@ def train(
     ] = None,
     strategy: Annotated[
         Strategy,
-        typer.Option(help="One device, mirrored devices, or several workers, whose cluster is read from TF_CONFIG."),
+        typer.Option(help="One device, mirrored devices, or several workers, which TF_CONFIG or Slurm's step names."),
     ] = Strategy.one,
     accumulation: Annotated[int | None, typer.Option(min=1, help="Batches of a replica that make one update.")] = None,
     input_workers: Annotated[
@@ -95,8 +95,8 @@ def train(
 ) -> None:
     """Train the bundled speech model; run again with the same --out it resumes from its last checkpoint.
 
-    Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint); 130: ended by Ctrl-C (129
-    by SIGHUP, 143 by SIGTERM).
+    Exit code 0: done; 1: training failed (off course, out of memory, no checkpoint, another worker gone); 130: ended
+    by Ctrl-C (129 by SIGHUP, 143 by SIGTERM).
 
     Example:  xttsbench train tiny --best --out reports/trained
     """
@@ -151,6 +151,7 @@ def with_value_of_best(arguments: Sequence[str]) -> list[str]:
 
 _PHASES: Final = {
     "setup": "starting TensorFlow, reading the data, building the model",
+    "joining": "waiting until all workers have started",
     "listening": "letting the model speak",
     "warm_up": "taking a step of each shape of batches, so that all is compiled",
 }

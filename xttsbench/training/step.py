@@ -7,22 +7,21 @@ however the batch is divided.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.errors import InvalidInputError
+from xttsbench.cluster import read_cluster
 from xttsbench.training.state import TrainingState, update
 from xttsbench.xtts.data.batches import LossCounts
 from xttsbench.xtts.model.loss import CompiledGradients, Losses, batch_counts, losses_and_gradients
 from xttsbench.xtts.model.speech_model import open_spec
 from xttsbench.xtts.recipe import Recipe
-
-_CLUSTER: Final = "TF_CONFIG"
 
 
 def make_strategy(kind: str) -> tf.distribute.Strategy:
@@ -34,20 +33,15 @@ def make_strategy(kind: str) -> tf.distribute.Strategy:
             before TensorFlow has looked at its devices).
 
     Raises:
-        InvalidInputError: ``multi_worker`` has no cluster in ``TF_CONFIG``.
+        UsageError: ``multi_worker`` has no cluster in ``TF_CONFIG``.
     """
     if kind == "one":
         return tf.distribute.OneDeviceStrategy(_devices()[0])
     if kind == "mirrored":
         return tf.distribute.MirroredStrategy(_devices())
     if kind == "multi_worker":
-        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-        if not resolver.cluster_spec().jobs:
-            raise InvalidInputError(
-                f"strategy: multi_worker needs the addresses of all processes in {_CLUSTER}, and it names none; "
-                'set it to {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
-            )
-        return tf.distribute.MultiWorkerMirroredStrategy(resolver)
+        read_cluster(os.environ)
+        return tf.distribute.MultiWorkerMirroredStrategy()
     raise ValueError(f"no strategy is called {kind!r}")
 
 

@@ -29,6 +29,7 @@ from xttsbench.training.stream import Fetched, Loading, ahead, batch_stream, sha
 from xttsbench.worker.bench import overhead_of
 from xttsbench.worker.channel import Channel, SilentChannel, shared_rows
 from xttsbench.worker.failure import failure
+from xttsbench.worker.others import agree, explained_by_others
 from xttsbench.worker.training import Watch, tell
 from xttsbench.worker.trial import devices_seen
 from xttsbench.xtts.data.batches import LossCounts
@@ -217,7 +218,8 @@ def serve(connection: socket.socket, rows: int, stop: Callable[[], bool], began_
         job = channel.receive(TrainJob)
         try:
             Session(job, channel, stop, began_s).train()
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as raised:
+            error = raised if job.strategy != "multi_worker" else explained_by_others(raised)
             told = failure(error)
             channel.send(told | {"exit_code": error.exit_code if isinstance(error, XttsbenchError) else 1})
         channel.send({"done": True})
@@ -241,9 +243,15 @@ class Session:
             tell(self._channel, warned=note)
         self._recipe = recipe
         self._cache = cache_of(job, recipe, self._data)
+        if job.strategy == "multi_worker":
+            channel.phase("joining")
         strategy = make_strategy(job.strategy)
         self._replicas = Replicas(strategy)
         self._workers = Workers(strategy, self._replicas)
+        self._origin = Origin.of(
+            recipe, self._data, replicas=self._replicas.count, precision=job.config["precision"], seed=job.seed
+        )
+        agree(self._workers, self._origin, job)
         self._state = TrainingState(recipe, strategy, job.config["precision"], job.seed)
         self._step = TrainingStep(self._state, recipe, self._replicas, mode=job.config["mode"], seed=job.seed)
         settings = with_parts(recipe, self._replicas.count)
@@ -268,13 +276,7 @@ class Session:
         board = TensorBoard(Path(job.directory)) if shown else None
         run = Run(
             recipe=self._recipe,
-            origin=Origin.of(
-                self._recipe,
-                self._data,
-                replicas=self._replicas.count,
-                precision=job.config["precision"],
-                seed=job.seed,
-            ),
+            origin=self._origin,
             state=self._state,
             step=self._step if emulated is None else cast(TrainingStep, emulated),
             batches=self._batches,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from xttsbench.cluster import TF_CONFIG, Cluster, read_cluster
 from xttsbench.errors import JournalError, UsageError
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
@@ -150,18 +150,21 @@ def train(
     """
     require_tensorflow()
     progress = progress or Silent()
-    number = worker_number(os.environ.get("TF_CONFIG")) if request.strategy == "multi_worker" else 0
-    request, leader = follower(request, number) if number else (request, None)
+    cluster = read_cluster(os.environ) if request.strategy == "multi_worker" else None
+    request, leader = follower(request, cluster.number) if cluster and cluster.number else (request, None)
+    if cluster is not None:
+        progress.say(_place(request, cluster))
     with ExitStack() as stack:
         resumed = _resumes(request)
         if resumed and request.out is not None:
             stack.enter_context(lock_run(request.out))
-        return _train(request, leader, stack, progress, data_progress, resumed=resumed)
+        return _train(request, leader, cluster, stack, progress, data_progress, resumed=resumed)
 
 
 def _train(
     request: TrainRequest,
     leader: Path | None,
+    cluster: Cluster | None,
     stack: ExitStack,
     progress: TrainProgress,
     data_progress: DataProgress | None,
@@ -194,7 +197,7 @@ def _train(
     with finishes():
         first = {PLAN: kept.plan.model_dump(mode="json"), SETUP: said.model_dump(mode="json")}
         write_first(directory, {ENVIRONMENT: kept.environment, **first})
-        return _session(request, run, setup, progress)
+        return _session(request, run, setup, cluster, progress)
 
 
 def _resumes(request: TrainRequest) -> bool:
@@ -250,7 +253,13 @@ def _plan(request: TrainRequest, prepared: Prepared) -> RunPlan:
     )
 
 
-def _session(request: TrainRequest, run: Recorded, setup: records.TrainSetup, progress: TrainProgress) -> Outcome:
+def _session(
+    request: TrainRequest,
+    run: Recorded,
+    setup: records.TrainSetup,
+    cluster: Cluster | None,
+    progress: TrainProgress,
+) -> Outcome:
     directory, plan = run.directory, run.plan
     earlier = read_trials(directory) if (directory / TRIALS).exists() else []
     before = read_history(directory)
@@ -261,12 +270,13 @@ def _session(request: TrainRequest, run: Recorded, setup: records.TrainSetup, pr
     gpus = open_gpus()
     has_gpu = gpus[0] is not None
     variables = training_environment(job, has_gpu=has_gpu)
+    named = {} if cluster is None else {TF_CONFIG: cluster.tf_config()}
     try:
         trained = run_training(
             job,
             _spec(job, plan, number),
             session,
-            variables={name: value for name, value in variables.items() if name not in os.environ},
+            variables={name: value for name, value in variables.items() if name not in os.environ} | named,
             monitor=lambda pid: Monitor(pid, gpus=gpus, interval_s=_READINGS_S),
             print_to_stderr=request.print_to_stderr,
             has_gpu=has_gpu,
@@ -296,26 +306,12 @@ def _spec(job: records.TrainJob, plan: RunPlan, number: int) -> TrialSpec:
     )
 
 
-def worker_number(cluster: str | None) -> int:
-    """Return the number of this process among the workers; 0 is the one that writes checkpoints.
-
-    It is read from ``TF_CONFIG``, which is ``None`` where it is not set.
-
-    Raises:
-        UsageError: it names no worker.
-    """
-    try:
-        task = json.loads(cluster or "")["task"]
-        number = int(task["index"])
-        if task["type"] != "worker" or number < 0:
-            raise ValueError(task)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--strategy multi_worker reads TF_CONFIG, and it is {cluster!r}; set it to "
-            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, each process with '
-            "its own index."
-        ) from error
-    return number
+def _place(request: TrainRequest, cluster: Cluster) -> str:
+    writes = f"its own journal and report are in {request.out}" if cluster.number else "it writes the checkpoints"
+    return (
+        f"worker {cluster.number} of {len(cluster.addresses)}, at {cluster.addresses[cluster.number]}: {writes}; "
+        "training begins when all of them have started"
+    )
 
 
 def follower(request: TrainRequest, number: int) -> tuple[TrainRequest, Path]:

@@ -5,7 +5,6 @@ Each of several processes knows its number, and only the first one's run holds c
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,7 @@ from xttsbench.findings.starvation import explain
 from xttsbench.records.training import Begun, HistoryLine, Interval, Watched
 from xttsbench.workflows import train
 from xttsbench.workflows.bundled import TrainRequest
-from xttsbench.workflows.train import SessionProgress, Silent, follower, worker_number
+from xttsbench.workflows.train import SessionProgress, Silent, follower
 
 
 class Heard(Silent):
@@ -92,24 +91,6 @@ def test_a_full_disk_is_said_once_and_ends_nothing(told, tmp_path: Path) -> None
     assert [line.warned for line in told.lines] == ["one", "two"]
     assert [sentence.split(":")[0] for sentence in heard.said] == ["Warning"] * 3
     assert "cannot be written" in heard.said[0]
-
-
-def cluster(**task):
-    return json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": task})
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_number_is_the_task_s(number):
-    assert worker_number(cluster(type="worker", index=number)) == number
-
-
-@pytest.mark.parametrize(
-    "text",
-    [None, "", "{", "[]", "{}", cluster(), cluster(type="worker", index=-1), cluster(type="ps", index=0), "null"],
-)
-def test_what_names_no_worker_is_refused_with_an_example(text):
-    with pytest.raises(UsageError, match="set it to"):
-        worker_number(text)
 
 
 def test_a_follower_has_a_directory_beside_the_run_and_reads_its_checkpoints():
