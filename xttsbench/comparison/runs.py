@@ -11,6 +11,7 @@ of a round fell from 14 to 8 %.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -139,14 +140,13 @@ def collect(
     ``groups`` names those of the trials where they are not the comparison's own name.
     """
     names = set(groups) or {comparison.name}
-    own = [trial for trial in trials if trial.spec.kind == "arm" and trial.spec.group in names]
+    own: defaultdict[tuple[str | None, tuple[float, ...]], list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        if trial.spec.kind == "arm" and trial.spec.group in names:
+            own[trial.spec.arm, trial.spec.emulated_ms].append(trial)
     return tuple(
         GroupRuns(
-            accelerator,
-            tuple(
-                _runs(arm, [t for t in own if t.spec.arm == arm.id and t.spec.emulated_ms == accelerator.step_times_ms])
-                for arm in comparison.arms
-            ),
+            accelerator, tuple(_runs(arm, own.get((arm.id, accelerator.step_times_ms), [])) for arm in comparison.arms)
         )
         for accelerator in comparison.accelerators
     )

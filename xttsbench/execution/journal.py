@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from xttsbench.errors import JournalError, first_line
 from xttsbench.execution.run_directory import A_RUN, ADVICE
 from xttsbench.files import atomic_write
-from xttsbench.inputs import JOURNAL_BYTES, read_bytes
+from xttsbench.inputs import JOURNAL_BYTES, open_regular, read_bytes
 from xttsbench.records.base import SCHEMA_VERSION, other_version
 from xttsbench.records.training import HistoryLine
 from xttsbench.records.trial import TrialRecord
@@ -133,32 +133,38 @@ def _replace_records(path: Path, records: Sequence[TrialRecord]) -> None:
 
 
 def _read_records(path: Path) -> list[TrialRecord]:
-    try:
-        lines = read_bytes(path, JOURNAL_BYTES).split(b"\n")
-    except OSError as error:
-        raise JournalError(
-            f"No journal at {path} ({error.strerror or error}). Name a run's directory, e.g. one under reports/."
-        ) from error
     records = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(_parse(line))
-        except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no newline after it: torn
-                continue
-            reason = first_line(error)
-            raise JournalError(f"{path}, line {number} is not a trial of schema {SCHEMA_VERSION}: {reason}") from error
+    try:
+        with open_regular(path, JOURNAL_BYTES) as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    records.append(_parse(line))
+                except (ValueError, RecursionError) as error:
+                    if not line.endswith(b"\n"):  # torn
+                        continue
+                    reason = f"is not a trial of schema {SCHEMA_VERSION}: {first_line(error)}"
+                    raise JournalError(f"{path}, line {number} {reason}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise JournalError(f"No journal at {path} ({why}). Name a run's directory, e.g. one under reports/.") from error
     return records
 
 
 def _parse(line: bytes) -> TrialRecord:
-    value = json.loads(line)
-    version = value.get("schema_version") if isinstance(value, dict) else None
+    """One line; a version is looked for only where it is no trial of ours, since reading JSON twice takes twice."""
+    try:
+        record = TrialRecord.model_validate_json(line)
+        version = record.schema_version if "schema_version" in record.model_fields_set else None
+    except ValueError:
+        value = json.loads(line)
+        version = value.get("schema_version") if isinstance(value, dict) else None
+        if version == SCHEMA_VERSION:
+            raise
     if version != SCHEMA_VERSION:
         raise ValueError(other_version(version))
-    return TrialRecord.model_validate_json(line)
+    return record
 
 
 HISTORY: Final = "history.jsonl"

@@ -295,7 +295,7 @@ class TrialError(Record):
 class TrialRecord(Record):
     """One line of ``trials.jsonl``."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = Field(SCHEMA_VERSION, strict=True)
     spec: TrialSpec
     status: TrialStatus
     cause: str | None = None

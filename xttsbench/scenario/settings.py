@@ -61,7 +61,7 @@ Config = dict[Keyword, Value]
 
 MOST_ARMS: Final = 64
 """Configurations that ``run`` measures at most."""
-MOST_SWEEP_ARMS: Final = 1024
+MOST_SWEEP_ARMS: Final = 10_000
 """Configurations of a sweep at most; also the longest list."""
 _ID: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.,=+-]*$"
 

@@ -229,7 +229,7 @@ def test_there_are_as_many_blocks_as_are_counted() -> None:
 def test_every_example_is_a_scenario(block: str, arms: int, load, tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
     path.write_text(block if "name:" in block else f"name: example\ntarget: os:getcwd\n{block}")
-    found: Scenario = load(path, target=lambda _: None, most_arms=1024)
+    found: Scenario = load(path, target=lambda _: None, most_arms=10_000)
     comparison = plan_comparison(found, [Accelerator()])
     assert sum(arm.role != "aa" for arm in comparison.arms) == arms
 
