@@ -26,6 +26,7 @@ from xttsbench.cli.machine import doctor, monitor
 from xttsbench.cli.measure import diagnose, optimize, run, sweep, watch
 from xttsbench.cli.options import FILE, with_defaults
 from xttsbench.cli.output import say
+from xttsbench.cli.plan import plan
 from xttsbench.cli.prove import prove
 from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.service import app as service
@@ -77,7 +78,7 @@ def _options(
 
 _BUNDLED: Final = "The bundled speech model"
 
-_MEASURING: Final = (diagnose, optimize, prove, watch, compare, run, sweep)
+_MEASURING: Final = (diagnose, optimize, prove, plan, watch, compare, run, sweep)
 for command in (*_MEASURING, monitor, report, export, doctor, explain, list_, init):
     app.command(command.__name__.rstrip("_"))(command)
 app.command("train", rich_help_panel=_BUNDLED)(train)

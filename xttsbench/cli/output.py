@@ -77,7 +77,7 @@ def show(outcome: Outcome, *, as_json: bool, detail: int = 0) -> bool:
     report, seen = outcome.report, False
     if as_json:
         sys.stdout.write(report.model_dump_json(indent=2) + "\n")
-    elif report.verdict.step_time_s is not None or report.arms or report.parity or report.proof:
+    elif report.verdict.step_time_s is not None or report.arms or report.parity or report.proof or report.scale:
         from xttsbench.reporting.sections.report import report_document
 
         place, here = outcome.directory, Path.cwd()  # the shorter way there, so that commands fit on a line

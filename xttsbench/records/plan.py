@@ -11,6 +11,7 @@ from xttsbench.records.base import MARGIN, SCHEMA_VERSION, Record
 from xttsbench.records.code import Checkout, ScriptAgain
 from xttsbench.records.redaction import Hidden, Redaction
 from xttsbench.records.report import Kind
+from xttsbench.records.scale import ScaleRequest
 
 
 class Accelerator(Record):
@@ -98,6 +99,7 @@ class RunPlan(Record):
     code: str | None = None  # Hash of the target's Python files, where they could be found
     data: str | None = None  # Hash of the bundled workload's data set
     new: str | None = None  # The other version of the target, where an edit is to be proved
+    scale: ScaleRequest | None = None  # What a plan of more machines is made from
     timed: bool = True  # Whether an edit is timed, too
     any_order: bool = False  # An edit may give the samples in another order
     assume_pure: tuple[str, ...] = ()  # Functions (``module.function``) that the user says are pure

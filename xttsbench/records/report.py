@@ -12,6 +12,7 @@ from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.missing import Reasoned
 from xttsbench.records.pipeline import Prediction
 from xttsbench.records.proof import Proof
+from xttsbench.records.scale import Scale
 from xttsbench.records.training import Training
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ SPOKEN: Final = {
 }
 """Part of a step, or verdict, to what people call it; those not here are called what they are."""
 Severity = Literal["info", "warning", "critical"]
-Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train", "watch", "prove"]
+Kind = Literal["diagnose", "sweep", "run", "compare", "optimize", "train", "watch", "prove", "plan"]
 
 
 class Fingerprint(Record):
@@ -332,6 +333,8 @@ class Report(Reasoned):
     """Fixes that were proposed, with what each was estimated and measured to give, and what it does to the data."""
     proof: Proof | None = None
     """Result of ``prove``: whether an edit leaves the data as they are, and its speed."""
+    scale: Scale | None = None
+    """Result of ``plan``: what more cores, input workers, replicas, networks and accelerators would give."""
     optimized: Optimized | None = None
     """Fixes that ``optimize`` proposes, as in ``optimized.yaml``."""
     _read_trials: Callable[[], Sequence[TrialRecord]] | None = PrivateAttr(default=None)

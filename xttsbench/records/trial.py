@@ -11,6 +11,7 @@ from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.code import Checkout, ScriptAgain, ScriptRun, SourceFact, StepOps
 from xttsbench.records.pipeline import Contents, Elements, Pipeline, Place, Shown
 from xttsbench.records.readings import GpuActivity, Readings, XProfVerdict
+from xttsbench.records.scale import Served, ServiceCost
 from xttsbench.records.watch import WatchedRun
 
 TrialKind = Literal[
@@ -25,6 +26,7 @@ TrialKind = Literal[
     "parity",
     "elements",
     "script",
+    "service",
 ]
 """The trials of the isolation experiments, and those of a comparison of configurations.
 
@@ -33,7 +35,8 @@ that they are paired; ``script`` does so with a script that runs unchanged; ``pi
 of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode beside the step as given, ``precision`` in
 mixed precision, ``batch`` on halves of the batches; ``arm`` runs a configuration, which may be the target with a fix,
 as it is and nothing else; ``parity`` compares the batches, and the first losses, of several configurations.
-``elements`` takes the fingerprints of what the dataset yields, with a fix or without; nothing is timed.
+``elements`` takes the fingerprints of what the dataset yields, with a fix or without; nothing is timed. ``service``
+measures what a batch costs on its way through a tf.data service.
 """
 
 MAIN_KINDS: Final = ("ladder", "script")
@@ -111,6 +114,7 @@ class TrialSpec(Record):
     loss_steps: int = Field(0, ge=0)
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
     loss_tolerance: float = Field(1e-3, gt=0)  # Largest relative difference of two losses that count as the same
+    service: Served | None = None  # For the kind ``service``: the one whose costs are measured
 
 
 class Turn(Record):
@@ -336,6 +340,7 @@ class TrialRecord(Record):
     """File of the user's whose saving ``interrupted`` the trial; else ``None``."""
     watched: WatchedRun | None = None
     """Totals of a run that was watched to its end, of which the rows are the newest part."""
+    service: tuple[ServiceCost, ...] = ()  # Of each stretch, in the order in which they were measured
 
     @property
     def stretch_s(self) -> float:

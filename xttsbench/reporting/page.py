@@ -72,7 +72,7 @@ def page_document(report: Report, scene: Scene | None = None) -> doc.Document:
         doc.Section("The input pipeline", () if comparing else pipeline.as_graph(report)),
         *fixes.as_cards(report),
         *found,
-        *_in_time(report, scene, comparing=comparing),
+        *(_in_time(report, scene, comparing=comparing) if report.scale is None else ()),
         *step.profiled(report),
         *(() if comparing else compared),
         *informational,

@@ -40,6 +40,7 @@ from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.measure.sources import said as said_changed
 from xttsbench.workflows.optimize import read_patch
 from xttsbench.workflows.reports.diagnose import assemble
+from xttsbench.workflows.reports.plan import assembled_plan
 from xttsbench.workflows.reports.prove import assembled_proof
 from xttsbench.workflows.reports.scenario import assemble_run, assemble_sweep
 from xttsbench.workflows.reports.train import assembled_train
@@ -241,9 +242,11 @@ def judge_sweep(report: Report, trials: Sequence[TrialRecord], comparison: Compa
 
 
 def judge_proof(report: Report, trials: Sequence[TrialRecord]) -> tuple[int, str | None]:
-    """Exit code and sentence of an edit: other data, another order, or a speed beyond the margin fail the gate."""
+    """Exit code and sentence of an edit or a plan: other data, another order, or a speed beyond the margin fail."""
     if interrupted(trials):
         return INTERRUPTED, "Interrupted; what was measured before is in the report."
+    if report.scale is not None:
+        return DONE, None
     if report.proof is None:
         return NOTHING, report.verdict.summary
     if report.proof.outcome == "not proved":
@@ -387,6 +390,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Recorded], Report], _Judged]]] = {
     "run": (assemble_run, lambda report, run: judge_run(report, run.trials, run.comparison)),
     "sweep": (assemble_sweep, lambda report, run: judge_sweep(report, run.trials, run.comparison)),
     "train": (assembled_train, lambda report, _: judge_trained(report)),
+    "plan": (assembled_plan, lambda report, run: judge_proof(report, run.trials)),
     "prove": (assembled_proof, lambda report, run: judge_proof(report, run.trials)),
 }
 """Kind of a run -> what its report is made by, and its exit code."""

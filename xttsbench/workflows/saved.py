@@ -67,7 +67,7 @@ def read_saved(path: Path, record: type[R], *, name: str, of: str, again: str) -
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path} holds {type(content).__name__}, not the keys of {name}. {again}")
     version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if "schema_version" in record.model_fields and version != SCHEMA_VERSION:
         raise InvalidInputError(f"{path}: {other_version(version)}. {again}")
     try:
         return record.model_validate(content)

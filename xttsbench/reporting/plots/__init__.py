@@ -26,7 +26,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from xttsbench.analysis.steps import FloatArray
 from xttsbench.records.machine import Event
 from xttsbench.reporting.scene import Scene
-from xttsbench.reporting.sections import figures_of, groups
+from xttsbench.reporting.sections import SCALE, figures_of, groups
 from xttsbench.reporting.sections.brief import Panel, stretches
 from xttsbench.reporting.words import GRID, INK, SERIES_COLORS, SEVERITY_COLORS, SOFT, plain
 
@@ -191,11 +191,11 @@ def figure_of(name: str, scene: Scene) -> Figure:
     Raises:
         KeyError: the report has no plot of that name.
     """
-    from xttsbench.reporting.plots import arms, target  # they draw with what stands above
+    from xttsbench.reporting.plots import arms, scale, target  # they draw with what stands above
 
     grouped = {
         plot: partial(kind, group)
         for group in groups(scene.report)
         for plot, kind in zip(figures_of(group), (arms.draw_throughput, arms.draw_traces), strict=True)
     }
-    return (target.DRAWERS | grouped)[name](scene)
+    return (target.DRAWERS | grouped | {SCALE: scale.draw_scale})[name](scene)

@@ -94,7 +94,9 @@ _REAL: Final = "REAL device"
 _LONGEST_SLUG: Final = 48
 MOST_SHOWN: Final = 26
 """Configurations of a group that a table or a plot has at most; a round of a sweep may have a thousand."""
-_COMPARING: Final = frozenset({"run", "sweep", "prove"})
+_COMPARING: Final = frozenset({"run", "sweep", "prove", "plan"})
+SCALE: Final = "scale"
+"""The plot of a plan."""
 TRAINING: Final = "training"
 """The plot of a training run."""
 CAPTIONS: Final = {
@@ -179,6 +181,8 @@ def compares(report: Report) -> bool:
 
 def figures(report: Report) -> dict[str, str]:
     """All plots of a report, name to caption: two for each group of configurations, and those of the target."""
+    if report.scale is not None:
+        return {SCALE: "Throughput and utilization by the number of input workers"}
     grouped = {} if report.training is not None else {n: c for g in groups(report) for n, c in figures_of(g).items()}
     return grouped | target_figures(report)
 
@@ -189,7 +193,7 @@ def target_figures(report: Report) -> dict[str, str]:
         return {TRAINING: "Losses and waiting over the steps"} | CAPTIONS
     if not compares(report):
         return CAPTIONS
-    if report.verdict.step_time_s is None:
+    if report.scale is not None or report.verdict.step_time_s is None:
         return {}
     return {name: f"{caption}, of the baseline" for name, caption in CAPTIONS.items()}
 

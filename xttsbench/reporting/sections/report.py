@@ -18,7 +18,7 @@ from xttsbench.records.training import TakenOver, Training, WatchedInterval
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import sections, units, words
 from xttsbench.reporting.document import Fold, Section, View, folded
-from xttsbench.reporting.sections import compare, fixes, pipeline, proof, step
+from xttsbench.reporting.sections import compare, fixes, pipeline, proof, scale, step
 from xttsbench.reporting.sections.answer import unit
 from xttsbench.reporting.sections.findings import findings
 from xttsbench.reporting.sections.naming import spoken, with_level
@@ -75,8 +75,9 @@ def made(report: Report) -> tuple[doc.Block, ...]:
 def numbers(report: Report, *, comparing: bool) -> Iterator[doc.Section]:
     """The mean step and its like; in a comparison those of the baseline, where they are known, below a proof."""
     yield from proof.blocks(report)
+    yield from scale.blocks(report)
     verdict = report.verdict
-    if comparing and verdict.step_time_s is None:
+    if report.scale is not None or (comparing and verdict.step_time_s is None):
         return
     kind, label = (report.accelerator.get(key, "") for key in ("kind", "label"))
     about = ", ".join(filter(None, (kind if kind not in label else "", label)))

@@ -18,7 +18,7 @@ from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
-from xttsbench.reporting.sections import Group, advice, answer, compare, compares, groups, proof
+from xttsbench.reporting.sections import Group, advice, answer, compare, compares, groups, proof, scale
 from xttsbench.reporting.sections.answer import disturbed
 from xttsbench.reporting.sections.naming import with_calls
 from xttsbench.reporting.step_bar import Bars
@@ -161,7 +161,11 @@ def summary(report: Report, bars: Bars | None, place: str = "") -> tuple[doc.Blo
 
     The place is the run's directory as it is shown; empty where it is not known.
     """
-    body = (*proof.blocks(report), *_compared(report)) if compares(report) else _diagnosed(report, bars, place)
+    body = (
+        (*proof.blocks(report), *scale.summary(report), *_compared(report))
+        if compares(report)
+        else _diagnosed(report, bars, place)
+    )
     last = tuple(_last(report, place))
     end = (doc.Section("", (doc.Facts(last),)),) if last else ()
     return (_headline(report), *_warnings(report), *body, *end)
