@@ -166,14 +166,17 @@ def test_the_newest_diagnosis_is_taken_and_another_kind_refused(build, tmp_path,
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInputError, match="No run under"):
         planning(Request())
-    run = plan(kind="sweep")
-    build.run_directory(tmp_path / "reports" / "20260101T000000Z-diagnose-make", run, ENVIRONMENT, ())
+    directory = tmp_path / "reports" / "20260101T000000Z-diagnose-make"
+    directory.mkdir(parents=True)
+    build.run_directory(directory, plan(kind="sweep"), ENVIRONMENT, ())
     with pytest.raises(InvalidInputError, match="is a run of sweep"):
         planning(Request())
 
 
 def test_an_earlier_plan_is_asked_again_without_measuring(build, tmp_path, monkeypatch) -> None:
     run = planned(build)
+    for name in ("first", "third"):
+        (tmp_path / name).mkdir()
     build.run_directory(tmp_path / "first", run.plan, run.environment, run.trials)
     with pytest.raises(InvalidInputError, match="another machine"):
         planning(Request(run=tmp_path / "first", out=tmp_path / "second"))
