@@ -28,6 +28,7 @@ class Ended:
             arms=(),
             parity=None,
             proof=None,
+            scale=None,
         )
     )
 
