@@ -17,8 +17,9 @@ TF_CONFIG: Final = "TF_CONFIG"
 _JOBS: Final = ("chief", "worker")
 """Jobs whose tasks train, in TensorFlow's order."""
 _FIRST_PORT: Final = 20_000
-_PORTS: Final = 12_000
-"""Below those that the kernel gives to connections (from 32,768 on)."""
+_JOBS_APART: Final = 750
+_PORTS: Final = 16
+"""Ports of a job of Slurm on a node; all are below those that the kernel gives to connections (from 32,768 on)."""
 _CONNECT_S: Final = 2.0
 _DIES_S: Final = 1.0
 _UNHEALTHY: Final = re.compile(r"^/job:worker/replica:\d+/task:(\d+)$", re.MULTILINE)
@@ -103,7 +104,7 @@ def _of_step(variables: Mapping[str, str]) -> Cluster:
             for count, repeat in re.findall(r"(\d+)(?:\(x(\d+)\))?", variables["SLURM_STEP_TASKS_PER_NODE"])
             for _ in range(int(repeat or 1))
         ]
-        first_port = _FIRST_PORT + int(variables["SLURM_JOB_ID"]) * max(counts) % (_PORTS - max(counts))
+        first_port = _FIRST_PORT + int(variables["SLURM_JOB_ID"]) % _JOBS_APART * _PORTS
         tasks = [(node, local) for node, count in enumerate(counts) for local in range(count)]
         number = int(variables["SLURM_PROCID"])
         if tasks[number] != (int(variables["SLURM_NODEID"]), int(variables["SLURM_LOCALID"])):

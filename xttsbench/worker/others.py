@@ -69,9 +69,9 @@ def explained_by_others(error: BaseException) -> BaseException:
         lost = cluster.lost(str(error))
         named = " and ".join(f"{number} ({cluster.addresses[number]})" for number in lost)
         found = XttsbenchError(
-            f"worker {named or 'unknown'} does not answer any more, and the others cannot go on without it "
-            f"({said(error)}); see how it ended, and start all workers again with the same --out: the run resumes from "
-            "its newest checkpoint"
+            f"{f'worker {named}' if named else 'another worker'} does not answer any more, and the others cannot go on "
+            f"without it ({said(error)}); see how it ended, and start all workers again with the same --out: the run "
+            "resumes from its newest checkpoint"
         )
         found.__cause__ = error
     time.sleep(_STAYS_S)
