@@ -9,11 +9,11 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from xttsbench.cli.options import AsJson, Debug
+from xttsbench.cli.options import shared
 from xttsbench.cli.output import printable, say
 from xttsbench.errors import ServiceError, UsageError
 from xttsbench.probes.environment import package_versions, require_tensorflow
@@ -35,33 +35,31 @@ app = typer.Typer(
     yields its part again. Whoever reaches a port can have it run ops: there is no password and no encryption.""",
 )
 
-Host = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Name or address under which other machines reach this one (default: its name)."),
-]
-TensorFlow = Annotated[
-    str | None, typer.Option("--tensorflow", metavar="VERSION", help="Refuse to start with another TensorFlow.")
-]
-_ANY_PORT: Final = "Port to listen on, on all interfaces (default: any that is free)."
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port, on all interfaces (default: any that is free).")]
+Host = Annotated[str | None, typer.Option(metavar="NAME", help="How others reach this machine (default: by name).")]
+TensorFlow = Annotated[str | None, typer.Option(metavar="VERSION", help="Refuse to start with another TensorFlow.")]
+Dispatcher = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address that the dispatcher prints.")]
+Journal = Annotated[Path | None, typer.Option(metavar="DIR", help="Started again with it and --port, epochs go on.")]
+Fixed = Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="Each worker, for FILE and DATA sharding.")]
+Wait = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long the dispatcher may take to answer.")]
+Drain = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to serve, asked to end, what is read.")]
+Number = Annotated[int, typer.Option("--workers", min=1, max=1000, help="Number of workers.")]
+Folder = Annotated[Path, typer.Option(metavar="DIR", help="Directory for the file, made if missing.")]
+Format = Annotated[str, typer.Option("--format", metavar="|".join(FORMATS), help="For which cluster.")]
+Cores = Annotated[int, typer.Option(min=1, help="Cores of each worker.")]
+Memory = Annotated[int, typer.Option(min=1, metavar="GB", help="Memory of each worker.")]
+Image = Annotated[str, typer.Option(help="Container image with xttsbench and TensorFlow.")]
 
 
 @app.command("dispatcher")
+@shared("as_json", "debug")
 def dispatcher(
-    port: Annotated[int, typer.Option(min=0, max=65535, help=_ANY_PORT)] = 0,
+    context: typer.Context,
+    port: Port = 0,
     host: Host = None,
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keeps a journal there; started again with it, on the same port, it goes on in epochs."
-        ),
-    ] = None,
-    worker: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="All workers there will be, for FILE and DATA sharding; repeatable."),
-    ] = None,
+    work_dir: Journal = None,
+    worker: Fixed = None,
     tensorflow: TensorFlow = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Run the dispatcher until SIGTERM or Ctrl-C; prints the address for clients and workers as its only line.
 
@@ -69,26 +67,20 @@ def dispatcher(
 
     Example:  xttsbench service dispatcher --port 5050 --work-dir service
     """
-    _free(port)
-    options = {"port": port, "work_dir": None if work_dir is None else str(work_dir), "workers": worker or []}
-    _serve("dispatcher", host, tensorflow, as_json, 0.0, options)
+    journal = None if work_dir is None else str(work_dir)
+    _serve(context, "dispatcher", host, tensorflow, 0.0, port=port, work_dir=journal, workers=worker or [])
 
 
 @app.command("worker")
+@shared("as_json", "debug")
 def worker(
-    dispatcher: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address that the dispatcher prints.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help=_ANY_PORT)] = 0,
+    context: typer.Context,
+    dispatcher: Dispatcher,
+    port: Port = 0,
     host: Host = None,
-    wait: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long the dispatcher may take to answer.")
-    ] = 60.0,
-    drain: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="How long, asked to end, to serve the epochs that are being read."),
-    ] = 20.0,
+    wait: Wait = 60.0,
+    drain: Drain = 20.0,
     tensorflow: TensorFlow = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Run a worker until SIGTERM or Ctrl-C; prints its address as its only line.
 
@@ -101,23 +93,27 @@ def worker(
     Example:  xttsbench service worker --dispatcher localhost:5050
     """
     address = dispatcher.removeprefix("grpc://")
-    _free(port)
-    _answers(address, wait)
-    _serve("worker", host, tensorflow, as_json, drain, {"port": port, "dispatcher": address})
+    at, _, number = address.rpartition(":")
+    if not (at and number.isdigit() and int(number) < 65536):
+        raise UsageError(f"--dispatcher is HOST:PORT, not {address!r}.")
+    end = time.monotonic() + wait
+    while (error := _unreachable(at.strip("[]"), int(number))) is not None:
+        if time.monotonic() > end:
+            raise ServiceError(f"no dispatcher answered at {address} within {wait:g} s ({error}); start it first.")
+        time.sleep(0.2)
+    _serve(context, "worker", host, tensorflow, drain, port=port, dispatcher=address)
 
 
 @app.command("manifests")
+@shared("as_json", "debug")
 def manifests(
-    workers: Annotated[int, typer.Option(min=1, max=1000, help="Number of workers.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the file, made if missing.")],
-    kind: Annotated[str, typer.Option("--format", metavar="|".join(FORMATS), help="For which cluster.")] = "kubernetes",
-    cores: Annotated[int, typer.Option(min=1, help="Cores of each worker.")] = 4,
-    memory: Annotated[int, typer.Option(min=1, metavar="GB", help="Memory of each worker.")] = 8,
-    image: Annotated[
-        str, typer.Option(help="Container image with xttsbench, TensorFlow and your data's credentials.")
-    ] = "xttsbench:latest",
-    as_json: AsJson = False,
-    debug: Debug = False,
+    context: typer.Context,
+    workers: Number,
+    out: Folder,
+    kind: Format = "kubernetes",
+    cores: Cores = 4,
+    memory: Memory = 8,
+    image: Image = "xttsbench:latest",
 ) -> None:
     """Write a file that starts dispatcher and workers on Kubernetes, or a Slurm batch script that also runs training.
 
@@ -126,63 +122,30 @@ def manifests(
 
     Example:  xttsbench service manifests --workers 4 --out deploy --format slurm
     """
-    path = write(
-        kind,
-        out,
-        workers=workers,
-        cores=cores,
-        memory_gb=memory,
-        image=image,
-        tensorflow=package_versions()["tensorflow"],
-    )
-    typer.echo(json.dumps({"file": str(path.resolve())}) if as_json else printable(str(path)))
+    path = write(kind, out, workers, cores, memory, image, package_versions()["tensorflow"])
+    typer.echo(json.dumps({"file": str(path.resolve())}) if context.params["as_json"] else printable(str(path)))
 
 
 def _serve(
-    what: str, host: str | None, tensorflow: str | None, as_json: bool, drain_s: float, options: dict[str, Any]
+    context: typer.Context, what: str, host: str | None, tensorflow: str | None, drain_s: float, **options: Any
 ) -> None:
     """Become the server: the process that was started is the one that serves and has the signals."""
     require_tensorflow()
     if tensorflow not in (None, own := package_versions()["tensorflow"]):
         raise ServiceError(f"TensorFlow here is {own}, and --tensorflow asks for {tensorflow}.")
-    common = {"host": host or _own_name(), "as_json": as_json, "drain_s": drain_s}
+    with contextlib.suppress(OSError):  # this machine's name leads nowhere
+        socket.getaddrinfo(socket.gethostname(), None)
+        host = host or socket.gethostname()
+    options |= {"host": host or "localhost", "drain_s": drain_s, "as_json": context.params["as_json"]}
     say(f"Starting the {what}; importing TensorFlow takes some seconds.")
-    command = server_command("xttsbench.service", what, json.dumps(options | common))
     sys.stderr.flush()
+    command = server_command("xttsbench.service", what, json.dumps(options))
     os.execve(command[0], command, {"TF_CPP_MIN_LOG_LEVEL": "1", **server_environment()})
 
 
-def _own_name() -> str:
-    """Name of this machine, where that has an address; else ``localhost``."""
-    with contextlib.suppress(OSError):
-        socket.getaddrinfo(socket.gethostname(), None)
-        return socket.gethostname()
-    return "localhost"
-
-
-def _free(port: int) -> None:
-    if port:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", port))
-            except OSError as error:
-                raise UsageError(f"--port {port} cannot be used: {error.strerror}; name another, or 0.") from None
-
-
-def _answers(address: str, wait_s: float) -> None:
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdigit() and int(port) < 65536):
-        raise UsageError(f"--dispatcher is HOST:PORT, not {address!r}.")
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-            return
-        except OSError as error:
-            if time.monotonic() > end:
-                raise ServiceError(
-                    f"no dispatcher answered at {address} within {wait_s:g} s ({error}); start it first, or check its "
-                    "--host and the network between."
-                ) from None
-        time.sleep(0.2)
+def _unreachable(host: str, port: int) -> OSError | None:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError as error:
+        return error
+    return None

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from xttsbench.processes import TRIALS, readable, with_package
 _IMPORT_S: Final = 180.0  # importing TensorFlow takes 4-7 s on two cores; a cold disk can take much longer
 _START_S: Final = 60.0
 _END_S: Final = 10.0
+_CLIENT_TIMEOUT_S: Final = 3600.0  # trials that take turns are stopped, and their clusters with them
 
 
 @contextlib.contextmanager
@@ -46,7 +46,8 @@ def loopback(
     folder = Path(tempfile.mkdtemp(prefix="xttsbench-service-", dir=kept)) if folder is None else folder
     cluster = Cluster(folder, cores, worker_addresses)
     try:
-        cluster.open()
+        cluster.answer(timeout_s=_IMPORT_S)
+        cluster.restart_dispatcher()
         for _ in range(workers):
             cluster.add_worker()
         yield cluster
@@ -80,13 +81,21 @@ class Cluster:
 
     def __init__(self, folder: Path, cores: float | None, worker_addresses: Sequence[str]) -> None:
         self._folder, self._cores, self._addresses = folder, cores, list(worker_addresses)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._buffer = b""
-        self._port = 0
+        self._port, self._worker_ports = 0, list[int]()
         self.quota: str | None = None
         self.workers: list[int | None] = []
         self.dispatcher: int | None = None
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = server_command("xttsbench.service.nursery", str(theirs.fileno()), str(folder))
+        with theirs, (folder / "start.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=server_environment(),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
 
     @property
     def target(self) -> str:
@@ -98,96 +107,72 @@ class Cluster:
         """Process ids of the servers that run, the dispatcher's first."""
         return [pid for pid in (self.dispatcher, *self.workers) if pid is not None]
 
-    def open(self) -> None:
-        """Start the process that forks the servers, and the dispatcher."""
-        ours, theirs = socket.socketpair()
-        with theirs, (self._folder / "start.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                server_command("xttsbench.service.nursery", str(theirs.fileno()), str(self._folder)),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=server_environment(),
-            )
-        self._control = ours
-        self._answer("The process of the tf.data service", "start.log", _IMPORT_S)
-        self.restart_dispatcher()
-
     def add_worker(self) -> int:
         """Start one more worker; returns its index."""
-        index = len(self.workers)
-        self.workers.append(
-            self._start("worker", f"worker-{index}.log", dispatcher=f"localhost:{self._port}", cores=self._cores)[0]
-        )
-        return index
+        self.workers.append(None)
+        self._worker_ports.append(0)
+        self.restart_worker(len(self.workers) - 1)
+        return len(self.workers) - 1
 
-    def kill_worker(self, index: int, number: int = signal.SIGKILL) -> None:
-        """Kill a worker, or send it another signal (SIGSTOP, SIGCONT)."""
+    def restart_worker(self, index: int) -> None:
+        """Start a worker that was killed, under the address that it had: only so will epochs that it served end."""
+        options = {"dispatcher": f"localhost:{self._port}", "port": self._worker_ports[index], "cores": self._cores}
+        self.workers[index], self._worker_ports[index] = self._start("worker", f"worker-{index}.log", options)
+
+    def kill_worker(self, index: int) -> None:
+        """Kill a worker."""
         if (pid := self.workers[index]) is not None:
-            self._ask({"end": pid, "signal": number})
-            if number == signal.SIGKILL:
-                self.workers[index] = None
+            self._send({"kill": pid})
+            self.answer()
+            self.workers[index] = None
 
     def limit_worker(self, index: int, cores: float) -> None:
         """Change the quota of a running worker, or give it one."""
         if (pid := self.workers[index]) is not None:
-            self._ask({"limit": pid, "cores": cores})
+            self._send({"limit": pid, "cores": cores})
+            self.answer()
 
     def stop_dispatcher(self) -> None:
         """Kill the dispatcher; its journal stays."""
         if self.dispatcher is not None:
-            self._ask({"end": self.dispatcher, "signal": signal.SIGKILL})
+            self._send({"kill": self.dispatcher})
+            self.answer()
             self.dispatcher = None
 
     def restart_dispatcher(self) -> None:
         """Start the dispatcher on the port that it had, with what its journal says."""
-        journal = str(self._folder / "journal")
-        self.dispatcher, self._port = self._start(
-            "dispatcher", "dispatcher.log", port=self._port, work_dir=journal, workers=self._addresses, cores=None
-        )
+        options = {"port": self._port, "work_dir": str(self._folder / "journal"), "workers": self._addresses}
+        options |= {"client_timeout_s": _CLIENT_TIMEOUT_S, "cores": None}
+        self.dispatcher, self._port = self._start("dispatcher", "dispatcher.log", options)
 
     def close(self) -> None:
         """End all processes."""
-        if self._control is not None:
-            self._control.close()
-        if self._process is not None:
-            try:
-                self._process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+        self._process.wait()
 
-    def _start(self, what: str, log: str, **options: Any) -> tuple[int, int]:
+    def _start(self, what: str, log: str, options: dict[str, Any]) -> tuple[int, int]:
         self._send({"start": what, "log": log, **options})
-        answer = self._answer(f"The {what} of the tf.data service", log, _START_S)
+        answer = self.answer(f"The {what} of the tf.data service", log)
         return answer["pid"], answer["port"]
 
-    def _ask(self, request: dict[str, Any]) -> None:
-        self._send(request)
-        self._answer("The process of the tf.data service", "start.log", _START_S)
-
     def _send(self, request: dict[str, Any]) -> None:
-        assert self._control is not None
         with contextlib.suppress(OSError):  # it is gone, and the answer says so
-            self._control.sendall(json.dumps(request).encode() + b"\n")
+            self._control.send(json.dumps(request).encode())
 
-    def _answer(self, what: str, log: str, timeout_s: float) -> dict[str, Any]:
-        assert self._control is not None
+    def answer(
+        self, what: str = "The process of the tf.data service", log: str = "start.log", timeout_s: float = _START_S
+    ) -> dict[str, Any]:
+        """Wait for the answer to the last request, or, at first, until TensorFlow is imported."""
         path = self._folder / log
-        while b"\n" not in self._buffer:
-            if not readable([self._control], timeout_s):
-                raise ServiceError(f"{what} did not answer within {timeout_s:.0f} s; its log is {path}.")
-            try:
-                data = self._control.recv(65536)
-            except OSError:
-                data = b""
-            if not data:
-                raise ServiceError(f"{what} has ended; its log is {path}.")
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        if (error := answer.get("error")) is not None:
-            raise ServiceError(f"{what} did not start ({error}); its log is {path}.")
+        if not readable([self._control], timeout_s):
+            raise ServiceError(f"{what} did not answer within {timeout_s:.0f} s; its log is {path}.")
+        if not (data := self._control.recv(65536)):
+            raise ServiceError(f"{what} has ended; its log is {path}.")
+        answer: dict[str, Any] = json.loads(data)
+        if "error" in answer:
+            raise ServiceError(f"{what} did not start ({answer['error']}); its log is {path}.")
         self.quota = answer.get("quota") or self.quota
         return answer

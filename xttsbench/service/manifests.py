@@ -13,16 +13,15 @@ from xttsbench.files import atomic_write
 
 FORMATS: Final = {"kubernetes": "service.yaml", "slurm": "service.sbatch"}
 """Kinds of clusters, and the file that is written for each."""
-_IMAGE: Final = re.compile(r"[\w.:/@-]+")
 
 
 def write(
-    kind: str, folder: Path, *, workers: int, cores: int, memory_gb: int, image: str, tensorflow: str | None
+    kind: str, folder: Path, workers: int, cores: int, memory_gb: int, image: str, tensorflow: str | None
 ) -> Path:
-    """Write the file for a kind of cluster; returns its path.
+    """Write the file for a kind of cluster (:data:`FORMATS`); returns its path.
 
     Args:
-        kind: of :data:`FORMATS`.
+        kind: of cluster.
         folder: made if missing.
         workers: their number.
         cores: of each worker.
@@ -35,23 +34,17 @@ def write(
     """
     if kind not in FORMATS:
         raise UsageError(f"--format is {' or '.join(FORMATS)}, not {kind!r}.")
-    if not _IMAGE.fullmatch(image):
+    if not re.fullmatch(r"[\w.:/@-]+", image):
         raise UsageError(f"--image {image!r} is no name of a container image.")
     own = Path(sys.executable).with_name("xttsbench")
-    text = Template(Path(__file__).with_name(f"{FORMATS[kind]}.template").read_text("utf-8")).substitute(
-        workers=workers,
-        tasks=workers + 2,
-        cores=cores,
-        memory_gb=memory_gb,
-        memory_mb_per_cpu=1024 * memory_gb // cores,
-        image=image,
-        tensorflow=tensorflow or "",
-        xttsbench=own if own.exists() else "xttsbench",
-    )
+    values = {"workers": workers, "tasks": workers + 2, "cores": cores, "memory_gb": memory_gb, "image": image}
+    values |= {"memory_mb_per_cpu": 1024 * memory_gb // cores, "tensorflow": tensorflow or ""}
+    values |= {"xttsbench": str(own) if own.exists() else "xttsbench"}
+    path = folder / FORMATS[kind]
+    template = Template(Path(__file__).with_name(f"{FORMATS[kind]}.template").read_text("utf-8"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / FORMATS[kind]
-        atomic_write(path, text.encode())
+        atomic_write(path, template.substitute(values).encode())
     except OSError as error:
         raise UsageError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from error
     return path

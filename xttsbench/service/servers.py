@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-_CHECK_MS: Final = 1_000
-"""Interval in which a dispatcher looks for workers that are gone; TensorFlow's own is ten minutes."""
-_WORKER_TIMEOUT_MS: Final = 10_000
-"""Silence after which a worker counts as gone; TensorFlow's own is a minute."""
-_CLIENT_TIMEOUT_MS: Final = 300_000
-"""Silence after which a client counts as gone and what it read is cleaned up: TensorFlow's own."""
+_HEARTBEAT_MS: Final = 5_000
+"""Interval in which a worker asks the dispatcher what it need not hold any more; TensorFlow's own is 30 s."""
+_CHECK_MS: Final = 10_000
+"""Interval in which a dispatcher looks for clients that are gone; TensorFlow's own is ten minutes."""
 _QUIET_MS: Final = 500
 """Time in which a worker that stops still answers its last requests."""
 
 
-def dispatcher(port: int = 0, work_dir: str | None = None, workers: Sequence[str] = ()) -> Any:
+def dispatcher(
+    port: int = 0, work_dir: str | None = None, workers: Sequence[str] = (), client_timeout_s: float = 120.0
+) -> Any:
     """Start a dispatcher; ``bound_port()`` of the server that is returned says where.
 
     Args:
         port: to listen on, 0 for any that is free.
         work_dir: folder of the journal from which a dispatcher that is started anew goes on; ``None``: it forgets all.
         workers: addresses ``HOST:PORT`` of all workers, which the policies FILE and DATA need.
+        client_timeout_s: silence after which a client counts as gone, and its epoch as over.
     """
     from tensorflow.core.protobuf import service_config_pb2
     from tensorflow.python.data.experimental.service import _pywrap_server_lib
@@ -33,8 +34,7 @@ def dispatcher(port: int = 0, work_dir: str | None = None, workers: Sequence[str
         fault_tolerant_mode=work_dir is not None,
         worker_addresses=workers,
         job_gc_check_interval_ms=_CHECK_MS,
-        job_gc_timeout_ms=_CLIENT_TIMEOUT_MS,
-        worker_timeout_ms=_WORKER_TIMEOUT_MS,
+        client_timeout_ms=round(1000 * client_timeout_s),
     )
     server = _pywrap_server_lib.TF_DATA_NewDispatchServer(config.SerializeToString())
     server.start()
@@ -55,6 +55,7 @@ def worker(dispatcher: str, port: int = 0, host: str = "localhost") -> Any:
     config = service_config_pb2.WorkerConfig(
         port=port,
         protocol="grpc",
+        heartbeat_interval_ms=_HEARTBEAT_MS,
         dispatcher_address=dispatcher,
         worker_address=f"{host}:%port%",
         data_transfer_address=f"{host}:%dts_port%",

@@ -1,0 +1,135 @@
+"""What the tf.data service costs a batch beside the same pipeline in this process, and what workers give; writes JSON.
+
+``python benchmarks/service_cost.py [--quick] [--out FILE]``: a client and one worker on this machine, so the network is
+loopback, and both share its cores. Batches of 4 KB to 16 MB, of random bytes and of text that compresses; with the
+compression that ``distribute`` has by default and without; in turns with the same batches in the process. Beside them:
+elements that wait 10 ms each, on one and on two workers; and 20,000 elements of one number each, which DYNAMIC sharding
+hands out one by one, against the same numbers in batches of 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.experimental.ops.testing import sleep
+
+from xttsbench.service import Cluster, loopback
+
+OUT = Path(__file__).parents[1] / "reports" / "reference" / "scale" / "service_cost.json"
+SIZES = {"4 KB": 1 << 12, "64 KB": 1 << 16, "1 MB": 1 << 20, "16 MB": 1 << 24}
+WAIT_US, WAITS = 10_000, 200
+NUMBERS, GROUP = 20_000, 100
+service = tf.data.experimental.service
+OFF, DYNAMIC = service.ShardingPolicy.OFF, service.ShardingPolicy.DYNAMIC
+
+
+def processor_s(pids: list[int]) -> float:
+    """Processor time of processes."""
+    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
+
+
+def read(batches: Iterator[Any], number: int, pids: list[int]) -> dict[str, float]:
+    """Wall and processor time for each of so many batches, in milliseconds."""
+    pids = [os.getpid(), *pids]
+    wall_s, used_s = time.perf_counter(), processor_s(pids)
+    for _ in islice(batches, number):
+        pass
+    wall_s, used_s = time.perf_counter() - wall_s, processor_s(pids) - used_s
+    return {"ms": 1e3 * wall_s / number, "processor_ms": 1e3 * used_s / number}
+
+
+def costs(cluster: Cluster, rounds: int) -> list[dict[str, Any]]:
+    """The cost of a batch, by size, content and compression."""
+    found = []
+    for name, size in SIZES.items():
+        number = max(8, min(400, (64 << 20) // size))
+        for content in ("random", "text"):
+            draw = np.random.default_rng(0).integers(0, 256 if content == "random" else 8, size, dtype=np.uint8)
+            data = tf.data.Dataset.from_tensors(draw).repeat()
+            ways = {"in this process": data.prefetch(2)}
+            for way, compression in (("service, compressed", "AUTO"), ("service, not compressed", None)):
+                ways[way] = data.apply(service.distribute(OFF, cluster.target, compression=compression))
+            readers = {way: iter(pipeline) for way, pipeline in ways.items()}
+            for reader in readers.values():
+                next(reader)
+            times: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+            for _ in range(rounds):
+                for way, reader in readers.items():
+                    times[way].append(read(reader, number, cluster.pids))
+            del readers
+            found.append({"batch": name, "content": content, "ways": {way: medians(of) for way, of in times.items()}})
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def medians(times: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each figure over the rounds."""
+    return {key: round(statistics.median(one[key] for one in times), 4) for key in times[0]}
+
+
+def per_second(data: tf.data.Dataset, each: int = 1) -> float:
+    """Elements a second over one epoch, after its first element."""
+    reader = iter(data)
+    next(reader)
+    started = time.perf_counter()
+    return round(each * sum(1 for _ in reader) / (time.perf_counter() - started), 1)
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    rounds = 3 if given.quick else 9
+    waits = tf.data.Dataset.range(WAITS).apply(sleep(WAIT_US))
+    numbers = tf.data.Dataset.range(NUMBERS)
+    with loopback(1) as cluster:
+        found: dict[str, Any] = {
+            "command": "python benchmarks/service_cost.py",
+            "tensorflow": tf.__version__,
+            "cores": os.cpu_count(),
+            "rounds": rounds,
+            "costs": costs(cluster, rounds),
+        }
+        found["numbers_per_s"] = {
+            "in this process": per_second(numbers),
+            "DYNAMIC, one by one": per_second(numbers.apply(service.distribute(DYNAMIC, cluster.target))),
+            "OFF, one by one": per_second(numbers.apply(service.distribute(OFF, cluster.target))),
+            "DYNAMIC, batches of 100": per_second(
+                numbers.batch(GROUP).apply(service.distribute(DYNAMIC, cluster.target)), GROUP
+            ),
+        }
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        for workers, measured in rates.items():
+            if workers == 2:
+                cluster.add_worker()
+            for _ in range(3):
+                measured.append(per_second(waits.apply(service.distribute(DYNAMIC, cluster.target))))
+        median = {workers: statistics.median(of) for workers, of in rates.items()}
+        found["waiting"] = {
+            "wait_ms": WAIT_US / 1000,
+            "in_this_process_per_s": per_second(waits),
+            "one_worker_per_s": median[1],
+            "two_workers_per_s": median[2],
+            "ratio": round(median[2] / median[1], 3),
+        }
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps({key: found[key] for key in ("numbers_per_s", "waiting")}))
+
+
+if __name__ == "__main__":
+    main()
