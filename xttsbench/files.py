@@ -15,7 +15,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
+
+import psutil
 
 from xttsbench.errors import InvalidInputError, UsageError
 
@@ -185,6 +187,13 @@ def not_written(error: OSError, target: Path, needed_bytes: int) -> InvalidInput
         f"{target}: {why}; nothing was left behind; make room, or name another directory "
         "(XTTSBENCH_CACHE for the default data)"
     )
+
+
+def mount_of(place: Path) -> Any | None:
+    """Mount, as psutil tells it, that holds a file or folder; ``None`` where the list of mounts has none."""
+    holding = [part for part in psutil.disk_partitions(all=True) if place.resolve().is_relative_to(part.mountpoint)]
+    # The innermost mount, and of several on one point the last, which hides the others.
+    return max(reversed(holding), key=lambda part: len(part.mountpoint), default=None)
 
 
 def free_bytes(target: Path) -> int:

@@ -78,6 +78,14 @@ def sleeps_without_end():
     return rows.batch(8)
 
 
+def waits_outside_python():
+    """32 ms for each batch in an op that waits, of which no other fix has several calls: they are of one source."""
+    from tensorflow.python.data.experimental.ops.testing import sleep
+
+    rows = tf.data.Dataset.range(10**9).apply(sleep(4000))
+    return rows.map(lambda x: x * 2).batch(8)
+
+
 def computes():
     """Eight rows that Python computes, under a lock that no thread beside helps with."""
 

@@ -136,6 +136,12 @@ def optimize(
     any_order: Annotated[bool, typer.Option("--any-order", hidden=True)] = False,
     allow: Annotated[Allowed | None, typer.Option(hidden=True)] = None,
     assume_pure: AssumePure = None,
+    tries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try", metavar="FIX", help="Verify this fix whatever it is expected to give: service:2. Repeatable."
+        ),
+    ] = None,
     keep_writes: KeepWrites = False,
     repeat: Repeat = False,
     seed: Annotated[int, typer.Option(help="Seed of TensorFlow, NumPy and the order of trials.")] = 0,
@@ -156,9 +162,12 @@ def optimize(
     Example:  xttsbench optimize --set loader=numpy_wav --accelerator emulated:10
     """
     check_arguments(target, arguments, settings)
+    from xttsbench.fixes.registry import checked
     from xttsbench.workflows.diagnose import Request
     from xttsbench.workflows.diagnose import optimize as run
 
+    for fix in tries or ():
+        checked(fix)
     if any_order or allow is not None:
         say("No fix changes the order or the batches: --any-order and --allow have no effect.")
     target, kwargs, _ = job_of(target, arguments_of(settings), data, accelerator, compared=False)
@@ -170,6 +179,7 @@ def optimize(
         arguments=tuple(arguments or ()),
         budget_s=budget,
         assume_pure=tuple(assume_pure or ()),
+        tries=tuple(tries or ()),
     )
     end(run(request, progress=Lines(quiet=context.params["quiet"])), context)
 

@@ -247,6 +247,7 @@ class Evidence:
         fixes: those that were verified and leave the data alone, by name; filled in for the rules of a report.
         predictions: of the target as it is, with each candidate fix, and if its input cost nothing.
         source: what the text of the user's source shows.
+        asked: fixes that the user wants verified, whatever is expected of them.
     """
 
     kind: str
@@ -277,6 +278,7 @@ class Evidence:
     modes: Mapping[str, Compared] = field(default_factory=dict)
     fixes: Mapping[str, Compared] = field(default_factory=dict)
     predictions: Sequence[Prediction] = ()
+    asked: Sequence[str] = ()
     oscillation: Oscillation = field(default_factory=Oscillation)
     explanation: Explanation | None = None
     length_has_the_period: bool = False

@@ -1,6 +1,6 @@
 """Rules on the processors of a step.
 
-They are `gpu-invisible`, `cpu-quota`, `core-contention`, `slower-beside-input` and `device-copies`.
+They are `gpu-invisible`, `cpu-quota`, `core-contention`, `slower-beside-input`, `device-copies` and `outgrown-machine`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from xttsbench.analysis.readings import measured_span
-from xttsbench.evidence import Evidence, allowed_cpus
+from xttsbench.evidence import Evidence, allowed_cpus, known_cpus
 from xttsbench.findings.rule import Findings, rule
+from xttsbench.fixes.service.leaving import at, leaving
 
 
 @rule(
@@ -167,4 +168,47 @@ def device_copies(evidence: Evidence) -> Findings:
         severity="warning",
         limiting=True,
         predicted_speedup=evidence.max_speedups.get("transfer"),
+    )
+
+
+_FULL: Final = 0.85
+"""Share of the processors' time that batches take, from which on too little is left to make more of them."""
+_MOST: Final = 3  # pins that are named
+
+
+@rule(
+    "outgrown-machine",
+    threshold="the step waits for data, and making batches takes 85 % of the processors; a bottleneck",
+    remedy="Take work from the input first (caches, features computed once); what is left can run on other machines.",
+    false_alarms="an input whose work can be saved: see what else was found",
+)
+def outgrown_machine(evidence: Evidence) -> Findings:
+    """The input uses all processors of the machine, and the step still waits for it: what of it could run elsewhere."""
+    cpus, cpu_s = known_cpus(evidence.environment), evidence.input_cpu_s
+    if evidence.pipeline is None or not evidence.limits("input") or not (cpus and cpu_s and evidence.wall_s):
+        return
+    busy = cpu_s.estimate / (cpus * evidence.wall_s)
+    if busy < _FULL:
+        return
+    found = leaving(evidence.pipeline)
+    held = [pin for pin in found.pins if not pin.only_other_hosts]
+    keeps = "; ".join(f"{at(pin)}: {pin.why}" + (f" ({pin.frees})" * bool(pin.frees)) for pin in held[:_MOST])
+    files = next((pin for pin in found.pins if pin.only_other_hosts), None)
+    hosts = f" Other hosts need the files: {files.frees}." if files is not None else ""
+    could = "" if found.share is None else f": {found.share:.0%} of its work can run on others"
+    yield outgrown_machine.finding(
+        f"the input uses {'all processors' if cpus > 1 else 'the processor'} of this machine"
+        + (could if found.refused is None else ", and nothing of it can run elsewhere yet"),
+        {
+            "input_share_of_processors": busy,
+            "allowed_cpus": cpus,
+            "share_that_can_leave": found.share,
+            "after": found.after,
+            "pins": len(held),
+            "sharding": ", ".join(one.policy for one in found.shardings if one.once) or None,
+        },
+        f"{outgrown_machine.remedy}{f' Here stays {keeps}.' if keeps else ''}{hosts}",
+        severity="warning",
+        at=found.location if found.after else held[0].location if held else None,
+        limiting=True,
     )

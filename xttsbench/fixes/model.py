@@ -19,6 +19,7 @@ from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.evidence.pipeline import Bursts, bursts, bytes_of, consumer, lost_to_bursts_s, pipeline_pace
 from xttsbench.fixes.calls import reset_autotune, settled
 from xttsbench.fixes.registry import candidates
+from xttsbench.fixes.service import SERVICE
 from xttsbench.fixes.spec import WORTH, Candidate, Setting, each
 from xttsbench.records.base import Record
 from xttsbench.records.fix import FixSet
@@ -89,7 +90,8 @@ def modelled(evidence: Evidence, *, wall_s: float | None, alone_s: float | None)
         evidence, given = replace(evidence, pipeline=pipeline), pipeline_pace(pipeline, step, evidence)
     model = Model(evidence, step, given.period_s + beside_s, given.limited_by, uneven)
     buffer = uneven.enough if uneven else None
-    known = candidates(Setting(pipeline, cpus, evidence.environment, step.alone_s or None, buffer))
+    goal_s, workers = step.alone_s or None, workers_asked(evidence)
+    known = candidates(Setting(pipeline, cpus, evidence.environment, goal_s, workers, buffer))
     rows = {one.name: predict(model, (one,)) for one in known}
     best = _best_cache([one for one in known if one.kind == "cache"], rows, believed=off is None)
     known = tuple(one for one in known if one.kind != "cache" or one is best)
@@ -179,6 +181,11 @@ def with_fixes(model: Model, fixes: Sequence[Candidate]) -> Pipeline | None:
             return None
         changed = fix.edit(changed)
     return changed
+
+
+def workers_asked(evidence: Evidence) -> int | None:
+    """Workers of the tf.data service that the user asked for."""
+    return next((fix.number for fix in FixSet.of(evidence.asked) if fix.kind == SERVICE.name), None)
 
 
 def infer_cardinality(evidence: Evidence) -> Pipeline:

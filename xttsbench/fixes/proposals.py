@@ -15,7 +15,15 @@ from typing import Final
 from xttsbench.evidence import Evidence, allowed_cpus
 from xttsbench.fixes.cache import cache_places, first_pass_batches
 from xttsbench.fixes.dataset import DATASET, WORTH_S, expected
-from xttsbench.fixes.model import Modelled, combine, infer_cardinality, modelled, predict, with_faster_step
+from xttsbench.fixes.model import (
+    Modelled,
+    combine,
+    infer_cardinality,
+    modelled,
+    predict,
+    with_faster_step,
+    workers_asked,
+)
 from xttsbench.fixes.predictions import step_alone_s
 from xttsbench.fixes.proposal import Proposal, ranked
 from xttsbench.fixes.registry import SPECS, candidates, said
@@ -46,7 +54,8 @@ def of_input(evidence: Evidence, said_of: Modelled | None, idle: str | None) -> 
         return
     off: str | None
     if said_of is None:
-        setting = Setting(infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment)
+        workers = workers_asked(evidence)
+        setting = Setting(infer_cardinality(evidence), allowed_cpus(evidence), evidence.environment, workers=workers)
         known, off = candidates(setting), "no cost of it is known"
         groups = [*((one,) for one in known), *_needed_together(known)]
         rows: list[Prediction | None] = [None] * len(groups)
@@ -169,13 +178,9 @@ def option(
     raw = row.speedup if row is not None else None
     speedup = evidence.within_losses(raw) if off is None else None
     pass_s = first_pass_s(evidence, fixes)
-    why_not = (
-        idle
-        or _cannot(evidence, fixes)
-        or forbidden(fixes)
-        or takes_long(evidence, pass_s)
-        or _gives_little(fixes, speedup, raw, wanted)
-    )
+    cannot, asked = _cannot(evidence, fixes) or forbidden(fixes), {fix.name for fix in fixes} <= {*evidence.asked}
+    little = takes_long(evidence, pass_s) or _gives_little(fixes, speedup, raw, wanted)
+    why_not = cannot if asked else idle or cannot or little
     hazard = next((fix.hazard for fix in fixes if fix.hazard), None) if why_not is None else None
     to_prove, _, held_bytes = simplicity(fixes)
     return Proposal(
@@ -250,7 +255,11 @@ def proposals(evidence: Evidence) -> tuple[Proposal, ...]:
     ]
     steps = list(of_step(evidence, believed))
     both = _of_both(evidence, said_of, options, steps)
-    return ranked([*options, *steps, *both])
+    every = [*options, *steps, *both]
+    missing = [name for name in evidence.asked if name not in {one.name for one in every}]
+    none = "it was asked for, and would change nothing here"
+    every += [Proposal(name, (name,), None, said(FixSet.of((name,))), (), False, none) for name in missing]
+    return ranked(every)
 
 
 def _does_not_wait(evidence: Evidence) -> str | None:

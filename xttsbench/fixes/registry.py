@@ -18,6 +18,7 @@ from xttsbench.fixes.parallel import (
 )
 from xttsbench.fixes.prefetch import BUFFER, PREFETCH
 from xttsbench.fixes.processes import PROCESSES
+from xttsbench.fixes.service import SERVICE
 from xttsbench.fixes.spec import Candidate, Setting, Spec
 from xttsbench.fixes.step import (
     STEP_GRAPH,
@@ -41,6 +42,7 @@ SPECS: Final[Mapping[str, Spec]] = {
         CACHE,
         BATCH_FIRST,
         GATHER,
+        SERVICE,
         BUFFER,
         PREFETCH,
         THREAD_POOL,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from xttsbench.errors import InvalidInputError
 from xttsbench.fixes.rounds import GUARD, ORIGINAL, ROUNDS
+from xttsbench.fixes.service import SERVICE
 from xttsbench.fixes.step import STEP_SEVERAL
 from xttsbench.planning import AGAIN
 from xttsbench.records.fix import FixSet, How, Semantics
@@ -110,7 +111,7 @@ def _contents(
 def _compared(trial: TrialRecord, changed: Elements, originals: Sequence[Elements]) -> Semantics:
     """The data first; where the step was changed, what it trains too."""
     fixes = FixSet.parse(trial.spec.fix)
-    data = judge(originals, changed)
+    data = judge(originals, changed, shared_out=SERVICE.name in fixes)
     if not fixes.of_step or data.equivalent is not True:
         return data
     again = originals[1] if len(originals) > 1 else originals[0]

@@ -53,6 +53,7 @@ class Setting:
     cpus: int  # processors of the process
     environment: Mapping[str, Any] = field(default_factory=dict)  # with the memory
     goal_s: float | None = None  # seconds of a step, with which the input has to keep up; `None` where there is no step
+    workers: int | None = None  # of the tf.data service, where they were asked for
     buffer: int | None = None
     """Batches that are worth keeping ready, where the input comes in bursts that hold the step up."""
 

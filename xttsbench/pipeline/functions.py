@@ -147,8 +147,12 @@ _EFFECTS: Final = re.compile(
 )
 """Ops that leave a trace. ``PyFuncStateless`` is not one: there the user promised that the function computes only."""
 _VARIABLE: Final = re.compile(r"ReadVariableOp|Assign\w*Variable|Resource")
-_NO_VARIABLE: Final = re.compile(r"Stateful|Rng|LookupTable|(Optional)?Iterator")
-"""Ops that use a random generator, a table or an iterator, which are resources as variables are."""
+_RESOURCES: Final = {
+    "generator": re.compile(r"Stateful|Rng"),
+    "table": re.compile(r"LookupTable"),
+    "iterator": re.compile(r"(Optional)?Iterator"),
+}
+"""Ops that use resources as variables are, by what they use."""
 
 
 def is_random(library: nodes.FunctionLibrary, names: Iterable[str]) -> bool:
@@ -175,13 +179,16 @@ def has_side_effects(library: nodes.FunctionLibrary, names: Iterable[str]) -> bo
 
 
 def captures(node: Any, by_name: Mapping[str, Any], library: nodes.FunctionLibrary) -> tuple[str, ...]:
-    """State that a dataset node's functions capture and a step may assign, in a word: ``variable``, or nothing."""
+    """State that a dataset node's functions capture, in words, each once: ``variable`` is what a step may assign."""
+    found: dict[str, None] = {}
     for number, name in enumerate(nodes.captured_inputs(node)):
         uses, source = _uses(library, node, number), nodes.behind_identities(nodes.node_of(name), by_name)
         made = source is not None and source.op == "VarHandleOp"
-        if not any(map(_NO_VARIABLE.match, uses)) and (made or any(map(_VARIABLE.match, uses))):
-            return ("variable",)
-    return ()
+        words = [word for word, uses_of in _RESOURCES.items() if any(map(uses_of.match, uses))]
+        if not words and (made or any(map(_VARIABLE.match, uses))):
+            words = ["variable"]
+        found |= dict.fromkeys(words)
+    return tuple(found)
 
 
 def _fixed_seed(node: Any, by_name: Mapping[str, Any]) -> bool:

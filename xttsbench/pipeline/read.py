@@ -9,13 +9,17 @@ an op's function makes are its ``inner`` ops, and those may have inner ops again
 
 from __future__ import annotations
 
+import glob
 import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import tensorflow as tf
 
+from xttsbench.files import mount_of
 from xttsbench.pipeline import nodes
 from xttsbench.pipeline.functions import (
     captures,
@@ -46,6 +50,7 @@ _MAPS: Final = ("MapDataset", "ParallelMapDataset", "MapAndBatchDataset")
 _READING: Final = (*_MAPS, "FilterDataset", "ParallelFilterDataset", "TakeWhileDataset")
 """Ops whose function takes the element and no state of its own."""
 _FILES: Final = ("filename", "filenames", "path", "file_pattern")
+_MOST_NAMES: Final = 2**24  # bytes of a constant whose strings may be names of files
 _DEEPEST: Final = 10  # datasets made inside functions inside functions that are still described
 
 
@@ -89,6 +94,14 @@ def _op(
         cycle_length=AUTOTUNE if node.name in places.autotuned else nodes.constant_input(node, "cycle_length", by_name),
         filename=None if files is None else ", ".join(files),
         compression="".join(nodes.text_inputs(node, "compression_type", by_name) or ()) or None,
+        files_on=_files_on(node, by_name),
+        embedded_bytes=sum(
+            one.ByteSize()
+            for one in (*(by_name[name] for name in _constants(node, by_name)), *library.reach(functions))
+            if one.op == "Const"
+        ),
+        endless=node.op == "RepeatDataset" and (nodes.constant_input(node, "count", by_name) or 0) < 0,
+        drops_rest=bool(nodes.constant_input(node, "drop_remainder", by_name)),
         deterministic=node.attr["deterministic"].s.decode() if "deterministic" in node.attr else None,
         stateful=library.stateful(functions),
         python_functions=tuple(library.python_tokens(functions)),
@@ -101,6 +114,27 @@ def _op(
         location=_location(node, function, places),
         calls=places.calls.get(node.name, ()),
     )
+
+
+def _constants(node: Any, by_name: Mapping[str, Any]) -> set[str]:
+    """Names of the constants that a node reads itself."""
+    behind = (nodes.behind_identities(name, by_name) for name in nodes.node_inputs(node))
+    return {one.name for one in behind if one is not None and one.op == "Const"}
+
+
+def _files_on(node: Any, by_name: Mapping[str, Any]) -> str | None:
+    """File system, or scheme, of the first string of a node's constants that names a file; ``None`` where none does."""
+    for name in sorted(_constants(node, by_name)):
+        tensor = by_name[name].attr["value"].tensor
+        if tensor.dtype == tf.string.as_datatype_enum and tensor.ByteSize() <= _MOST_NAMES:
+            first = next(iter(nodes.array_of(tensor).ravel()), b"").decode(errors="replace")
+            if "://" in first and not first.startswith("file:"):
+                return first.partition("://")[0] + "://"
+            folder = os.path.dirname(first)
+            if os.path.exists(first) or (folder and glob.has_magic(first) and os.path.isdir(folder)):
+                mount = mount_of(Path(folder))
+                return mount.fstype if mount is not None else None
+    return None
 
 
 def _inner(
@@ -243,9 +277,14 @@ def inspect(dataset: Any, graph: Any = None) -> Pipeline:
     """
     if graph is None:
         return strip_unserialisable_tail(dataset)[0]
+    return described(graph, places(dataset, graph))
+
+
+def described(graph: Any, made: Places | None = None) -> Pipeline:
+    """Describe a graph, with the lines of its ops where they were noted."""
     library = nodes.FunctionLibrary(graph.library.function)
     datasets, by_name = nodes.dataset_nodes(graph), {node.name: node for node in graph.node}
-    ops = describe(datasets, by_name, library, places(dataset, graph))
+    ops = describe(datasets, by_name, library, made or Places())
     functions = _python_functions(ops, library)
     return Pipeline(ops=ops, python_functions=functions, **nodes.option_fields(nodes.graph_options(graph)))
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 import psutil
 
 from xttsbench.errors import HelperError
+from xttsbench.files import mount_of
 from xttsbench.probes.nvml import look_at_gpus
 from xttsbench.probes.procfs import cpu_allowance, memory_limit_bytes
 from xttsbench.records.machine import TENSORFLOW
@@ -184,9 +185,7 @@ def _gpus(unmeasured: dict[str, str]) -> dict[str, Any]:
 def storage_under(directory: Path, unmeasured: dict[str, str]) -> dict[str, Any]:
     """File system and device of the directory; ``rotational`` is true for a spinning disk."""
     resolved = directory.resolve()
-    holding = [part for part in psutil.disk_partitions(all=True) if resolved.is_relative_to(part.mountpoint)]
-    # The innermost mount, and of several on one point the last, which hides the others.
-    mount = max(reversed(holding), key=lambda part: len(part.mountpoint), default=None)
+    mount = mount_of(resolved)
     if mount is None:
         unmeasured["storage"] = "the directory's mount is not in the list of mounts"
     device = resolved.stat().st_dev

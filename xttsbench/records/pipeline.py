@@ -49,7 +49,8 @@ class PipelineOp(Record):
     location: Location = Location()  # The user's file and line, where it could be found
     calls: tuple[CallSite, ...] = ()
     """The calls of the user's code that were running when it was made, the innermost, which made it, first."""
-    captures: tuple[str, ...] = ()  # State that its functions capture and a step may assign: ``variable``
+    captures: tuple[str, ...] = ()
+    """State that its functions capture: ``variable``, ``table``, ``generator`` of random numbers, ``iterator``."""
     random: bool = False
     """Whether the op's elements differ from pass to pass: it shuffles, or its function draws random numbers."""
     side_effects: bool = False
@@ -57,6 +58,11 @@ class PipelineOp(Record):
     cycle_length: int | None = None  # Inner datasets that an interleave reads at once, as written; -1 is AUTOTUNE
     filename: str | None = None
     """Constant file name of a cache on disk or a list of files; a cache in memory has ``""``."""
+    files_on: str | None = None
+    """File system (``ext4``, ``nfs4``) of the first file that it names, or the scheme of its URL (``gs://``)."""
+    embedded_bytes: int = 0  # Size of the constants that the graph holds for it: data in memory travel with the graph
+    endless: bool = False  # Whether it repeats what it reads for ever
+    drops_rest: bool = False  # Whether its batches leave a last, smaller one out
     compression: str | None = None
     """Compression of the files of records that the op reads, ``GZIP`` or ``ZLIB``; ``None`` where none or not known."""
     cardinality: int | None = None  # Elements that it yields in an epoch; -1 is infinite, -2 unknown to TensorFlow
@@ -194,6 +200,37 @@ def kind_of_op(name: str) -> str:
     """
     found = _KIND.match(name)
     return found.group(1) if found is not None else name
+
+
+class Pin(Record):
+    """An op that has to run in this process, or that workers of the tf.data service would run otherwise."""
+
+    op: str
+    location: Location = Location()
+    why: str  # A sentence
+    frees: str | None = None  # What would let it leave; ``None`` where nothing does
+    only_other_hosts: bool = False  # Whether workers on this machine could run it
+
+
+class Sharding(Record):
+    """A sharding policy of the tf.data service."""
+
+    policy: Literal["OFF", "DYNAMIC", "FILE", "DATA"]
+    once: bool  # Whether each sample is seen once in an epoch, as long as no worker is lost
+    why: str  # A sentence
+
+
+class Leaving(Record):
+    """The part of a pipeline that other machines could run, on TensorFlow's tf.data service."""
+
+    pins: tuple[Pin, ...] = ()
+    after: str | None = None  # Name of the last op that can leave, behind which ``distribute`` stands
+    location: Location = Location()  # Of that op
+    share: float | None = None  # Of the time of all ops; ``None`` where their costs are not known
+    refused: str | None = None  # Why nothing of it can leave, a sentence
+    carried_bytes: int = 0  # Data in memory that travel to each worker with the graph
+    copied: tuple[str, ...] = ()  # What each worker gets a copy of, a sentence each
+    shardings: tuple[Sharding, ...] = ()
 
 
 def every_op(ops: Sequence[PipelineOp]) -> Iterator[PipelineOp]:

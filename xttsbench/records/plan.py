@@ -103,6 +103,7 @@ class RunPlan(Record):
     timed: bool = True  # Whether an edit is timed, too
     any_order: bool = False  # An edit may give the samples in another order
     assume_pure: tuple[str, ...] = ()  # Functions (``module.function``) that the user says are pure
+    tries: tuple[str, ...] = ()  # Fixes that are verified whatever is expected of them
     verified: bool = True  # Whether fixes are verified, where there is time
     keep_writes: bool = False  # Whether the first run of a script writes to the disk
     repeat: bool = False  # Whether a script may be run again, whatever it writes

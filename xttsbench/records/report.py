@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Location, Record, Word
 from xttsbench.records.fix import FixResult, Optimized
 from xttsbench.records.missing import Reasoned
-from xttsbench.records.pipeline import Prediction
+from xttsbench.records.pipeline import Leaving, Prediction
 from xttsbench.records.proof import Proof
 from xttsbench.records.scale import Scale
 from xttsbench.records.training import Training
@@ -311,6 +311,8 @@ class Report(Reasoned):
     """Summary of the readings of host and GPUs while the target ran as it is."""
     pipeline: dict[str, Any] | None = None
     """The ops of the input pipeline, with their costs as far as they are known."""
+    leaving: Leaving | None = None
+    """Part of the pipeline that other machines could run, and what keeps the rest; ``None`` where none was read."""
     predictions: tuple[Prediction, ...] = ()
     """Throughput as it is and with fixes, as predicted by the model of the pipeline."""
     step: dict[str, Any] | None = None

@@ -78,7 +78,9 @@ def _short(spec: str, most: int = 160) -> str:
 _NOTHING = InOrder(0, 0, None)
 
 
-def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool = False) -> Semantics:
+def judge(
+    originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool = False, shared_out: bool = False
+) -> Semantics:
     """Judge whether a fix leaves the data alone; ``elements``, ``epochs`` and ``rows`` count what was compared.
 
     Args:
@@ -86,13 +88,15 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
             what differs from it can only be called different where its length or its spec does.
         fixed: a run with the fix, with the seed of the first original.
         allow_other_order: whether a fix may give up an order that the original promises, because that was asked for.
+        shared_out: whether several workers may yield the samples: in another order, with a last batch each.
 
     Raises:
         ValueError: there is no original.
     """
     if not originals:
         raise ValueError("a fix can only be judged against a run of the original; got none")
-    found = _judgement(originals, fixed, allow_other_order=allow_other_order)
+    allow_other_order = allow_other_order or shared_out
+    found = _judgement(originals, fixed, allow_other_order=allow_other_order, shared_out=shared_out)
     doubts = fixed.objections
     if all(run.ordered for run in originals) and not fixed.ordered and not allow_other_order:
         doubts += ("the fixed pipeline gives up the order of the samples, which the original promises",)
@@ -108,7 +112,9 @@ def judge(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: 
     return found.model_copy(update={"rows": seen if of is None else min(seen, of), "rows_of": of})
 
 
-def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool) -> Semantics:
+def _judgement(
+    originals: Sequence[Elements], fixed: Elements, *, allow_other_order: bool, shared_out: bool
+) -> Semantics:
     if difference := spec_difference(originals[0].spec, fixed.spec):
         return judgement(False, "different", difference)
     if len({run.source_limit for run in (*originals, fixed)}) > 1:
@@ -118,7 +124,7 @@ def _judgement(originals: Sequence[Elements], fixed: Elements, *, allow_other_or
         why = "only one of the two drops a last, smaller batch behind its shuffle: they cannot be compared"
         return judgement(None, "unknown", why)
     try:
-        case = _case(originals, fixed, allow_other_order=allow_other_order)
+        case = replace(_case(originals, fixed, allow_other_order=allow_other_order), shared_out=shared_out)
     except ValueError as error:
         return judgement(False, "different", str(error))
     return _unless_lost(_too_little(case) or _judged(case), lost_components((*originals, fixed)))

@@ -44,6 +44,8 @@ class Case:
     """Whether the fix may replay what was drawn."""
     compared: InOrder
     """Result of comparing the runs place by place."""
+    shared_out: bool = False
+    """Whether several workers may yield the samples, each with a last batch of its own."""
 
     def name(self, column: int | None) -> str:
         """Path of a component."""
@@ -126,7 +128,7 @@ def judge_moved(case: Case, runs: Sequence[Run], fixed: Run, known: Bags, *, rou
 
 def order_problem(case: Case, runs: Sequence[Run], fixed: Run, columns: Sequence[int]) -> Semantics | None:
     """Judgement against the order or the batches of samples, told apart by some components, or ``None``."""
-    if _other_sizes(runs, fixed):
+    if not case.shared_out and _other_sizes(runs, fixed):
         return case.different("the batches are of other sizes than the original's")
     if case.free and not case.shuffles:
         return None

@@ -18,9 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from xttsbench.errors import first_line
+from xttsbench.fixes.graph import apply
 from xttsbench.fixes.graph.edit import from_graph
 from xttsbench.fixes.graph.hazards import hazards, not_there, random_ops
 from xttsbench.fixes.open_generator.rewrite import ends_of_epochs
+from xttsbench.fixes.service import SERVICE
+from xttsbench.fixes.service.leaving import leaving
+from xttsbench.fixes.service.rewrite import listed, served
 from xttsbench.fixes.step import STEP_GRAPH, STEP_XLA
 from xttsbench.pipeline.altered import (
     Places,
@@ -36,7 +40,7 @@ from xttsbench.pipeline.cut import Cut
 from xttsbench.pipeline.fingerprinter import Batching, Fingerprinter, batching, sketch_of
 from xttsbench.pipeline.identity import identity
 from xttsbench.pipeline.python.step_effects import trace_time_effects
-from xttsbench.pipeline.read import inspect, read_graph
+from xttsbench.pipeline.read import described, inspect, read_graph
 from xttsbench.records.fix import FixSet
 from xttsbench.records.pipeline import Element, Elements, Epoch, Whole, every_op
 from xttsbench.records.trial import TrialSpec
@@ -89,6 +93,11 @@ def read_elements(
         ExhaustedError: the first pass yields nothing.
     """
     unknown: dict[str, str] = {}
+    fixes = FixSet.parse(spec.fix)
+    workers = next((fix.number for fix in fixes if fix.kind == SERVICE.name), None)
+    if workers is not None:  # sources are cut before what they yield is shared out
+        rest = fixes.of_dataset.without(SERVICE.name)
+        loaded = replace(loaded, dataset=apply(original, rest) if rest else original)
     bench.channel.phase("reading the graph")
     before, after = _graph(original, unknown), _graph(loaded.dataset, unknown)
     made = cut = batching(before) if before is not None else Batching()
@@ -116,7 +125,7 @@ def read_elements(
         with contextlib.ExitStack() as stack:
             jitter = spec.jitter and graph is not None and stack.enter_context(jittered(graph, spec.seed)) > 0
             ends = () if before is None else (*ends_of_epochs(before), look)
-            dataset_of = _epochs(dataset, graph, before)
+            dataset_of = _epochs(dataset, graph, before, _service(after, workers))
             if spec.shown is not None and spec.shown_file is not None:
                 values = values_at(spec.shown, dataset_of, told.prints)
                 bench.channel.part("shown", shown(values, Path(spec.shown_file), spec.shown.component))
@@ -147,7 +156,7 @@ def read_elements(
         whole=tuple(told.whole),
         traits=has,
         last_batch_kept=kept,
-        ordered=after is None or _ordered(loaded.dataset, after),
+        ordered=workers is None and (after is None or _ordered(loaded.dataset, after)),
         random_ops=() if after is None else random_ops(loaded.dataset, after),
         objections=(*objections, *_step_objections(spec, loaded)),
         jittered=jitter,
@@ -238,16 +247,28 @@ def _shortened(
     return from_graph(cut, spec, source=dataset), cut, kept
 
 
-def _epochs(dataset: tf.data.Dataset, graph: Any | None, original: Any | None) -> Callable[[int], tf.data.Dataset]:
+def _service(graph: Any | None, workers: int | None) -> Callable[[Any], Any] | None:
+    """Edit that has workers run the part of a shortened graph that they run of the whole one."""
+    if workers is None or graph is None:
+        return None
+    after = leaving(described(graph)).after
+    return lambda cut: served(listed(cut), workers=workers, after=after)
+
+
+def _epochs(
+    dataset: tf.data.Dataset, graph: Any | None, original: Any | None, last: Callable[[Any], Any] | None = None
+) -> Callable[[int], tf.data.Dataset]:
     """The dataset of each epoch: the same one, with other random numbers in its functions where the original draws any.
 
-    Caches and the state of ``shuffle`` are shared by all of them.
+    Caches and the state of ``shuffle`` are shared by all of them. ``last`` is an edit of each graph.
     """
     draws = graph is not None and original is not None and draws_from_seeds(original)
 
     def of(epoch: int) -> tf.data.Dataset:
-        again = from_graph(reseeded(graph, epoch), dataset.element_spec, source=dataset) if epoch and draws else None
-        return dataset if again is None else again
+        if not (epoch and draws) and last is None:
+            return dataset
+        edited = reseeded(graph, epoch) if epoch and draws else graph
+        return from_graph(edited if last is None else last(edited), dataset.element_spec, source=dataset)
 
     return of
 

@@ -79,6 +79,7 @@ class Request:
         kind: ``diagnose`` or ``optimize``.
         verify: verify fixes in what is left of the budget.
         assume_pure: functions (``module.function``) that the user says are pure.
+        tries: fixes that are verified whatever is expected of them.
     """
 
     target: str
@@ -100,6 +101,7 @@ class Request:
     kind: Kind = "diagnose"
     verify: bool = True
     assume_pure: tuple[str, ...] = ()
+    tries: tuple[str, ...] = ()
 
 
 def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:

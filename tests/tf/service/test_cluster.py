@@ -60,21 +60,6 @@ def test_a_dispatcher_that_was_killed_goes_on_in_the_middle_of_an_epoch_and_a_ne
     assert max(seen.values()) == 1
 
 
-@pytest.mark.parametrize("policy", ["distributed_epoch", "parallel_epochs"])
-def test_with_a_worker_killed_and_started_again_nothing_is_doubled_in_one_way_and_nothing_lost_in_the_other(
-    cluster: Cluster, policy: str
-) -> None:
-    samples = iter(distributed(cluster, tf.data.Dataset.range(SAMPLES), policy).as_numpy_iterator())
-    seen = Counter(int(one) for one in islice(samples, 10))
-    cluster.kill_worker(0)
-    cluster.restart_worker(0)
-    seen.update(int(one) for one in samples)
-    if policy == "distributed_epoch":
-        assert max(seen.values()) == 1
-    else:
-        assert set(seen) == set(range(SAMPLES))
-
-
 @pytest.mark.parametrize("kind", ["of the kernel", "stops"])
 def test_a_worker_keeps_to_its_cores(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "stops":

@@ -66,6 +66,7 @@ def ugly(evidence, build, bottleneck: str, **changes):
         "fixes": {
             name: Compared(name, "ok", speedup=build.estimate(value), processes=1) for name, value in speedups.items()
         },
+        "input_cpu_s": build.estimate(0.19),
         "oscillation": Oscillation(period_steps=20.0, variance_share=0.9, p_value=1e-6),
         "explanation": explain(steps.wall_s, steps.batch_elements),
         "devices": Devices(inter_op_threads=64, intra_op_threads=64),
@@ -115,13 +116,15 @@ def test_all_that_is_planted_is_seen(evidence, build) -> None:
         "input-bound",
         "core-contention",
         "device-copies",
+        "outgrown-machine",
     }
 
 
 @pytest.mark.parametrize("bottleneck", ["input", "dispatch", "compile", "host", "transfer", "contention"])
 def test_what_is_limiting_has_to_do_with_the_bottleneck(evidence, build, bottleneck: str) -> None:
     allowed = {
-        "input": {"input-bound", "python-function", "sequential-map", "no-prefetch", "oscillation", "stragglers"},
+        "input": {"input-bound", "python-function", "sequential-map", "no-prefetch", "oscillation", "stragglers"}
+        | {"outgrown-machine"},
         "dispatch": {"eager-step"},
         "compile": {"retracing", "xla-recompilation", "dynamic-shape"},
         "host": {"host-stall", "host-sync"},

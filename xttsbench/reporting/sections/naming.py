@@ -95,7 +95,7 @@ def speaker(report: Report) -> Callable[[str], str]:
 def _replacing(words: Mapping[str, str]) -> Callable[[str], str]:
     """Function that replaces whole names in a text, the longest first."""
     names = "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
-    found = re.compile(rf"(?<![\w/@-])(?:{names})(?![\w/])")
+    found = re.compile(rf"(?<![\w/@-])(?<!--try )(?:{names})(?![\w/])")
     return lambda text: found.sub(lambda match: words[match[0]], text)
 
 

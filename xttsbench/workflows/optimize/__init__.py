@@ -52,6 +52,7 @@ def verify_fixes(run: Recorded, job: Job, session: Session, evidence: Evidence, 
     if until_s - session.spent_s < _FEWEST_S or not session.trials or session.trials[0].status != "ok":
         return
     plan, directory, script = run.plan, run.directory, session.trials[0].script
+    evidence = replace(evidence, asked=plan.tries)
     place = next((trial.step_place for trial in session.trials if trial.step_place is not None), None)
     if script is not None:
         place = step_place(script, session.trials[0].spec.target)
@@ -133,16 +134,17 @@ def fix_section(
     plan = run.plan
     if plan.kind not in ("diagnose", "optimize"):
         return (), None
-    proposed = proposals(diagnosis.evidence)
+    evidence = replace(diagnosis.evidence, asked=plan.tries)
+    proposed = proposals(evidence)
     found = verified(run.trials, plan.accelerator)
     why = plan.why_unverified
-    if plan.verified and (script := diagnosis.evidence.script) is not None:
+    if plan.verified and (script := evidence.script) is not None:
         why = why_not_again(plan, script)
     rows = results(
         proposed,
         found,
         _measured(patch, found),
-        predicted=lambda fixes: predict_speedup(diagnosis.evidence, fixes),
+        predicted=lambda fixes: predict_speedup(evidence, fixes),
         why_stopped=why,
     )
     return rows, _optimized(run, proposed, found, rows)

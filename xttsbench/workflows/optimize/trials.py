@@ -21,6 +21,7 @@ from xttsbench.fixes import rounds
 from xttsbench.fixes.cache import over_a_training
 from xttsbench.fixes.dataset import DATASET
 from xttsbench.fixes.predictions import longer_buffer, predict_speedup
+from xttsbench.fixes.service import SERVICE, START
 from xttsbench.fixes.spec import WORTH
 from xttsbench.fixes.verified import verified
 from xttsbench.records.fix import FixSet, Patch
@@ -139,6 +140,8 @@ def _patched(work: Verification, best: str) -> Patch | None:
     patch = work.patch(best)
     if patch is None or not patch.files or patch.unpatched or work.over or work.left_s <= 0:
         return patch
+    if SERVICE.name in FixSet.parse(best):  # what it reads is cut and compared before it is shared out, in one process
+        return patch.model_copy(update={"why_not": START})
     if DATASET.name in FixSet.parse(best) and {*patch.files} == {*work.step_files(best)}:
         return patch.model_copy(update={"ran": True})  # what its trials ran is the patch
     files = copies(work.directory, patch)

@@ -28,6 +28,7 @@ from xttsbench.fixes.predictions import beside
 from xttsbench.fixes.predictions import unmeasured as missing_predictions
 from xttsbench.fixes.results import compared as tried_fixes
 from xttsbench.fixes.results import mending, with_fixes
+from xttsbench.fixes.service.leaving import leaving
 from xttsbench.records.base import Estimate
 from xttsbench.records.fix import Patch
 from xttsbench.records.missing import nulls
@@ -77,6 +78,7 @@ def assemble(run: Recorded, patch: Patch | None = None) -> Report:
         overhead=reports.overhead(evidence.ladder, evidence.wall_s, limit_s_per_step=_OVERHEAD_S),
         readings=_readings(diagnosis),
         pipeline=diagnosis.evidence.pipeline.model_dump(mode="json") if diagnosis.evidence.pipeline else None,
+        leaving=leaving(evidence.pipeline) if evidence.pipeline else None,
         predictions=beside(evidence.predictions, tried),
         step=step_section(diagnosis.evidence),
         profile=profile_section(trials, said, environment),
