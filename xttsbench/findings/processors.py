@@ -185,7 +185,8 @@ _MOST: Final = 3  # pins that are named
 def outgrown_machine(evidence: Evidence) -> Findings:
     """The input uses all processors of the machine, and the step still waits for it: what of it could run elsewhere."""
     cpus, cpu_s = known_cpus(evidence.environment), evidence.input_cpu_s
-    if evidence.pipeline is None or not evidence.limits("input") or not (cpus and cpu_s and evidence.wall_s):
+    steps = evidence.has_step or evidence.emulated
+    if evidence.pipeline is None or not (steps and evidence.limits("input") and cpus and cpu_s and evidence.wall_s):
         return
     busy = cpu_s.estimate / (cpus * evidence.wall_s)
     if busy < _FULL:
@@ -196,6 +197,7 @@ def outgrown_machine(evidence: Evidence) -> Findings:
     files = next((pin for pin in found.pins if pin.only_other_hosts), None)
     hosts = f" Other hosts need the files: {files.frees}." if files is not None else ""
     could = "" if found.share is None else f": {found.share:.0%} of its work can run on others"
+    shown = "" if found.refused else " The option --try service:2 of optimize tries that on this machine."
     yield outgrown_machine.finding(
         f"the input uses {'all processors' if cpus > 1 else 'the processor'} of this machine"
         + (could if found.refused is None else ", and nothing of it can run elsewhere yet"),
@@ -207,7 +209,7 @@ def outgrown_machine(evidence: Evidence) -> Findings:
             "pins": len(held),
             "sharding": ", ".join(one.policy for one in found.shardings if one.once) or None,
         },
-        f"{outgrown_machine.remedy}{f' Here stays {keeps}.' if keeps else ''}{hosts}",
+        f"{outgrown_machine.remedy}{shown}{f' Here stays {keeps}.' if keeps else ''}{hosts}",
         severity="warning",
         at=found.location if found.after else held[0].location if held else None,
         limiting=True,

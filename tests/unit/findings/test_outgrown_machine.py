@@ -27,6 +27,7 @@ def test_it_says_what_of_the_input_could_run_elsewhere(evidence, build) -> None:
     assert (found.limiting, found.location.line) == (True, 7)
     assert found.evidence["after"] == "Map/_2"
     assert found.evidence["sharding"] == "DYNAMIC, DATA"
+    assert "--try service:2" in found.remedy
     assert "data.py:3: it calls the Python py_function load" in found.remedy
 
 
