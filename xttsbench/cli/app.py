@@ -30,6 +30,7 @@ from xttsbench.cli.plan import plan
 from xttsbench.cli.prove import prove
 from xttsbench.cli.read import compare, explain, export, init, list_, report
 from xttsbench.cli.service import app as service
+from xttsbench.cli.shards import attach, shard
 from xttsbench.cli.train import train, with_value_of_best
 from xttsbench.errors import UsageError, XttsbenchError, first_line
 from xttsbench.execution.ending import BY_SIGNAL, asked, heeded
@@ -82,6 +83,8 @@ _MEASURING: Final = (diagnose, optimize, prove, plan, watch, compare, run, sweep
 for command in (*_MEASURING, monitor, report, export, doctor, explain, list_, init):
     app.command(command.__name__.rstrip("_"))(command)
 app.command("train", rich_help_panel=_BUNDLED)(train)
+for command in (shard, attach):
+    data.command(command.__name__)(command)
 app.add_typer(data, rich_help_panel=_BUNDLED)
 app.add_typer(service)
 

@@ -15,7 +15,7 @@ import typer
 
 from xttsbench.cli.options import AsJson, Debug, Workers
 from xttsbench.cli.output import Watched, printable, say
-from xttsbench.errors import XttsbenchError
+from xttsbench.errors import UsageError, XttsbenchError
 from xttsbench.files import megabytes
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Caches = Annotated[Path | None, typer.Option(metavar="ROOT", help="Where caches 
 
 GATE: Final = 1
 UNUSABLE: Final = 5
-_KEPT: Final = "what was made is kept, and the same command goes on from there."
+KEPT: Final = "what was made is kept, and the same command goes on from there."
 
 
 @app.command("make")
@@ -69,12 +69,12 @@ def make(
     from xttsbench.xtts.data.make import made_data, make_data
 
     directory = made_data(utterances, seed, min_s, max_s, speakers) if out is None else out
-    with _watched("nothing half-made was left behind.") as progress:
+    with watched("nothing half-made was left behind.") as progress:
         record = make_data(
             directory, utterances, seed, min_s, max_s, speakers=speakers, workers=workers, progress=progress
         )
-    lines = [f"{_described(record, _count(record.clips, 'clip'))}, seed {record.seed}"]
-    _show(directory, record.model_dump(), lines, as_json=as_json)
+    lines = [f"{_described(record, count(record.clips, 'clip'))}, seed {record.seed}"]
+    show(directory, record.model_dump(), lines, as_json=as_json)
 
 
 @app.command("import")
@@ -113,7 +113,7 @@ def import_(
     """
     from xttsbench.xtts.data.importing import import_data
 
-    with _watched("nothing half-made was left behind.") as progress:
+    with watched("nothing half-made was left behind.") as progress:
         record = import_data(
             source,
             out,
@@ -125,16 +125,16 @@ def import_(
             progress=progress,
         )
     held_out = "" if record.eval_clips is None else f" ({record.eval_clips} held out)"
-    lines = [_described(record, _count(record.clips, "clip") + held_out)]
-    lines += [f"  {_count(clips, 'clip')} from {form}" for form, clips in record.forms.items()]
+    lines = [_described(record, count(record.clips, "clip") + held_out)]
+    lines += [f"  {count(clips, 'clip')} from {form}" for form, clips in record.forms.items()]
     if record.clipped:
-        lines.append(f"  {_count(record.clipped, 'clip')} cut to -1..1, the loudest from {record.peak:.3g}")
+        lines.append(f"  {count(record.clipped, 'clip')} cut to -1..1, the loudest from {record.peak:.3g}")
     if record.skipped:
-        lines.append(f"  {_count(len(record.skipped), 'clip')} left out:")
+        lines.append(f"  {count(len(record.skipped), 'clip')} left out:")
         lines += [f"    {skipped.where}: {skipped.reason}" for skipped in record.skipped[:20]]
         if len(record.skipped) > 20:
             lines.append(f"    and {len(record.skipped) - 20} more, in {out / 'import.json'}")
-    _show(out, record.model_dump(), lines, as_json=as_json)
+    show(out, record.model_dump(), lines, as_json=as_json)
 
 
 @app.command("precompute")
@@ -150,12 +150,12 @@ def precompute(
 
     Example:  xttsbench data precompute --data speech
     """
-    features = _features(recipe)
-    with _watched(_KEPT) as progress:
+    features = features_of(recipe)
+    with watched(KEPT) as progress:
         from xttsbench.xtts.data.precompute import make_cache
         from xttsbench.xtts.data.speech_data import read_speech_data
 
-        directory = _directory(data, progress)
+        directory = data_directory(data, progress)
         clips = read_speech_data(directory, sample_rate_hz=features.sample_rate_hz, split="all")
         started_s = time.monotonic()
         made = make_cache(clips, features, out, workers=workers, progress=progress)
@@ -195,19 +195,29 @@ def verify(
 ) -> None:
     """Check a data set and its feature cache, and list what is wrong with which clip, and what to do about it.
 
+    Of a data set in shards every file is hashed, wherever it is.
+
     Exit code 0 where nothing is wrong (or all of it was mended), 1 where problems remain or cannot be mended, 2 for
     wrong usage, 5 where no clip can be used or the directory is no data set.
 
     Example:  xttsbench data verify --data speech --fix
     """
-    features = _features(recipe)
-    with _watched(_KEPT) as progress:
+    features = features_of(recipe)
+    with watched(KEPT) as progress:
         from xttsbench.xtts.data.precompute import mend
+        from xttsbench.xtts.data.shard_index import is_sharded
+        from xttsbench.xtts.data.shards import verify_shards
         from xttsbench.xtts.data.verification import verify as look
 
-        directory = _directory(data, progress)
+        directory = data_directory(data, progress)
+
+        sharded = is_sharded(directory)
+        if sharded and fix:
+            raise UsageError("--fix: shards are mended by 'xttsbench data shard', which keeps the good ones")
 
         def looked() -> Verification:
+            if sharded:
+                return verify_shards(directory, workers=workers, progress=progress)
             return look(
                 directory,
                 features,
@@ -238,18 +248,20 @@ def verify(
 
 
 def _described(record: MadeData | ImportedData, clips: str) -> str:
-    seconds, speakers = _duration(record.seconds), _count(record.speakers, "speaker")
+    seconds, speakers = _duration(record.seconds), count(record.speakers, "speaker")
     return f"{clips}, {seconds}, {speakers}, {record.sample_rate_hz} Hz, {megabytes(record.bytes)}"
 
 
-def _features(recipe: str) -> FeatureSettings:
+def features_of(recipe: str) -> FeatureSettings:
+    """Return the feature settings of a training recipe."""
     from xttsbench.shipped import locate
     from xttsbench.xtts.recipe import load_recipe
 
     return load_recipe(locate("training", recipe)).features
 
 
-def _directory(data: Path | None, progress: Watched) -> Path:
+def data_directory(data: Path | None, progress: Watched) -> Path:
+    """Return the data set that was named, else the default one, made if need be."""
     from xttsbench.xtts.data.make import ensure_default_data
 
     return ensure_default_data(progress) if data is None else data
@@ -263,10 +275,10 @@ def _fix_command(data: Path | None, recipe: str, out: Path | None) -> str:
 
 def _print_verification(left: Verification, fixed: list[Problem], made: Made | None) -> None:
     good = 0 if left.data is None else len(left.data)
-    _print(f"{left.directory}: {good} of {_count(left.clips, 'clip')} can be used")
-    _print(f"{left.cache}: {_count(left.compared, 'clip')} compared with features made again")
+    _print(f"{left.directory}: {good} of {count(left.clips, 'clip')} can be used")
+    _print(f"{left.cache}: {count(left.compared, 'clip')} compared with features made again")
     if made is not None:
-        _print(f"mended, {len(fixed)}: {_count(made.made, 'clip')} made again, {made.kept} kept")
+        _print(f"mended, {len(fixed)}: {count(made.made, 'clip')} made again, {made.kept} kept")
         for problem in fixed:
             _print(f"  {problem.rule}: {_line(problem)}")
         if made.replaced is not None:
@@ -278,7 +290,7 @@ def _print_verification(left: Verification, fixed: list[Problem], made: Made | N
         _print(f"{rule}, {len(problems)}: {remedy}")
         for problem in problems:
             _print(f"  {_line(problem)}")
-    _print(_count(len(left.problems), "problem") if left.problems else "nothing is wrong")
+    _print(count(len(left.problems), "problem") if left.problems else "nothing is wrong")
 
 
 def _line(problem: Problem) -> str:
@@ -311,7 +323,7 @@ def _made(made: Made) -> dict[str, Any]:
 
 
 @contextmanager
-def _watched(kept: str) -> Iterator[Watched]:
+def watched(kept: str) -> Iterator[Watched]:
     """Show progress; and say, where the user breaks off, what becomes of the work."""
     try:
         with Watched() as progress:
@@ -321,7 +333,8 @@ def _watched(kept: str) -> Iterator[Watched]:
         raise typer.Exit(130) from None
 
 
-def _show(directory: Path, record: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
+def show(directory: Path, record: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
+    """Print a directory with lines about it, or both as a record."""
     if as_json:
         _print_json({"directory": str(directory.resolve()), **record})
         return
@@ -337,7 +350,8 @@ def _print(line: str) -> None:
     typer.echo(printable(line))
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """Return a number with its noun."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 

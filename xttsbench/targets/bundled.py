@@ -21,6 +21,8 @@ from xttsbench.xtts.loaders import CACHED, LOADERS, loader
 from xttsbench.xtts.recipe import Recipe, load_recipe
 
 _PLANNED: Final = 400  # batches that are planned at least: as many as a segment measures, of new epochs and not of one
+_MOST_PLANNED: Final = 2**16
+"""Batches of an epoch of a very large data set, hours of them; more are not measured."""
 _CACHE_SHARE: Final = 0.8
 """Share of the available memory for the features of all clips; batches and the model need some too."""
 
@@ -138,7 +140,7 @@ def _planned(data: speech_data.SpeechData, recipe: Recipe, chosen: Configuration
     planned: list[batches.Batch] = []
     epoch = 0
     while len(planned) < _PLANNED:
-        planned += batches.plan(*columns, settings, seed=chosen.seed, epoch=epoch, name=data.id)
+        planned += batches.plan(*columns, settings, seed=chosen.seed, epoch=epoch, name=data.id)[:_MOST_PLANNED]
         epoch += 1
     return planned
 

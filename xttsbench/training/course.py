@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from xttsbench.records.base import Record
 from xttsbench.records.training import Interval
-from xttsbench.xtts.data.batches import Batch, plan
+from xttsbench.xtts.data.batches import Batch, Plan, plan
 from xttsbench.xtts.data.metadata import VOCABULARY
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
@@ -61,6 +61,8 @@ def consumed(before: str, ids: Sequence[str]) -> str:
 
 def data_sha256(data: SpeechData) -> str:
     """Return the hash of a data set's ids, texts, speakers and lengths, which decide its batches; not of its sound."""
+    if data.sharded is not None:  # whose columns have been hashed
+        return data.sharded.sha256(data.rows)
     sha = hashlib.sha256()
     for clip in range(len(data)):
         sha.update(f"{data.id(clip)}\0{data.text(clip)}\0".encode())
@@ -137,7 +139,7 @@ def clip_frames(data: SpeechData, recipe: Recipe) -> npt.NDArray[np.int64]:
     return data.samples // recipe.features.hop_samples
 
 
-def planned_epoch(data: SpeechData, recipe: Recipe, settings: BatchSettings, seed: int, epoch: int) -> list[Batch]:
+def planned_epoch(data: SpeechData, recipe: Recipe, settings: BatchSettings, seed: int, epoch: int) -> Plan:
     """Return the global batches of an epoch.
 
     Raises:

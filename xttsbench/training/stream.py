@@ -206,6 +206,6 @@ def shapes(data: SpeechData, recipe: Recipe, replicas: Replicas) -> list[Shape]:
     batches = planned_epoch(data, recipe, settings, seed=0, epoch=0)
     found = {
         Shape(len(batch.clips) // settings.parts, batch.frames, batch.characters, batch.reference_frames)
-        for batch in batches
+        for batch in batches.one_of_each_shape()
     }
     return sorted(found, key=lambda shape: shape.rows * shape.frames, reverse=True)

@@ -322,7 +322,7 @@ class Session:
             steps=self._recipe.training.steps,
             replicas=self._replicas.count,
             accumulation=self._recipe.training.accumulation,
-            clips_per_update=sum(len(batch.clips) for batch in self._epoch) / len(self._epoch),
+            clips_per_update=len(self._epoch.clips) / len(self._epoch),
             updates_per_epoch=len(self._epoch),
             clips=len(self._data),
             parameters=sum(weight.size for weight in self._state.weights().values()),

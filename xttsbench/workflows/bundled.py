@@ -21,6 +21,7 @@ from xttsbench.workflows.saved import TAKEN, find_best, sentences, taken_over
 from xttsbench.xtts.data.make import ensure_default_data
 from xttsbench.xtts.data.pool import Progress
 from xttsbench.xtts.data.precompute import precompute
+from xttsbench.xtts.data.shard_index import is_sharded
 from xttsbench.xtts.data.speech_data import read_speech_data
 from xttsbench.xtts.loaders import CACHED, IN_PYTHON
 from xttsbench.xtts.recipe import Recipe, load_recipe, recipe_of
@@ -295,6 +296,7 @@ def bundled_job(
         shared,
         arguments=configuration_problems,
     )
+    compared = compared and not (data is not None and is_sharded(data))  # which one loader alone can read
     comparison = plan_comparison(asked, [parse_accelerator(text) for text in asked.accelerator])
     kwargs = comparison.baseline.kwargs | dict(settings)
     if accelerator != "real":

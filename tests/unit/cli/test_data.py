@@ -13,12 +13,15 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from xttsbench.cli.data import precompute, verify
-from xttsbench.errors import InvalidInputError
+from xttsbench.cli.shards import attach, shard
+from xttsbench.errors import InvalidInputError, UsageError
 from xttsbench.xtts.wav import write_wav
 
 app = typer.Typer()
 app.command("precompute")(precompute)
 app.command("verify")(verify)
+app.command("shard")(shard)
+app.command("attach")(attach)
 
 
 @pytest.fixture
@@ -151,3 +154,32 @@ def test_without_data_the_default_set_is_made_first(tmp_path: Path, monkeypatch:
     assert record["made"] == 4
     assert Path(record["data"]).parent == tmp_path / "user"
     assert record["cache"].startswith(str(tmp_path / "user/features"))
+
+
+def test_shards_are_written_kept_verified_and_attached(
+    call, speech: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XTTSBENCH_CACHE", str(tmp_path / "cache"))
+    shards = tmp_path / "root"
+    assert call("shard").stdout.splitlines() == [str(shards), "3 clips in 1 shard; 1 written, 0 kept"]
+    again = json.loads(call("shard", "--json").stdout)
+    assert (again["clips"], again["shards"], again["made"], again["kept"]) == (3, 1, 0, 1)
+
+    def verified(directory: Path, *options: str) -> Result:
+        return CliRunner().invoke(app, ["verify", "--data", str(directory), *options])
+
+    good = verified(shards)
+    assert (good.exit_code, good.stdout.splitlines()[-1]) == (0, "nothing is wrong")
+    assert isinstance(verified(shards, "--fix").exception, UsageError)
+    pytest.importorskip("fsspec")
+    attached = tmp_path / "attached"
+    fetched = CliRunner().invoke(app, ["attach", f"file://{shards}", "--out", str(attached), "--in-flight", "5"])
+    assert fetched.stdout.splitlines() == [str(attached), f"3 clips; read from file://{shards}, 5 requests at once"]
+    content = bytearray((shards / "shard-00000.npy").read_bytes())
+    content[500] ^= 1
+    (shards / "shard-00000.npy").write_bytes(content)
+    for directory, remedy in ((shards, "run 'xttsbench data shard' again"), (attached, "upload the file again")):
+        bad = verified(directory)
+        assert bad.exit_code == 1
+        assert f"corrupt-cache, 1: {remedy}" in bad.stdout
+        assert "shard-00000.npy has other bytes than were written, by its hash" in bad.stdout

@@ -12,7 +12,7 @@ import pytest
 from xttsbench.shipped import shipped
 from xttsbench.xtts.data.speech_data import SpeechData, read_speech_data
 from xttsbench.xtts.features import FeatureSettings
-from xttsbench.xtts.recipe import load_recipe
+from xttsbench.xtts.recipe import Recipe, load_recipe
 from xttsbench.xtts.wav import write_wav
 
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
@@ -122,3 +122,8 @@ def speech(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def read() -> Callable[[Path], SpeechData]:
     return lambda directory: read_speech_data(directory, sample_rate_hz=22050, split="all")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Recipe:
+    return load_recipe(shipped("training", "tiny"))

@@ -1,8 +1,9 @@
 """Plan of batches: their clips, padded sizes, references, and the divisors of their losses.
 
 Pure functions of data and seed: a resumed run needs no state of an input pipeline but the epoch and the number of the
-batch. Everything is NumPy over all clips at once, so that the plan of an epoch of 13,100 clips takes milliseconds.
-Loaders get planned batches as columns, with what is known of the clips (:class:`Planned`).
+batch. Everything is NumPy over all clips at once, so that the plan of an epoch of 13,100 clips takes milliseconds, and
+that of 10 million seconds (``benchmarks/large_index.py``). Loaders get planned batches as columns
+(:mod:`xttsbench.xtts.data.planned`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from xttsbench.errors import InvalidInputError
-from xttsbench.xtts.data.speech_data import SpeechData
-from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.recipe import BatchSettings, ModelSettings
 
 Ints = npt.NDArray[np.int32]
-_COLUMNS: Final = ("clips", "references", "reference_starts")  # of a batch, with a row for each clip
+_BLOCK: Final = 2**20
+COLUMNS: Final = ("clips", "references", "reference_starts")
+"""Columns of a batch, with a row for each clip."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +50,42 @@ class Batch:
     __hash__ = None  # type: ignore[assignment]  # the arrays that it is equal by can be changed
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan(Sequence[Batch]):
+    """The batches of an epoch in their order, each made when it is asked for: 600,000 of them are a few columns."""
+
+    clips: Ints
+    """``[rows]`` of all batches, by bucket; the two after it likewise."""
+    references: Ints
+    reference_starts: Ints
+    begins: npt.NDArray[np.int64]
+    """``[batches]`` first row of each batch; the four after it likewise."""
+    ends: npt.NDArray[np.int64]
+    frames: npt.NDArray[np.int64]
+    characters: npt.NDArray[np.int64]
+    reference_frames: int
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        rows = slice(int(self.begins[number]), int(self.ends[number]))  # beyond the end: IndexError, as of a list
+        return Batch(
+            self.clips[rows],
+            self.references[rows],
+            self.reference_starts[rows],
+            int(self.frames[number]),
+            int(self.characters[number]),
+            self.reference_frames,
+        )
+
+    def one_of_each_shape(self) -> list[Batch]:
+        """Return a batch of each bucket that has one."""
+        return [self[number] for number in np.unique(self.frames, return_index=True)[1].tolist()]
+
+
 def plan(
     frames: npt.NDArray[np.integer[Any]],
     text_lengths: npt.NDArray[np.integer[Any]],
@@ -59,7 +95,7 @@ def plan(
     seed: int,
     epoch: int,
     name: Callable[[int], str] | None = None,
-) -> list[Batch]:
+) -> Plan:
     """Return the full batches of an epoch in a seeded order, each clip in one batch at most.
 
     A clip goes to the first bucket that holds it, and what does not fill a batch moves to the next longer one, up to
@@ -83,23 +119,27 @@ def plan(
     if not len(kept):
         raise InvalidInputError(f"none of {len(frames)} clips is left for a batch; give data, or longer edges")
     frame_edges = np.asarray(settings.frame_edges)
-    bucket_of = np.searchsorted(frame_edges, frames[kept], side="left")
+    bucket_of = np.searchsorted(frame_edges, frames[kept], side="left").astype(np.int16)
     longest = int(bucket_of.max())
     if not settings.bucketing:
         bucket_of[:] = longest
     characters = _text_edges(bucket_of, text_lengths[kept], settings)
     rng = np.random.default_rng([seed, epoch])
 
-    # One permutation of all, then by bucket: argsort is stable, so the order within a bucket stays random.
-    shuffled = rng.permutation(len(kept))
-    shuffled = shuffled[np.argsort(bucket_of[shuffled], kind="stable")]
-    own_starts = np.searchsorted(bucket_of[shuffled], np.arange(longest + 2))
+    # One permutation of all, then by bucket in its order, so the order within a bucket stays random. Checkpoints resume
+    # by it: what is drawn, and in which order, never changes.
+    shuffled = rng.permutation(len(kept)).astype(np.int32)
+    bucket_of = bucket_of[shuffled]
+    shuffled = np.concatenate([shuffled[bucket_of == bucket] for bucket in range(longest + 1)])
+    if len(kept) < len(frames):
+        shuffled = kept[shuffled]
+    own_ends = np.cumsum(np.bincount(bucket_of, minlength=longest + 1))
     starts: list[npt.NDArray[np.int64]] = []
     edges: list[npt.NDArray[np.int64]] = []
     begin = 0  # what is left of shorter buckets lies just before the bucket's own, so a bucket is always one slice
     for bucket in range(longest + 1):
         rows = settings.rows(int(frame_edges[bucket]))
-        full = (int(own_starts[bucket + 1]) - begin) // rows
+        full = (int(own_ends[bucket]) - begin) // rows
         starts.append(begin + rows * np.arange(full))
         edges.append(np.full(full, bucket))
         begin += rows * full
@@ -107,28 +147,29 @@ def plan(
         rows = settings.rows(int(frame_edges[longest]))
         raise InvalidInputError(f"{len(kept)} clips are fewer than one batch of {rows}; take a smaller batch")
 
-    clips = kept[shuffled[:begin]].astype(np.int32)
+    clips = shuffled[:begin]
     references, reference_starts = _references(clips, kept, frames, speakers, settings.reference_frames, rng)
     first, bucket_numbers = np.concatenate(starts), np.concatenate(edges)
     order = rng.permutation(len(first))
-    ends = np.append(first[1:], begin)
-    return [
-        Batch(clips[i:j], references[i:j], reference_starts[i:j], edge, text_edge, settings.reference_frames)
-        for i, j, edge, text_edge in zip(
-            first[order].tolist(),
-            ends[order].tolist(),
-            frame_edges[bucket_numbers[order]].tolist(),
-            characters[bucket_numbers[order]].tolist(),
-            strict=True,
-        )
-    ]
+    buckets = bucket_numbers[order]
+    ends = np.append(first[1:], begin)[order]
+    return Plan(
+        clips,
+        references,
+        reference_starts,
+        first[order],
+        ends,
+        frame_edges[buckets],
+        characters[buckets],
+        settings.reference_frames,
+    )
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
     """Return equal parts of consecutive rows, each padded as the whole is; the arrays are views of the batch's."""
     rows = len(batch.clips) // parts
     return [
-        replace(batch, **{name: getattr(batch, name)[begin : begin + rows] for name in _COLUMNS})
+        replace(batch, **{name: getattr(batch, name)[begin : begin + rows] for name in COLUMNS})
         for begin in range(0, len(batch.clips), rows)
     ]
 
@@ -144,7 +185,7 @@ def _kept(
     text_lengths: npt.NDArray[np.integer[Any]],
     settings: BatchSettings,
     name: Callable[[int], str] | None,
-) -> npt.NDArray[np.intp]:
+) -> Ints:
     """Return the numbers of the clips that fit; raises for the first that does not where such are refused."""
     for lengths, edges, unit in (
         (frames, settings.frame_edges, "mel frames"),
@@ -158,11 +199,12 @@ def _kept(
                 f"{called} has {lengths[clip]} {unit}, more than the last edge, {edges[-1]} "
                 f"({len(too_long)} of {len(lengths)} clips do); add an edge, or set batches.too_long to skip"
             )
-    return np.flatnonzero((frames <= settings.frame_edges[-1]) & (text_lengths <= settings.text_edges[-1]))
+    fit = (frames <= settings.frame_edges[-1]) & (text_lengths <= settings.text_edges[-1])
+    return np.flatnonzero(fit).astype(np.int32)
 
 
 def _text_edges(
-    bucket_of: npt.NDArray[np.intp], text_lengths: npt.NDArray[np.integer[Any]], settings: BatchSettings
+    bucket_of: npt.NDArray[np.int16], text_lengths: npt.NDArray[np.integer[Any]], settings: BatchSettings
 ) -> npt.NDArray[np.int64]:
     """Return one text edge per bucket: the smallest that fits its texts, and those that may move there from below."""
     longest = np.zeros(int(bucket_of.max()) + 1, np.int64)
@@ -173,25 +215,44 @@ def _text_edges(
 
 def _references(
     clips: Ints,
-    kept: npt.NDArray[np.intp],
+    kept: Ints,
     frames: npt.NDArray[np.integer[Any]],
     speakers: npt.NDArray[np.integer[Any]],
     reference_frames: int,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints]:
     """Return for each clip another of its speaker (itself where there is none), and the frame to start from."""
-    by_speaker = kept[np.argsort(speakers[kept], kind="stable")]
-    first = np.flatnonzero(np.diff(speakers[by_speaker], prepend=-1))  # of each speaker in by_speaker
-    sizes = np.diff(first, append=len(kept))
-    begin, size, place = (np.empty(len(frames), np.int64) for _ in range(3))
-    begin[by_speaker], size[by_speaker] = np.repeat(first, sizes), np.repeat(sizes, sizes)
-    place[by_speaker] = np.arange(len(kept))
-    begin, size, place = begin[clips], size[clips], place[clips] - begin[clips]
+    own = speakers[kept]
+    sizes = np.bincount(own).astype(np.int32)  # of each speaker
+    first = np.cumsum(sizes, dtype=np.int32) - sizes  # place of each speaker's first clip in by_speaker
+    if own.max() < 2**16:
+        own = own.astype(np.uint16)  # which a stable sort takes by digits, in a tenth of the time
+    by_speaker = kept[np.argsort(own, kind="stable")]
+    places = np.empty(len(frames), np.int32)
+    places[by_speaker] = np.arange(len(kept), dtype=np.int32)
+    places, speaker = places[clips], speakers[clips]
+    size, begin = sizes[speaker], first[speaker]
     # Going round the speaker's clips by 1..size-1 never comes back to the clip itself.
-    steps = 1 + (rng.random(len(clips)) * (size - 1)).astype(np.int64)
-    references = by_speaker[begin + (place + np.where(size > 1, steps, 0)) % size].astype(np.int32)
-    spare = np.maximum(frames[references] - reference_frames, 0)
-    return references, (rng.random(len(clips)) * (spare + 1)).astype(np.int32)
+    steps = _drawn(rng, size - 1)
+    steps += size > 1
+    places -= begin
+    places += steps
+    places %= size
+    places += begin
+    references = by_speaker[places]
+    spare = frames[references].astype(np.int32)
+    spare -= reference_frames
+    np.maximum(spare, 0, out=spare)
+    return references, _drawn(rng, spare + 1)
+
+
+def _drawn(rng: np.random.Generator, below: Ints) -> Ints:
+    """Return a random whole number from 0 to each, not included, or 0; in blocks, for a column of floats is large."""
+    drawn = np.empty(len(below), np.int32)
+    for start in range(0, len(below), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        drawn[block] = rng.random(len(drawn[block])) * below[block]
+    return drawn
 
 
 class LossCounts(NamedTuple):
@@ -256,107 +317,5 @@ def held_out_batches(
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    rows: dict[str, Any] = {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
+    rows: dict[str, Any] = {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in COLUMNS}
     return replace(batches[0], **rows)
-
-
-_ENCODED: Final[WeakKeyDictionary[SpeechData, Texts]] = WeakKeyDictionary()
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Texts:
-    """The encoded texts of a data set in one buffer."""
-
-    ids: npt.NDArray[np.uint8]
-    """The ids of all texts, one after the other; with a 0 at the end, so that no place is out of range."""
-    starts: npt.NDArray[np.int64]
-    """``[n]`` where each begins."""
-    lengths: Ints
-    """``[n]``"""
-
-    def padded(self, clips: Ints, characters: int) -> Ints:
-        """Return the texts of some clips, ``[len(clips), characters]``, with 0 after each."""
-        place = np.arange(characters)
-        inside = place < self.lengths[clips, None]
-        return np.where(inside, self.ids[np.where(inside, self.starts[clips, None] + place, 0)], 0).astype(np.int32)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Planned:
-    """Planned batches, end to end, and what is known of the clips of their data set."""
-
-    clips: Ints
-    """``[rows]`` of all batches."""
-    references: Ints
-    reference_starts: Ints
-    bounds: npt.NDArray[np.int64]
-    """``[batches + 1]`` first row of each batch."""
-    frames: Ints
-    """``[batches]`` that mels are padded to."""
-    characters: Ints
-    """``[batches]`` that texts are padded to."""
-    reference_frames: int
-    lengths: Ints
-    """``[n]`` mel frames of each clip of the data set."""
-    texts: Texts
-    n_mels: int
-    floor: np.float32
-    """Padding of mels: the logarithm of the features' floor."""
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The distinct numbers of rows that batches have, rising."""
-        return [int(size) for size in np.unique(np.diff(self.bounds))]
-
-    def shapes(self, number: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Return the shapes of a batch's mels and of its references, both ``[rows, frames, n_mels]``."""
-        rows = int(self.bounds[number + 1] - self.bounds[number])
-        return (rows, int(self.frames[number]), self.n_mels), (rows, self.reference_frames, self.n_mels)
-
-    def most_elements(self) -> tuple[int, int]:
-        """Return how many numbers the largest mels and the largest references of a batch have."""
-        rows = np.diff(self.bounds)
-        return int((rows * self.frames).max()) * self.n_mels, int(rows.max()) * self.reference_frames * self.n_mels
-
-
-def planned(data: SpeechData, batches: Sequence[Batch], features: FeatureSettings) -> Planned:
-    """Gather batches that were planned for the data into columns."""
-    clips, references, reference_starts = (
-        np.concatenate([getattr(batch, column) for batch in batches]).astype(np.int32, copy=False)
-        for column in _COLUMNS
-    )
-    sizes = np.fromiter((len(batch.clips) for batch in batches), np.int64, len(batches))
-    frames, characters = (
-        np.fromiter((getattr(batch, column) for batch in batches), np.int32, len(batches))
-        for column in ("frames", "characters")
-    )
-    return Planned(
-        clips,
-        references,
-        reference_starts,
-        np.concatenate(([0], np.cumsum(sizes))),
-        frames,
-        characters,
-        batches[0].reference_frames,
-        (data.samples // features.hop_samples).astype(np.int32),
-        _texts(data),
-        features.n_mels,
-        np.log(np.float32(features.log_floor)),
-    )
-
-
-def _texts(data: SpeechData) -> Texts:
-    """Return the encoded texts of a data set, encoded once for all of its datasets in this process."""
-    if data not in _ENCODED:
-        ids = bytearray()
-        starts = np.empty(len(data), np.int64)
-        for clip in range(len(data)):
-            starts[clip] = len(ids)
-            ids += data.text_ids(clip).astype(np.uint8).tobytes()
-        lengths = np.diff(starts, append=len(ids)).astype(np.int32)
-        ids.append(0)
-        _ENCODED[data] = Texts(np.frombuffer(ids, np.uint8), starts, lengths)
-    return _ENCODED[data]

@@ -100,6 +100,10 @@ def open_cache(data: SpeechData, features: FeatureSettings, root: Path | None = 
         InvalidInputError: there is no cache, or it lacks a clip, is damaged, or is of other settings, another version,
             or WAV files that changed since; the message names the clip or file, and the next step.
     """
+    if data.sharded is not None:
+        from xttsbench.xtts.data.shard_index import open_sharded  # which needs what is defined here
+
+        return open_sharded(data, data.sharded, features)
     directory = cache_path(data, features, root)
     try:
         index = read_cache(directory, features)

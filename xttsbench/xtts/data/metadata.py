@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -162,13 +162,13 @@ def held_out(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 class Metadata:
     """The columns of ``metadata.csv`` and, after it, ``metadata_eval.csv``."""
 
-    ids: list[str]
-    texts: list[str]
+    ids: Sequence[str]
+    texts: Sequence[str]
     text_lengths: npt.NDArray[np.int32]
     """``[n]`` ids of each text (:func:`encode`)."""
     keys: npt.NDArray[np.uint64]
     """``[n]`` :func:`key` of each id."""
-    lines: list[int]
+    lines: Sequence[int]
     """Line of each clip in its file, from 1."""
     held_out_from: int | None
     """Number of the first clip of ``metadata_eval.csv``; None where there is no such file."""

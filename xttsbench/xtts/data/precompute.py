@@ -37,7 +37,16 @@ from xttsbench.xtts.data.cache_files import (
     write_npy,
     write_packed,
 )
-from xttsbench.xtts.data.feature_cache import FeatureCache, cache_path, faults, opened, read_cache, wav_hash, wav_stats
+from xttsbench.xtts.data.feature_cache import (
+    FeatureCache,
+    cache_path,
+    faults,
+    open_cache,
+    opened,
+    read_cache,
+    wav_hash,
+    wav_stats,
+)
 from xttsbench.xtts.data.pool import Progress, Silent, in_chunks
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.data.verification import Verification
@@ -89,6 +98,8 @@ def make_cache(
         UsageError: the cache's directory cannot be written or locked.
         XttsbenchError: a process died.
     """
+    if data.sharded is not None:  # features are all that it has
+        return Made(open_cache(data, features), 0, len(data))
     _check_clips(data, features)
     progress = progress or Silent()
     directory = cache_path(data, features, root)

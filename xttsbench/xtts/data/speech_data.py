@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ from xttsbench.xtts.data.metadata import (
 )
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.wav import CONVERT, WavError, canonical_samples
+
+if TYPE_CHECKING:
+    from xttsbench.xtts.data.shard_index import Sharded
 
 MADE: Final = "made.json"
 """Marker file that :mod:`xttsbench.xtts.data.make` leaves in a set that it made."""
@@ -62,7 +65,9 @@ class SpeechData:
     """``[n]`` ids of each clip's text."""
     metadata: Metadata
     """The whole set's; ``rows`` says which of its clips are ours."""
-    rows: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.integer]
+    sharded: Sharded | None = None
+    """Shards of features in place of WAV files; ``None`` where there are such files."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,7 +100,7 @@ class SpeechData:
 
 
 def read_speech_data(directory: Path, *, sample_rate_hz: int, split: Split = "train", seed: int = 0) -> SpeechData:
-    """Read the metadata of a data set, and check every WAV header of a split.
+    """Read the metadata of a data set, and check every WAV header of a split; of a sharded one read its index alone.
 
     Args:
         directory: a directory in LJSpeech's layout.
@@ -108,6 +113,10 @@ def read_speech_data(directory: Path, *, sample_rate_hz: int, split: Split = "tr
         InvalidInputError: the directory is not a data set, or clips cannot be used; the message counts them all and
             names the first few.
     """
+    from xttsbench.xtts.data.shard_index import is_sharded, read_sharded  # which need what is defined here
+
+    if is_sharded(directory):
+        return read_sharded(directory, sample_rate_hz, split, seed)
     data, problems, checked = _read(directory, sample_rate_hz, split, seed)
     if problems:
         raise problems.error(str(directory), checked, _remedy(directory, problems))

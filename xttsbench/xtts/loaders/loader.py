@@ -22,8 +22,9 @@ from typing import Final
 import tensorflow as tf
 
 from xttsbench.errors import InvalidInputError, XttsbenchError
-from xttsbench.xtts.data.batches import Batch, Planned, planned
+from xttsbench.xtts.data.batches import Batch
 from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.planned import Planned, planned
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings
 from xttsbench.xtts.loaders import LOADERS
@@ -80,6 +81,11 @@ def make_dataset(
     Raises:
         CacheFileError: the packed file is gone or not what the index says.
     """
+    if data.sharded is not None and name != "packed":
+        raise InvalidInputError(
+            f"{data.directory}: has features in shards alone, and the loader {name} reads a file for each clip; "
+            "take the loader packed (--set loader=packed)"
+        )
     table = planned(data, batches, features)
     make = resolve_name(LOADERS[name])
     if name == "packed":

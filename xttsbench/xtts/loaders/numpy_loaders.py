@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from xttsbench.xtts.data.batches import Ints, Planned
+from xttsbench.xtts.data.batches import Ints
 from xttsbench.xtts.data.cache_files import CacheFileError, unreadable
 from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.planned import Planned
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings, log_mel_frames
 from xttsbench.xtts.loaders.rows import Load

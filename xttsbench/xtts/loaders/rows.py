@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from xttsbench.xtts.data.batches import Planned
+from xttsbench.xtts.data.planned import Planned
 
 Load = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 """Returns a clip's mel ``[frames, n_mels]``, its reference ``[count, n_mels]``, and the ids of its text.

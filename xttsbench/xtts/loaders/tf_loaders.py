@@ -13,8 +13,8 @@ from typing import Final
 
 import tensorflow as tf
 
-from xttsbench.xtts.data.batches import Planned
 from xttsbench.xtts.data.feature_cache import FeatureCache
+from xttsbench.xtts.data.planned import Planned
 from xttsbench.xtts.data.speech_data import SpeechData
 from xttsbench.xtts.features import FeatureSettings, mel_filters, window
 from xttsbench.xtts.loaders.rows import Load

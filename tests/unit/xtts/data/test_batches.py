@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def make(frames: Any, chosen: BatchSettings, texts: Any = None, speakers: Any = 
     frames = np.asarray(frames)
     texts = np.full(len(frames), 10) if texts is None else np.asarray(texts)
     speakers = np.zeros(len(frames), np.int32) if speakers is None else np.asarray(speakers)
-    return plan(frames, texts, speakers, chosen, **{"seed": 0, "epoch": 0, **other})
+    return plan(frames, texts, speakers, chosen, **{"seed": 0, "epoch": 0, **other})[:]
 
 
 @st.composite
@@ -98,6 +99,39 @@ def test_the_text_edge_of_a_bucket_does_not_depend_on_what_moves_into_it() -> No
     for epoch in range(5):
         batches = make([100] * 6 + [300] * 6, settings(), texts=[60] * 6 + [10] * 6, epoch=epoch)
         assert {(batch.frames, batch.characters) for batch in batches} == {(256, 64), (384, 64)}
+
+
+@pytest.mark.parametrize(
+    ("clips", "chosen", "seed", "epoch", "expected"),
+    [
+        (1000, {"batch_size": 4}, 0, 0, "08dedab57a82afa9"),
+        (500, {"batch_size": 7, "bucketing": False}, 3, 2, "73556f4b74dd6b0f"),
+        (2000, {"tokens_per_batch": 3000}, 1, 1, "90a6161d66fd4a6d"),
+    ],
+)
+def test_an_order_is_the_one_that_checkpoints_were_made_in(
+    clips: int, chosen: Any, seed: int, epoch: int, expected: str
+) -> None:
+    rng = np.random.default_rng(clips)
+    frames, texts, speakers = (rng.integers(low, high, clips) for low, high in ((1, 513), (1, 65), (0, 5)))
+    sha = hashlib.sha256()
+    for batch in make(frames, settings(**chosen), texts, speakers, seed=seed, epoch=epoch):
+        for column in (batch.clips, batch.references, batch.reference_starts):
+            sha.update(column.astype("<i4").tobytes())
+        sha.update(repr((batch.frames, batch.characters, batch.reference_frames)).encode())
+    assert sha.hexdigest()[:16] == expected
+
+
+def test_a_plan_is_a_sequence_of_its_batches() -> None:
+    frames = np.arange(1, 512)
+    planned = plan(frames, np.full(511, 10), np.zeros(511, np.int32), settings(), seed=0, epoch=0)
+    every = list(planned)
+    assert len(every) == len(planned) == 127
+    assert [planned[0], planned[-1]] == [every[0], every[-1]]
+    assert planned[3:6] == every[3:6]
+    with pytest.raises(IndexError):
+        planned[127]
+    assert sorted(batch.frames for batch in planned.one_of_each_shape()) == [256, 384, 512]
 
 
 def test_seeds_and_epochs_give_other_orders_and_other_references() -> None:
