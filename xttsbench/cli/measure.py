@@ -169,7 +169,7 @@ def optimize(
     for fix in tries or ():
         checked(fix)
     if any_order or allow is not None:
-        say("No fix changes the order or the batches: --any-order and --allow have no effect.")
+        say("No fix but service changes the order or the batches: --any-order and --allow have no effect.")
     target, kwargs, _ = job_of(target, arguments_of(settings), data, accelerator, compared=False)
     request = asked(
         context,
