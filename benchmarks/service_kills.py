@@ -1,10 +1,11 @@
 """Samples lost and doubled by the tf.data service in kills of workers, dispatcher and clients; writes JSON.
 
-``python benchmarks/service_kills.py [--kills 100] [--out FILE]``: for each sharding policy, epochs of 400 samples in 40
-files on a dispatcher and two workers of this machine. A client writes a hash of each sample that it gets. When it has
-got a random number of them, a server or a client is killed (SIGKILL) and started anew: workers and dispatcher under the
-address that they had, the dispatcher with its journal. Then the epoch is read to its end, and the hashes are counted.
-FILE and DATA need a worker within each client's own process, so there a client is killed with its worker.
+``python benchmarks/service_kills.py [--kills 100] [--policies DYNAMIC,OFF,FILE,DATA] [--out FILE]``: for each sharding
+policy, epochs of 400 samples in 40 files on a dispatcher and two workers of this machine. A client writes a hash of
+each sample that it gets. When it has got a random number of them, a server or a client is killed (SIGKILL) and started
+anew: workers and dispatcher under the address that they had, the dispatcher with its journal. Then the epoch is read to
+its end, and the hashes are counted. With FILE and DATA one client reads from all workers (``target_workers="ANY"``);
+TensorFlow's documentation has each client read there from a worker in its own process.
 
 What TensorFlow's documentation promises stands beside what was seen: of ``ShardingPolicy``,
 https://www.tensorflow.org/api_docs/python/tf/data/experimental/service/ShardingPolicy
@@ -23,7 +24,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from xttsbench.service import Cluster, loopback, servers
+from xttsbench.service import Cluster, loopback
 
 OUT = Path(__file__).parents[1] / "reports" / "reference" / "scale" / "kills.json"
 FILES, RECORDS = 40, 10
@@ -76,9 +77,9 @@ class Client:
         """What it has written so far, without what it says of itself."""
         return [line for line in self._lines() if line in IDS]
 
-    def said(self, word: str) -> str | None:
-        """What it says of itself after a word, ``end`` or ``port``."""
-        return next((line.removeprefix(word) for line in self._lines() if line.startswith(word)), None)
+    def ended(self) -> bool:
+        """Whether it has read the epoch to its end."""
+        return "end" in self._lines()
 
     def _lines(self) -> list[str]:
         return self.log.read_text("ascii").splitlines() if self.log.exists() else []
@@ -92,10 +93,8 @@ class Client:
             self.pid = 0
 
 
-def start(
-    log: Path, pattern: str, target: str, policy: str, *, job: str | None = None, local_port: int | None = None
-) -> Client:
-    """Fork a client, with a worker in its process where ``local_port`` is given (0: any port)."""
+def start(log: Path, pattern: str, target: str, policy: str, job: str | None) -> Client:
+    """Fork a client."""
     client = Client(log)
     client.pid = os.fork()
     if client.pid:
@@ -103,9 +102,6 @@ def start(
     try:
         signal.alarm(int(2 * HANGS_S))
         with log.open("a", encoding="ascii", buffering=1) as file:
-            own = None if local_port is None else servers.worker(target.removeprefix("grpc://"), port=local_port)
-            if own is not None:
-                print(f"port {own.bound_port()}", file=file)
             data = tf.data.Dataset.list_files(pattern, shuffle=False)
             data = data.interleave(tf.data.TFRecordDataset, cycle_length=1).map(slow)
             service = tf.data.experimental.service
@@ -115,7 +111,7 @@ def start(
                     target,
                     job_name=job,
                     max_outstanding_requests=4,
-                    target_workers="AUTO" if own is None else "LOCAL",
+                    target_workers="ANY",
                 )
             )
             for sample in data.as_numpy_iterator():
@@ -138,11 +134,6 @@ class Case:
     share: int  # of 100 kills
     seen: list[dict[str, int | bool]] = field(default_factory=list)
 
-    @property
-    def local(self) -> bool:
-        """Whether each client reads from a worker in its own process."""
-        return self.policy in ("FILE", "DATA")
-
     def record(self) -> dict[str, object]:
         """The figures of all its kills."""
         numbers = {name: [int(one[name]) for one in self.seen] for name in ("lost", "doubled", "hung")}
@@ -164,7 +155,6 @@ class Case:
 
 WORKER, DISPATCHER = "a worker is killed and started again", "the dispatcher is killed and started again"
 CLIENT, NAMED = "a client is killed and a new one started", "a client is killed and a new one joins its named job"
-LOCAL = "a client is killed with its worker, and both are started again"
 CASES = [
     # At most once: what a worker or client holds is lost with it. A dispatcher with a journal goes on.
     Case("DYNAMIC", WORKER, lost=True, doubled=False, share=15),
@@ -176,9 +166,9 @@ CASES = [
     Case("OFF", DISPATCHER, lost=False, doubled=False, share=10),
     Case("OFF", CLIENT, lost=False, doubled=False, share=5),
     # A worker that is started again begins its part again.
-    Case("FILE", LOCAL, lost=False, doubled=True, share=8),
+    Case("FILE", WORKER, lost=False, doubled=True, share=8),
     Case("FILE", DISPATCHER, lost=False, doubled=False, share=7),
-    Case("DATA", LOCAL, lost=False, doubled=True, share=8),
+    Case("DATA", WORKER, lost=False, doubled=True, share=8),
     Case("DATA", DISPATCHER, lost=False, doubled=False, share=7),
 ]
 
@@ -196,15 +186,11 @@ def wait(condition: Callable[[], bool], timeout_s: float = HANGS_S) -> bool:
 def one_kill(case: Case, cluster: Cluster, pattern: str, folder: Path, draw: random.Random) -> dict[str, int | bool]:
     """Read an epoch with one kill in it; what was lost and doubled."""
     token = f"{case.policy}-{draw.getrandbits(48):x}"
-    options = {"job": token if case.event == NAMED else None, "local_port": 0 if case.local else None}
-    clients = [
-        start(folder / f"{token}-{number}", pattern, cluster.target, case.policy, **options)
-        for number in range(WORKERS if case.local else 1)
-    ]
-    victim = clients[0]
-    yields = SAMPLES * WORKERS if case.policy == "OFF" else SAMPLES // WORKERS if case.local else SAMPLES
-    after = draw.randrange(1, int(0.6 * yields))
-    hung = not wait(lambda: len(victim.hashes()) >= after or victim.said("end") is not None)
+    job = token if case.event == NAMED else None
+    victim = start(folder / f"{token}-0", pattern, cluster.target, case.policy, job)
+    clients = [victim]
+    after = draw.randrange(1, int(0.6 * SAMPLES * (WORKERS if case.policy == "OFF" else 1)))
+    hung = not wait(lambda: len(victim.hashes()) >= after or victim.ended())
     if case.event == WORKER:
         worker = draw.randrange(WORKERS)
         cluster.kill_worker(worker)
@@ -214,14 +200,11 @@ def one_kill(case: Case, cluster: Cluster, pattern: str, folder: Path, draw: ran
         time.sleep(draw.uniform(0, 0.5))
         cluster.restart_dispatcher()
     else:
-        port = victim.said("port ")
         victim.kill()
         if case.event == CLIENT:
             clients = []  # a new job: what the killed client got does not count
-        again = {**options, "local_port": int(port) if port else None}
-        clients.append(start(folder / f"{token}-again", pattern, cluster.target, case.policy, **again))
-    wanted = [client for client in clients if client.pid]
-    hung |= not wait(lambda: all(client.said("end") is not None for client in wanted))
+        clients.append(start(folder / f"{token}-1", pattern, cluster.target, case.policy, job))
+    hung |= not wait(clients[-1].ended)
     visits = Counter(IDS[one] for client in clients for one in client.hashes())
     for client in clients:
         client.kill()
@@ -234,17 +217,11 @@ def one_kill(case: Case, cluster: Cluster, pattern: str, folder: Path, draw: ran
     }
 
 
-@contextlib.contextmanager
-def cluster_for(case: Case) -> Iterator[Cluster]:
-    """Start a service as the case needs it."""
-    with loopback(0 if case.local else WORKERS, worker_addresses=ANY_PORT if case.local else ()) as cluster:
-        yield cluster
-
-
 def main() -> None:
     """Kill, count, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--policies", default="DYNAMIC,OFF,FILE,DATA")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--seed", type=int, default=33)
     given = parser.parse_args()
@@ -253,29 +230,31 @@ def main() -> None:
         folder = Path(directory)
         pattern = write_files(folder)
         for case in CASES:
-            # A process hosts one worker for good, so with local workers every epoch has a service of its own.
-            epochs = max(1, round(case.share * given.kills / 100))
-            with contextlib.ExitStack() as stack:
-                cluster = None
-                for _ in range(epochs):
-                    if cluster is None or case.local or case.seen[-1]["hung"]:
-                        stack.close()
-                        cluster = stack.enter_context(cluster_for(case))
+            if case.policy not in given.policies.split(","):
+                continue
+            addresses = ANY_PORT if case.policy in ("FILE", "DATA") else ()
+            with loopback(WORKERS, worker_addresses=addresses) as cluster:
+                for _ in range(max(1, round(case.share * given.kills / 100))):
                     case.seen.append(one_kill(case, cluster, pattern, folder, draw))
                     print(case.policy, case.event, case.seen[-1], flush=True)
+                    if case.seen[-1]["hung"]:
+                        break
             store(given.out)
 
 
 def store(out: Path) -> None:
-    """Write what there is so far."""
+    """Write what there is so far; what the file has of other policies stays."""
     cases = [case.record() for case in CASES if case.seen]
+    policies = {case["policy"] for case in cases}
+    if out.exists():
+        cases += [case for case in json.loads(out.read_text("utf-8"))["cases"] if case["policy"] not in policies]
     found = {
         "command": "python benchmarks/service_kills.py",
         "tensorflow": tf.__version__,
         "cores": os.cpu_count(),
         "workers": WORKERS,
         "samples": SAMPLES,
-        "kills": sum(len(case.seen) for case in CASES),
+        "kills": sum(int(str(case["kills"])) for case in cases),
         "broken_promises": sum(int(str(case["broken_promises"])) for case in cases),
         "cases": cases,
     }

@@ -14,6 +14,7 @@ import os
 import platform
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,8 +41,8 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.log
-SlurmctldPort=16817
-SlurmdPort=16818
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -49,7 +50,7 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 MpiDefault=none
 ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=8192 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 TRAINING = f"""\
@@ -69,7 +70,12 @@ open("found.json", "w").write(json.dumps(found))
 def slurm(folder: Path) -> Iterator[dict[str, str]]:
     """Run a cluster of this one node; yields the variables with which Slurm's commands find it."""
     host = platform.node().partition(".")[0]
-    (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=folder, cpus=CPUS), "utf-8")
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("", 0))
+        second.bind(("", 0))
+        ports = first.getsockname()[1], second.getsockname()[1]
+    text = CONFIGURATION.format(host=host, folder=folder, cpus=CPUS, ports=ports)
+    (folder / "slurm.conf").write_text(text, "utf-8")
     for name in ("state", "spool"):
         (folder / name).mkdir()
     key = folder / "munge.key"

@@ -106,8 +106,8 @@ def test_the_kubernetes_file_has_the_workers_that_were_asked_for(tmp_path: Path)
     text = file.read_text("utf-8")
     assert "NEVER RUN ON A CLUSTER" in text
     objects = list(yaml.safe_load_all(text))
-    assert [one["kind"] for one in objects] == ["Service", "StatefulSet", "Deployment"]
-    assert objects[2]["spec"]["replicas"] == 3
+    assert [one["kind"] for one in objects] == ["Service", "StatefulSet"] * 2
+    assert objects[3]["spec"]["replicas"] == 3
 
 
 def test_the_slurm_script_is_one_that_bash_can_read(tmp_path: Path) -> None:

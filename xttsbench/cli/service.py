@@ -23,16 +23,21 @@ from xttsbench.service.manifests import FORMATS, write
 app = typer.Typer(
     name="service",
     no_args_is_help=True,
-    help="""Run input pipelines on other machines: the dispatcher and the workers of TensorFlow's tf.data service.
-
-    Workers run TensorFlow's own ops, in C++. A pipeline with a Python function (py_function, numpy_function,
-    from_generator) is refused by a worker, and lookup tables are by DYNAMIC sharding. All sides have the same version
-    of TensorFlow and see the same files.
-
-    The service promises no order. With ShardingPolicy.OFF every worker yields the whole data set, so a sample comes
-    once for each worker, and again from a worker that is started again. With DYNAMIC each sample comes at most once an
-    epoch; a worker or a client that is killed loses what it holds. With FILE and DATA a worker that is started again
-    yields its part again. Whoever reaches a port can have it run ops: there is no password and no encryption.""",
+    help="\n\n".join(
+        (
+            "Run input pipelines on other machines: the dispatcher and the workers of TensorFlow's tf.data service.",
+            "Workers run TensorFlow's own ops, in C++. A pipeline with a Python function (py_function, "
+            "numpy_function, from_generator) is refused at its first batch. Variables and lookup tables are copied as "
+            "they are when the dataset is made. All sides have the same version of TensorFlow and see the same files.",
+            "The service promises no order. With ShardingPolicy.OFF every worker yields the whole data set, so a "
+            "sample comes once for each worker, and again from a worker that is started again. With DYNAMIC each "
+            "sample comes at most once an epoch; a worker or a client that is killed loses what it holds. With "
+            "FILE and DATA a worker that is started again yields its part again. An epoch ends only where every "
+            "worker that served it is there: start one that died again with the same --host and --port, or "
+            "clients wait for ever.",
+            "Whoever reaches a port can have it run ops: there is no password and no encryption.",
+        )
+    ),
 )
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port, on all interfaces (default: any that is free).")]
@@ -86,7 +91,8 @@ def worker(
 
     It runs TensorFlow's own ops and needs no module of yours; Python functions and generators are refused. Asked to
     end, it serves the epochs that are being read until they are over, but no longer than --drain; what it holds after
-    that is lost to them. A second signal ends it at once.
+    that is lost to them, and they wait until a worker with the same --host and --port is there again. A second signal
+    ends it at once.
 
     Exit code: 143 or 130 when ended by that signal, 1 where the dispatcher does not answer or it does not start.
 

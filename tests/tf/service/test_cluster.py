@@ -60,6 +60,32 @@ def test_a_dispatcher_that_was_killed_goes_on_in_the_middle_of_an_epoch_and_a_ne
     assert max(seen.values()) == 1
 
 
+def test_a_python_function_is_refused_and_a_table_is_copied(cluster: Cluster) -> None:
+    samples = tf.data.Dataset.range(SAMPLES)
+    numbers = tf.range(SAMPLES, dtype=tf.int64)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(numbers, numbers * 2), -1)
+    doubled = distributed(cluster, samples.map(table.lookup))
+    assert read(doubled) == dict.fromkeys(range(0, 2 * SAMPLES, 2), 1)
+    in_python = samples.map(lambda one: tf.numpy_function(lambda found: found, [one], tf.int64))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        read(distributed(cluster, in_python))
+
+
+@pytest.mark.parametrize("policy", ["distributed_epoch", "parallel_epochs"])
+def test_with_a_worker_killed_and_started_again_nothing_is_doubled_in_one_way_and_nothing_lost_in_the_other(
+    cluster: Cluster, policy: str
+) -> None:
+    samples = iter(distributed(cluster, tf.data.Dataset.range(SAMPLES), policy).as_numpy_iterator())
+    seen = Counter(int(one) for one in islice(samples, 10))
+    cluster.kill_worker(0)
+    cluster.restart_worker(0)
+    seen.update(int(one) for one in samples)
+    if policy == "distributed_epoch":
+        assert max(seen.values()) == 1
+    else:
+        assert set(seen) == set(range(SAMPLES))
+
+
 @pytest.mark.parametrize("kind", ["of the kernel", "stops"])
 def test_a_worker_keeps_to_its_cores(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "stops":
