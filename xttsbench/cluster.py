@@ -41,17 +41,19 @@ class Cluster(NamedTuple):
         return json.dumps({"cluster": {"worker": self.addresses}, "task": {"type": "worker", "index": self.number}})
 
     def lost(self, said: str) -> list[int]:
-        """Return the workers that an error of TensorFlow's is due to: those gone, else those that it says are silent.
+        """Return the workers that an error of TensorFlow's is due to: those that it says are silent, else those gone.
 
-        Who was just killed takes connections a moment longer, and a machine that is switched off answers none for two
-        seconds.
+        Of those gone some may only have heard earlier than this one. Who was just killed takes connections a moment
+        longer, and a machine that is switched off answers none for two seconds.
         """
         others = [number for number in range(len(self.addresses)) if number != self.number]
-        silent = {int(number) for number in _UNHEALTHY.findall(said)} or ({0} if _COORDINATION in said else set())
-        until = time.monotonic() + (0.0 if silent else _DIES_S)
+        if silent := [number for number in others if str(number) in _UNHEALTHY.findall(said)]:
+            return silent
+        of_chief = [0] if _COORDINATION in said and self.number else []
+        until = time.monotonic() + (0.0 if of_chief else _DIES_S)
         while not (gone := [number for number in others if not _takes_connections(self.addresses[number])]):
             if time.monotonic() >= until:
-                return sorted(silent.intersection(others))
+                return of_chief
             time.sleep(_DIES_S / 10)
         return gone
 

@@ -105,7 +105,7 @@ The tasks have crashed."""
 OF_THE_CHIEF = "Collective ops is aborted by: Deadline Exceeded\n\nRPC: /tensorflow.CoordinationService/Heartbeat"
 
 
-def test_a_worker_that_takes_no_connection_is_gone_and_one_that_is_silent_was_named() -> None:
+def test_a_worker_that_is_silent_was_named_and_one_that_takes_no_connection_is_gone() -> None:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     cluster = Cluster(tuple("127.0.0.1:{1}".format(*one.getsockname()) for one in sockets), 1)
     assert cluster.lost("Connection reset by peer") == []
@@ -116,3 +116,4 @@ def test_a_worker_that_takes_no_connection_is_gone_and_one_that_is_silent_was_na
     for one in sockets:
         one.close()
     assert cluster.lost("") == [0, 2]
+    assert cluster.lost(SILENT) == [2]  # the others heard of it earlier, and have ended

@@ -68,10 +68,10 @@ def explained_by_others(error: BaseException) -> BaseException:
     if isinstance(error, _OF_OTHERS):
         lost = cluster.lost(str(error))
         named = " and ".join(f"{number} ({cluster.addresses[number]})" for number in lost)
+        who = {0: "another worker does", 1: f"worker {named} does"}.get(len(lost), f"workers {named} do")
         found = XttsbenchError(
-            f"{f'worker {named}' if named else 'another worker'} does not answer any more, and the others cannot go on "
-            f"without it ({said(error)}); see how it ended, and start all workers again with the same --out: the run "
-            "resumes from its newest checkpoint"
+            f"{who} not answer any more, and the others cannot go on without it ({said(error)}); see "
+            "how it ended, and start all workers again with the same --out: the run resumes from its newest checkpoint"
         )
         found.__cause__ = error
     time.sleep(_STAYS_S)
