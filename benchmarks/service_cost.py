@@ -1,10 +1,10 @@
 """What the tf.data service costs a batch beside the same pipeline in this process, and what workers give; writes JSON.
 
-``python benchmarks/service_cost.py [--quick] [--out FILE]``: a client and one worker on this machine, so the network is
-loopback, and both share its cores. Batches of 4 KB to 16 MB, of random bytes and of text that compresses; with the
-compression that ``distribute`` has by default and without; in turns with the same batches in the process. Beside them:
-elements that wait 10 ms each, on one and on two workers; and 20,000 elements of one number each, which DYNAMIC sharding
-hands out one by one, against the same numbers in batches of 100.
+``python benchmarks/service_cost.py [--quick] [--parts costs,numbers_per_s,waiting] [--out FILE]``: a client and one
+worker on this machine, so the network is loopback, and both share its cores. Batches of 4 KB to 16 MB, of random
+bytes and of text that compresses; with the compression that ``distribute`` has by default and without; in turns with
+the same batches in the process. Beside them: elements that wait 10 ms each, on one and on two workers; and 2,000
+elements of one number each, which DYNAMIC sharding hands out one by one, against OFF and batches of 100.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from xttsbench.service import Cluster, loopback
 OUT = Path(__file__).parents[1] / "reports" / "reference" / "scale" / "service_cost.json"
 SIZES = {"4 KB": 1 << 12, "64 KB": 1 << 16, "1 MB": 1 << 20, "16 MB": 1 << 24}
 WAIT_US, WAITS = 10_000, 200
-NUMBERS, GROUP = 20_000, 100
+NUMBERS, GROUP = 2_000, 100
 service = tf.data.experimental.service
 OFF, DYNAMIC = service.ShardingPolicy.OFF, service.ShardingPolicy.DYNAMIC
 
@@ -87,48 +87,49 @@ def per_second(data: tf.data.Dataset, each: int = 1) -> float:
     return round(each * sum(1 for _ in reader) / (time.perf_counter() - started), 1)
 
 
+def numbers_per_s(cluster: Cluster, _: int) -> dict[str, float]:
+    """Numbers a second, one by one and in batches."""
+    numbers = tf.data.Dataset.range(NUMBERS)
+    served = {name: service.distribute(policy, cluster.target) for name, policy in (("DYNAMIC", DYNAMIC), ("OFF", OFF))}
+    return {
+        "in this process": per_second(numbers),
+        "DYNAMIC, one by one": per_second(numbers.apply(served["DYNAMIC"])),
+        "OFF, one by one": per_second(numbers.apply(served["OFF"])),
+        "OFF, batches of 100": per_second(numbers.batch(GROUP).apply(served["OFF"]), GROUP),
+    }
+
+
+def waiting(cluster: Cluster, rounds: int) -> dict[str, float]:
+    """Elements a second that wait, on one worker and on two."""
+    waits = tf.data.Dataset.range(WAITS).apply(sleep(WAIT_US))
+    found = {"wait_ms": WAIT_US / 1000, "in_this_process_per_s": per_second(waits)}
+    for name in ("one_worker_per_s", "two_workers_per_s"):
+        if name == "two_workers_per_s":
+            cluster.add_worker()
+        served = [waits.apply(service.distribute(DYNAMIC, cluster.target)) for _ in range(rounds)]
+        found[name] = statistics.median(per_second(one) for one in served)
+    return found | {"ratio": round(found["two_workers_per_s"] / found["one_worker_per_s"], 3)}
+
+
+PARTS = {"costs": costs, "numbers_per_s": numbers_per_s, "waiting": waiting}
+
+
 def main() -> None:
-    """Measure and write."""
+    """Measure and write; what the file has of other parts stays."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 rounds instead of 9")
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
+    found = json.loads(given.out.read_text("utf-8")) if given.out.exists() else {}
     rounds = 3 if given.quick else 9
-    waits = tf.data.Dataset.range(WAITS).apply(sleep(WAIT_US))
-    numbers = tf.data.Dataset.range(NUMBERS)
-    with loopback(1) as cluster:
-        found: dict[str, Any] = {
-            "command": "python benchmarks/service_cost.py",
-            "tensorflow": tf.__version__,
-            "cores": os.cpu_count(),
-            "rounds": rounds,
-            "costs": costs(cluster, rounds),
-        }
-        found["numbers_per_s"] = {
-            "in this process": per_second(numbers),
-            "DYNAMIC, one by one": per_second(numbers.apply(service.distribute(DYNAMIC, cluster.target))),
-            "OFF, one by one": per_second(numbers.apply(service.distribute(OFF, cluster.target))),
-            "DYNAMIC, batches of 100": per_second(
-                numbers.batch(GROUP).apply(service.distribute(DYNAMIC, cluster.target)), GROUP
-            ),
-        }
-        rates: dict[int, list[float]] = {1: [], 2: []}
-        for workers, measured in rates.items():
-            if workers == 2:
-                cluster.add_worker()
-            for _ in range(3):
-                measured.append(per_second(waits.apply(service.distribute(DYNAMIC, cluster.target))))
-        median = {workers: statistics.median(of) for workers, of in rates.items()}
-        found["waiting"] = {
-            "wait_ms": WAIT_US / 1000,
-            "in_this_process_per_s": per_second(waits),
-            "one_worker_per_s": median[1],
-            "two_workers_per_s": median[2],
-            "ratio": round(median[2] / median[1], 3),
-        }
+    found |= {"command": "python benchmarks/service_cost.py", "tensorflow": tf.__version__, "cores": os.cpu_count()}
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps({key: found[key] for key in ("numbers_per_s", "waiting")}))
+    with loopback(1) as cluster:
+        for part in given.parts.split(","):
+            found[part] = PARTS[part](cluster, rounds)
+            print(part, json.dumps(found[part]), flush=True)
+            given.out.write_text(json.dumps(found | {"rounds": rounds}, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
