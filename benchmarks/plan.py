@@ -29,8 +29,8 @@ HERE, THERE, SPACE = "10.99.0.1", "10.99.0.2", "xttsplan"
 WITHIN, KNEE, GOAL = 0.10, 0.95, 22
 
 
-def make(rows: int = 192, columns: int = 2048) -> Any:
-    """Batches of 1.5 MiB that take some milliseconds of one processor, and are of no use."""
+def make(rows: int = 96, columns: int = 2048) -> Any:
+    """Batches of 0.75 MiB that take some milliseconds of one processor, and are of no use."""
     import tensorflow as tf
 
     def batch(number: Any) -> Any:
@@ -48,7 +48,7 @@ def serve() -> None:
         print(dispatcher, flush=True)
         for number, _ in enumerate(sys.stdin):
             asked = {"dispatcher": f"localhost:{dispatcher}", "host": HERE, "cores": CORES}
-            print(cluster._start("worker", f"{number}.log", **asked)[1], flush=True)
+            print(cluster._start("worker", f"{number}.log", asked)[1], flush=True)
 
 
 async def relay() -> None:

@@ -69,21 +69,26 @@ class ScaleRequest(Record):
     prices: Prices | None = None
 
 
-class ScaleCell(Record):
+class ScaleConditions(Record):
+    """Conditions under which the number of workers varies."""
+
+    cores: float
+    """Cores of each worker, or of the machine where there are no workers."""
+    replicas: int = 1
+    gbit_s: float | None = USUAL_GBIT_S
+    """Speed of each machine's network; ``None`` without workers: nothing is sent."""
+    latency_s: float = 0.0
+    accelerator: float = 1.0
+    """Speed of the step, in times that of the measured one."""
+
+
+class ScaleCell(ScaleConditions):
     """Throughput of one layout, as predicted."""
 
     workers: int
     """Input workers; 0 for a training that reads its input in its own process."""
-    cores: float
-    """Cores of each worker, or of the machine where there are no workers."""
-    replicas: int
-    gbit_s: float | None
-    """Speed of each machine's network; ``None`` without workers: nothing is sent."""
-    latency_s: float
     compressed: bool
     """Whether batches are compressed on the network: where that gives more."""
-    accelerator: float
-    """Speed of the step, in times that of the measured one."""
     throughput_per_s: Estimate
     """Batches a second, of all replicas together."""
     utilization: Estimate
@@ -93,14 +98,9 @@ class ScaleCell(Record):
     """Whether predictions for so many workers, or such a network or step, were never compared with measurements."""
 
 
-class ScaleKnee(Record):
-    """Number of workers from which on more of them give no more than 5 %, for one network and one step."""
+class ScaleKnee(ScaleConditions):
+    """Number of workers from which on more of them give no more than 5 %."""
 
-    cores: float
-    replicas: int
-    gbit_s: float
-    latency_s: float
-    accelerator: float
     workers: Estimate
     limited_by: str
     """Resource that sets the pace from there on."""
@@ -108,17 +108,10 @@ class ScaleKnee(Record):
     """At that number of workers."""
 
 
-class ScaleChoice(Record):
+class ScaleChoice(ScaleCell):
     """The cheapest layout that keeps the accelerator busy for 90 % of the time, at the low end of its range."""
 
     machine: str
-    workers: int
-    """0 where this machine alone is enough."""
-    cores: float
-    gbit_s: float | None
-    accelerator: float
-    utilization: Estimate
-    throughput_per_s: Estimate
     price_per_hour: float | None
     """Price of the workers, and of the machine that trains where the file has it; ``None`` without prices."""
 

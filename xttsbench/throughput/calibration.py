@@ -1,8 +1,8 @@
 """From measured costs of the tf.data service to what a batch of a given size needs, with its uncertainty: pure.
 
-A cost is a + b * bytes: something for each batch, and something for each byte. Processor time also has what a process
-uses while it waits, by the second. The fit is of relative errors (weighted least squares), and its draws are those of
-the coefficients: Student's t with as many degrees of freedom as stretches are left.
+A cost is a + b * bytes: something for each batch, and something for each byte. Processor time is more where a process
+slept before the batch, since it wakes to cold caches. The fit is of relative errors (weighted least squares), and its
+draws are those of the coefficients: Student's t with as many degrees of freedom as stretches are left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Calibrated:
 
     request_s: FloatArray
     worker_cpu_s: FloatArray
-    worker_idle: FloatArray
     client_cpu_s: FloatArray
     split_dispatcher_s: FloatArray
     """Processor time of the dispatcher for one split."""
@@ -42,11 +41,11 @@ def calibrated(costs: Sequence[ServiceCost], size_bytes: float, draws: int, rng:
     whole = [one for one in costs if not one.splits]
     full = [one for one in whole if not one.paced]
     splits = [one for one in costs if one.splits]
-    at = np.array([1.0, size_bytes, 0.0])
+    at = np.array([1.0, size_bytes, 1.0])  # of who waits before each batch, as where the other side is the slower one
 
     def fitted(name: str, rows: Sequence[ServiceCost], terms: int = 3) -> FloatArray:
         values = np.array([getattr(one, name) for one in rows])
-        return _draws(values, np.array([[1.0, one.bytes, one.wall_s] for one in rows])[:, :terms], draws, rng)
+        return _draws(values, np.array([[1.0, one.bytes, one.paced] for one in rows])[:, :terms], draws, rng)
 
     def of_split(name: str) -> FloatArray:
         values = np.array([getattr(one, name) for one in splits])
@@ -61,7 +60,6 @@ def calibrated(costs: Sequence[ServiceCost], size_bytes: float, draws: int, rng:
     return Calibrated(
         request_s=np.maximum(fitted("wall_s", full, 2) @ at[:2], _LEAST),
         worker_cpu_s=np.maximum(worker @ at, _LEAST),
-        worker_idle=np.maximum(worker[:, 2], 0.0),
         client_cpu_s=np.maximum(client @ at, _LEAST),
         split_dispatcher_s=np.maximum(of_split("dispatcher_cpu_s"), 0.0),
         split_worker_s=np.maximum(of_split("worker_cpu_s") - worker[:, 0], 0.0),

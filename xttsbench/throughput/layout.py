@@ -39,9 +39,8 @@ class Needs:
         step_s: the step alone, the hand-over of a batch included; 0 for a bare dataset.
         step_cpu_s: processor time of the step on the client.
         making_s: the pipeline with processors enough, by the cores of a worker.
-        making_cpu_s: processor time of making a batch.
-        worker_cpu_s: processor time of a worker for serialising and sending it.
-        worker_idle: cores that a worker uses whatever it sends.
+        worker_cpu_s: processor time of a worker for making, serialising and sending it.
+        sending_s: the part of that for serialising and sending, which a request waits for.
         client_cpu_s: processor time of a client for receiving and deserialising it.
         request_s: one request between processes of one machine, from asking to having the batch.
         splits: that the dispatcher hands out for a batch; 0 where it hands out none.
@@ -52,9 +51,8 @@ class Needs:
     step_s: FloatArray
     step_cpu_s: FloatArray
     making_s: Mapping[float, FloatArray]
-    making_cpu_s: FloatArray
     worker_cpu_s: FloatArray
-    worker_idle: FloatArray
+    sending_s: FloatArray
     client_cpu_s: FloatArray
     request_s: FloatArray
     splits: float
@@ -101,11 +99,12 @@ class Found:
 def found(needs: Needs, layout: Layout) -> Found:
     """Throughput of a layout by the needs of a batch."""
     moved_s = needs.wire_bytes * _BITS / layout.gbit_s
-    request_s = needs.request_s + layout.latency_s + moved_s
-    cores = np.maximum(layout.cores - needs.worker_idle, 0.01 * layout.cores)
-    far = layout.latency_s + moved_s[0] > needs.request_s[0]
+    slowed = 1 / min(layout.cores, 1.0) - 1  # less than a core takes so much longer for what one thread does
+    own_request_s = needs.request_s + needs.sending_s * slowed
+    request_s = own_request_s + layout.latency_s + moved_s
+    far = layout.latency_s + moved_s[0] > own_request_s[0]
     worker = {
-        WORKERS: (needs.making_cpu_s + needs.worker_cpu_s) / cores,
+        WORKERS: needs.worker_cpu_s / layout.cores,
         PIPELINE: needs.making_s[layout.cores],
         NETWORK if far else REQUESTS: np.maximum(request_s / layout.replicas, moved_s),
         DISPATCHER: needs.splits * (needs.split_s + layout.latency_s),

@@ -25,8 +25,8 @@ from xttsbench.throughput.pace import STEP
 
 def needs(**given: float) -> Needs:
     """A batch of 1 MB that takes 10 ms of a worker's core, for a step of 4 ms."""
-    made = {"step_s": 4e-3, "making_s": 0.0, "making_cpu_s": 10e-3, "wire_bytes": 1e6, "splits": 0.0}
-    zero = dict.fromkeys(("step_cpu_s", "worker_cpu_s", "worker_idle", "client_cpu_s", "request_s", "split_s"), 0.0)
+    made = {"step_s": 4e-3, "making_s": 0.0, "worker_cpu_s": 10e-3, "wire_bytes": 1e6, "splits": 0.0}
+    zero = dict.fromkeys(("step_cpu_s", "sending_s", "client_cpu_s", "request_s", "split_s"), 0.0)
     arrays = {name: np.array([value]) for name, value in (zero | made | given).items()}
     arrays["splits"] = float(arrays["splits"][0])
     arrays["making_s"] = dict.fromkeys((0.25, 1.0, 2.0), arrays["making_s"])
@@ -48,10 +48,10 @@ def test_with_an_infinite_network_and_costs_of_nothing_step_or_workers_set_the_p
 @pytest.mark.parametrize(
     ("given", "layout", "limited_by", "period_s"),
     [
-        ({"worker_cpu_s": 2e-3}, {"cores": 2.0}, WORKERS, 6e-3),
-        ({"worker_idle": 0.2}, {}, WORKERS, 12.5e-3),
+        ({"worker_cpu_s": 12e-3}, {"cores": 2.0}, WORKERS, 6e-3),
         ({"making_s": 30e-3}, {}, PIPELINE, 30e-3),
         ({"request_s": 20e-3}, {}, REQUESTS, 20e-3),
+        ({"request_s": 20e-3, "sending_s": 8e-3}, {"cores": 0.25}, REQUESTS, 44e-3),
         ({"request_s": 5e-3}, {"latency_s": 20e-3}, NETWORK, 25e-3),
         ({}, {"gbit_s": 0.1}, NETWORK, 80e-3),
         ({}, {"gbit_s": 1.0, "workers": 64}, NETWORK, 8e-3),
@@ -84,7 +84,7 @@ def test_a_dataset_without_a_step_is_limited_by_something_else_and_uses_nothing(
 
 TIMES = st.floats(0, 0.1)
 SOME = st.fixed_dictionaries(
-    {name: TIMES for name in ("making_cpu_s", "worker_cpu_s", "client_cpu_s", "request_s", "making_s")},
+    {name: TIMES for name in ("worker_cpu_s", "client_cpu_s", "request_s", "making_s")},
     optional={"step_s": st.floats(1e-4, 0.1), "wire_bytes": st.floats(1, 1e8)},
 )
 
@@ -107,6 +107,6 @@ def test_no_resource_does_more_than_it_can(some, workers, gbit_s) -> None:
     per_s = said.rate_per_s[0] * (1 - 1e-9)
     assert per_s * told.step_s[0] <= 1
     assert per_s * told.client_cpu_s[0] <= 2
-    assert per_s * (told.making_cpu_s[0] + told.worker_cpu_s[0]) <= workers
+    assert per_s * told.worker_cpu_s[0] <= workers
     assert per_s * told.wire_bytes[0] * 8e-9 <= gbit_s
     assert 0 <= said.utilization[0] <= 1 + 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from xttsbench.records.scale import (
     Scale,
     ScaleCell,
     ScaleChoice,
+    ScaleConditions,
     ScaleKnee,
     ScaleRequest,
     ServiceCost,
@@ -97,17 +98,6 @@ def _scale(run: Recorded, asked: ScaleRequest) -> Scale | str:
     return _Planner(diagnosis, costs, asked, np.random.default_rng(run.plan.seed)).scale()
 
 
-@dataclass(frozen=True)
-class _Series:
-    """Cells along the number of workers."""
-
-    cores: float
-    gbit_s: float = USUAL_GBIT_S
-    latency_s: float = 0.0
-    replicas: int = 1
-    accelerator: float = 1.0
-
-
 class _Planner:
     """Predictions for layouts, from a diagnosis and the costs of the service."""
 
@@ -156,13 +146,13 @@ class _Planner:
         known = {*self._worker_cores()}
         making_s = {c: (self._pace(c, Consumer(), math.inf).period_s or input_s.value) * relative for c in known}
         splits = self._splits() if self._asked.sharding == "dynamic" else 0.0
+        made_s = (cpu.value if cpu is not None else input_s.value) * self._relative(cpu or input_s)
         return Needs(
             step_s=self._step_s if self._step.alone_s else np.zeros(_DRAWS),
             step_cpu_s=self._step.cpu_s * self._relative(None),
             making_s=making_s,
-            making_cpu_s=(cpu.value if cpu is not None else input_s.value) * self._relative(cpu or input_s),
-            worker_cpu_s=of_service.worker_cpu_s + splits * of_service.split_worker_s,
-            worker_idle=of_service.worker_idle,
+            worker_cpu_s=made_s + of_service.worker_cpu_s + splits * of_service.split_worker_s,
+            sending_s=of_service.worker_cpu_s,
             client_cpu_s=of_service.client_cpu_s,
             request_s=of_service.request_s,
             splits=splits,
@@ -189,14 +179,14 @@ class _Planner:
             return self._asked.prices.machines
         return (MachineType(name=f"{self._cores:g} cores as here", cores=self._cores, gbit_s=USUAL_GBIT_S),)
 
-    def _found(self, series: _Series, workers: int) -> tuple[Found, bool]:
+    def _found(self, series: ScaleConditions, workers: int) -> tuple[Found, bool]:
         """Prediction of the better of both ways to send a batch, and whether it is the compressed one."""
-        layout = Layout(workers=workers, client_cores=self._here, **vars(series))
+        layout = Layout(workers=workers, client_cores=self._here, **dict(series))
         plain, compressed = (found(self._needs[one], layout) for one in (False, True))
         better = compressed.rate_per_s[0] > plain.rate_per_s[0] * 1.001
         return (compressed, True) if better else (plain, False)
 
-    def _cell(self, series: _Series, workers: int) -> ScaleCell:
+    def _cell(self, series: ScaleConditions, workers: int) -> ScaleCell:
         said, compressed = self._found(series, workers)
         beyond = workers > CHECKED or series.gbit_s not in _CHECKED_GBIT_S
         return ScaleCell(
@@ -206,7 +196,7 @@ class _Planner:
             utilization=_estimate(said.utilization),
             limited_by=said.limited_by,
             extrapolated=beyond or series.accelerator != 1 or series.replicas != 1,
-            **vars(series),
+            **dict(series),
         )
 
     def _local(self, cores: float, accelerator: float = 1.0) -> ScaleCell:
@@ -219,9 +209,7 @@ class _Planner:
         return ScaleCell(
             workers=0,
             cores=cores,
-            replicas=1,
             gbit_s=None,
-            latency_s=0.0,
             accelerator=accelerator,
             compressed=False,
             throughput_per_s=_estimate(rate),
@@ -230,12 +218,12 @@ class _Planner:
             extrapolated=cores != self._here or accelerator != 1,
         )
 
-    def _knee(self, series: _Series) -> ScaleKnee:
+    def _knee(self, series: ScaleConditions) -> ScaleKnee:
         first, _ = self._found(series, 1)
         enough = np.maximum(np.ceil(first.enough), 1.0)
         at, _ = self._found(series, int(enough[0]))
         return ScaleKnee(
-            **vars(series),
+            **dict(series),
             workers=_estimate(enough),
             limited_by=first.ceiling_by,
             utilization=_estimate(at.utilization),
@@ -249,7 +237,12 @@ class _Planner:
             fit: list[tuple[MachineType | None, ScaleCell]] = []
             fit += [(None, local)] if local.utilization.low >= BUSY else []
             for machine in self._machines():
-                series = _Series(machine.cores, machine.gbit_s, self._asked.latencies_s[0], accelerator=accelerator)
+                series = ScaleConditions(
+                    cores=machine.cores,
+                    gbit_s=machine.gbit_s,
+                    latency_s=self._asked.latencies_s[0],
+                    accelerator=accelerator,
+                )
                 cells = (self._cell(series, workers) for workers in range(1, WORKERS[-1] + 1))
                 best = next((cell for cell in cells if cell.utilization.low >= BUSY), None)
                 fit += [(machine, best)] if best is not None and self._step.alone_s else []
@@ -259,10 +252,14 @@ class _Planner:
     def scale(self) -> Scale:
         """All predictions."""
         here_s = self._pace(self._here, self._step, self._here).period_s
-        usual = [_Series(self._cores, gbit_s, s) for s in self._asked.latencies_s for gbit_s in _GBIT_S]
-        own = _Series(self._cores, latency_s=self._asked.latencies_s[0])
-        faster = [replace(own, accelerator=times) for times in _FASTER[1:] if self._step.alone_s]
-        series = [*usual, *faster, *(replace(own, replicas=count) for count in _REPLICAS)]
+        usual = [
+            ScaleConditions(cores=self._cores, gbit_s=gbit_s, latency_s=s)
+            for s in self._asked.latencies_s
+            for gbit_s in _GBIT_S
+        ]
+        own = ScaleConditions(cores=self._cores, latency_s=self._asked.latencies_s[0])
+        faster = [own.model_copy(update={"accelerator": times}) for times in _FASTER[1:] if self._step.alone_s]
+        series = [*usual, *faster, *(own.model_copy(update={"replicas": count}) for count in _REPLICAS)]
         cores = sorted({*map(float, _CORES), self._here})
         needs, apart = self._needs[False], 1 / (here_s * self._measured.estimate)
         plain = {name: value for name, value in vars(needs).items() if name not in ("making_s", "splits")}
@@ -303,16 +300,8 @@ def _choice(machine: MachineType | None, cell: ScaleCell, trainer: float | None)
     price = None if machine is None or machine.price_per_hour is None else machine.price_per_hour * cell.workers
     if machine is None and trainer is not None:
         price = 0.0
-    return ScaleChoice(
-        machine="this machine alone" if machine is None else machine.name,
-        workers=cell.workers,
-        cores=cell.cores,
-        gbit_s=cell.gbit_s,
-        accelerator=cell.accelerator,
-        utilization=cell.utilization,
-        throughput_per_s=cell.throughput_per_s,
-        price_per_hour=None if price is None else price + (trainer or 0.0),
-    )
+    name = "this machine alone" if machine is None else machine.name
+    return ScaleChoice(machine=name, price_per_hour=None if price is None else price + (trainer or 0.0), **dict(cell))
 
 
 def _worth(choice: ScaleChoice) -> tuple[float, int]:
@@ -320,14 +309,12 @@ def _worth(choice: ScaleChoice) -> tuple[float, int]:
 
 
 def _unmeasured(scale: Scale) -> Iterator[tuple[str, str]]:
-    for index, cell in enumerate(scale.cells):
-        if cell.gbit_s is None:
-            yield f"scale.cells.{index}.gbit_s", "without workers nothing is sent"
-    for index, choice in enumerate(scale.choices):
-        if choice.gbit_s is None:
-            yield f"scale.choices.{index}.gbit_s", "without workers nothing is sent"
-        if choice.price_per_hour is None:
-            yield f"scale.choices.{index}.price_per_hour", "no price is known: --prices names a file of them"
+    for name in ("cells", "choices"):
+        for index, cell in enumerate(getattr(scale, name)):
+            if cell.gbit_s is None:
+                yield f"scale.{name}.{index}.gbit_s", "without workers nothing is sent"
+            if name == "choices" and cell.price_per_hour is None:
+                yield f"scale.{name}.{index}.price_per_hour", "no price is known: --prices names a file of them"
 
 
 def _sentences(scale: Scale) -> Iterator[str]:
