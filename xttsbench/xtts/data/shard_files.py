@@ -25,7 +25,15 @@ _JITTER: Final = random.Random()  # of its own, so that threads that wait do not
 _PERMANENT: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     # Attempts are counted here alone: botocore's own would multiply them, and wait a minute for a server that hangs.
-    "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 20, "retries": {"max_attempts": 0}}}
+    # Its ten connections would be the limit of the requests in flight.
+    "s3": {
+        "config_kwargs": {
+            "connect_timeout": 10,
+            "read_timeout": 20,
+            "retries": {"max_attempts": 0},
+            "max_pool_connections": 1024,
+        }
+    }
 }
 
 
