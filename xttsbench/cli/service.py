@@ -33,8 +33,8 @@ app = typer.Typer(
             "sample comes once for each worker, and again from a worker that is started again. With DYNAMIC each "
             "sample comes at most once an epoch; a worker or a client that is killed loses what it holds. With "
             "FILE and DATA a worker that is started again yields its part again. An epoch ends only where every "
-            "worker that served it is there: start one that died again with the same --host and --port, or "
-            "clients wait for ever.",
+            "worker that the dispatcher has met is there: start one that died again with the same --host and "
+            "--port, or clients wait for ever.",
             "Whoever reaches a port can have it run ops: there is no password and no encryption.",
         )
     ),

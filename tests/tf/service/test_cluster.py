@@ -56,6 +56,7 @@ def test_a_dispatcher_that_was_killed_goes_on_in_the_middle_of_an_epoch_and_a_ne
     seen.update(int(one) for one in samples)
     cluster.kill_worker(added)
     assert cluster.workers[added] is None
+    cluster.restart_worker(added)  # later epochs, too, would wait for it for ever
     assert set(seen) <= set(range(SAMPLES))
     assert max(seen.values()) == 1
 
