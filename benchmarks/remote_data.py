@@ -132,7 +132,7 @@ def main() -> None:
         for process in processes:
             process.kill()
     result = {
-        "command": "python benchmarks/remote_data.py",
+        "command": f"python benchmarks/remote_data.py --seconds {options.seconds:g}",
         "cores": len(os.sched_getaffinity(0)),
         "server": "moto behind a relay of Python, on the same cores",
         "clips": made.manifest.clips,
