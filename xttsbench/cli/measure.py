@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -243,6 +243,18 @@ def _show(summary: WatchSummary, place: str, *, quiet: bool = False) -> None:
 
     sys.stderr.write("\n" + rendered(watch_document(summary, place), -1 if quiet else 0, sys.stderr))
     sys.stderr.flush()
+
+
+def show_ranks(directories: Sequence[Path], *, as_json: bool, quiet: bool) -> bool:
+    """Show the runs of a job's ranks, judged together; whether they are such runs."""
+    from xttsbench.reporting.sections.ranks import ranks_document
+    from xttsbench.workflows.ranks import ranks_in, report_ranks
+
+    ranks = ranks_in(directories)
+    if ranks:
+        found = report_ranks(ranks, directories[0] if len(directories) == 1 else None)
+        put(found, ranks_document(found), as_json=as_json, detail=-1 if quiet else 0)
+    return bool(ranks)
 
 
 def show_run(directory: Path, *, as_json: bool, quiet: bool, redact: bool = False) -> bool:

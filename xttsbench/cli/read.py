@@ -192,19 +192,31 @@ def _show(compared: Compared, *, as_json: bool, as_markdown: bool, detail: int) 
 @shared("redact", "browse", "verbose", "quiet", "as_json", "debug")
 def report(
     context: typer.Context,
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A run's directory, e.g. one under reports/; or a CSV of monitor.")
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...",
+            help="A run's directory, e.g. one under reports/; or a CSV of monitor; or the watched runs of a job's "
+            "ranks, or the directory that holds them.",
+        ),
     ],
 ) -> None:
     """Build the report again from the raw samples, without TensorFlow; of a monitor's CSV a page, FILE.html beside it.
 
+    Watched runs of several ranks are judged together, while they run or afterwards: which of them is late, hangs, died,
+    or has another's samples.
+
     Example:  xttsbench report reports/20261121T080000Z-diagnose-make
     """
+    from xttsbench.cli.measure import show_ranks, show_run
+
     as_json, quiet, redact, browse = (context.params[name] for name in ("as_json", "quiet", "redact", "browse"))
+    directory = directories[0]
+    if show_ranks(directories, as_json=as_json, quiet=quiet):
+        return
     if directory.suffix == ".csv" and not directory.is_dir():
         _report_log(directory, as_json=as_json, detail=detail(context), browse=browse)
         return
-    from xttsbench.cli.measure import show_run
     from xttsbench.workflows.runs import rebuild
 
     if show_run(directory, as_json=as_json, quiet=quiet, redact=redact):

@@ -15,6 +15,7 @@ import platformdirs
 
 from xttsbench.records.base import SCHEMA_VERSION, Estimate, Record
 from xttsbench.records.comparison_result import Outcome
+from xttsbench.records.ranks import RankTask
 from xttsbench.records.report import Attribution, Bottleneck, Finding
 
 SUMMARY_FILE: Final = "summary.json"
@@ -184,6 +185,8 @@ class WatchSummary(Record):
     fail_on: tuple[FailOn, ...] = ()
     stretches: tuple[Stretch, ...] = ()
     """Sums over consecutive parts of the run."""
+    rank: RankTask | None = None
+    """Place of the process in a job of several that train together; ``None`` where it trains alone."""
     notes: tuple[str, ...] = ()
     """Failures of xttsbench itself, after which the script went on, a sentence each."""
     unmeasured: dict[str, str] = {}

@@ -179,7 +179,7 @@ class StackSampler:
                 continue
             key = classify(frame)
             if key is not None and key[3] == "function" and not self._input_runs:
-                key = _python_function_elsewhere(frames.values()) or key
+                key = python_function_elsewhere(frames.values()) or key
             if key is not None:
                 self.samples += 1
                 self.total_s += weight
@@ -233,7 +233,7 @@ def _function(code: CodeType) -> str:
     return next((name for name in reversed(code.co_qualname.split(".")) if not name.startswith("<")), code.co_name)
 
 
-def _python_function_elsewhere(frames: Iterable[FrameType]) -> Key | None:
+def python_function_elsewhere(frames: Iterable[FrameType]) -> Key | None:
     """The user's line in a Python function that a tf.function runs on a thread of TensorFlow, if one is running."""
     return next((key for key in map(classify, frames) if key is not None and key[3] == "python_function"), None)
 

@@ -9,6 +9,8 @@ keeps the time for its fixes.
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +30,7 @@ from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job, job_of
 from xttsbench.records.plan import Comparison, RunPlan
+from xttsbench.records.ranks import task_of
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Look, TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target
@@ -119,6 +122,12 @@ def diagnose(request: Request, *, progress: Progress | None = None) -> Outcome:
         )
     began, target = time.monotonic(), parse_target(request.target, scripts=True)
     script = target.kind == "script"
+    if script and (task := task_of(os.environ)) is not None:
+        raise UsageError(
+            f"{request.target!r} is rank {task.rank} of {task.ranks} by {task.source}: diagnose stops a script once it "
+            "has seen enough, and the other ranks would wait for it. On each rank: xttsbench watch --out DIR "
+            f"{shlex.quote(request.target)}; then xttsbench report DIR."
+        )
     plan = plan_of(request)
     with open_run(plan, request.out, f"{plan.kind}-{target.name}", began=began) as run:
         return finish(replace(run, trials=_measured(run, request, progress or Silent(), script=script)))

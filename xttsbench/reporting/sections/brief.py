@@ -269,7 +269,7 @@ def _headline(summary: WatchSummary) -> doc.Headline:
         below = (doc.Paragraph(sure, "soft", lines=1),)
     return doc.Headline(
         kind=f"watch {summary.script}"[:_COMMAND],
-        subject="",
+        subject=f"rank {summary.rank.rank} of {summary.rank.ranks}" if summary.rank is not None else "",
         word=f"likely {part(summary.bottleneck)}" if named else part(summary.bottleneck),
         name=summary.bottleneck,
         sentence=summary.sentence,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
@@ -191,30 +192,38 @@ class Site:
 
     def write(self, values: list[Any]) -> Any:
         """Add the ops that write one row to the graph that is being traced; returns how many were written before."""
+        return self.write_rows(tf.stack([tf.cast(value, tf.float64) for value in values])[None])
+
+    def write_rows(self, rows: Any) -> Any:
+        """Do the same with any number of rows, none included."""
         ring, count = self._handles()
         at = tf.raw_ops.ReadVariableOp(resource=count, dtype=tf.int64)
-        row = tf.stack([tf.cast(value, tf.float64) for value in values])
-        put = tf.raw_ops.ResourceScatterUpdate(resource=ring, indices=at % _SLOTS, updates=row)
+        number = tf.shape(rows, tf.int64)[0]
+        put = tf.raw_ops.ResourceScatterUpdate(resource=ring, indices=(at + tf.range(number)) % _SLOTS, updates=rows)
         with tf.control_dependencies([put]):
-            tf.raw_ops.AssignAddVariableOp(resource=count, value=tf.constant(1, tf.int64))
+            tf.raw_ops.AssignAddVariableOp(resource=count, value=number)
         return at
 
     def drain(self, offset_ns: int) -> list[GraphTimestamp]:
         """Stamps since the last call, in the time of ``time.perf_counter_ns``; if more than fit, the last ones."""
+        return [
+            GraphTimestamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
+            for t0, t1, size, elements in self.rows().tolist()
+        ]
+
+    def rows(self) -> npt.NDArray[np.float64]:
+        """Rows since the last call, as they were written; if more than fit, the last ones."""
         with tf.device(DEVICE):
             count = int(tf.raw_ops.ReadVariableOp(resource=self._count, dtype=tf.int64)._numpy_internal())
             if count == self._read:
-                return []
+                return np.empty((0, _COLUMNS))
             first = max(self._read, count - _SLOTS)
             slots = np.arange(first, count) % _SLOTS
             # Not all of it, which would be copied; and not by what counts values that the script fetches.
             rows = tf.raw_ops.ResourceGather(resource=self._ring, indices=slots, dtype=tf.float64)._numpy_internal()
         self.lost += first - self._read
         self._read = count
-        return [
-            GraphTimestamp(round(t0 * 1e9) - offset_ns, round(t1 * 1e9) - offset_ns, int(size), int(elements))
-            for t0, t1, size, elements in rows.tolist()
-        ]
+        return np.asarray(rows)
 
 
 class GraphClock:
@@ -230,6 +239,11 @@ class GraphClock:
         self._on_site = on_site
         self._group: int | None = None
         self._groups = 0
+
+    @property
+    def asking(self) -> bool:
+        """Whether a distributed iterator's request is being traced."""
+        return self._group is not None
 
     def grouped(self, original: Callable[[], Any]) -> Any:
         """Trace one request of a distributed iterator: the requests of its replicas belong together."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.data.ops import dataset_autograph, dataset_ops, iterator_ops, optional_ops
@@ -224,6 +225,18 @@ def _keras(package: str) -> _Keras:
     )
 
 
+KERAS_3_WORKERS: Final = (
+    "fit of Keras 3 fails under MultiWorkerMirroredStrategy (keras-team/keras#20585). What works: Keras 2, by "
+    "pip install tf_keras and TF_USE_LEGACY_KERAS=1 in the environment before TensorFlow is imported; or a loop of "
+    "your own around strategy.run."
+)
+
+
+def _on_several_workers(model: Any) -> bool:
+    strategy = getattr(model, "distribute_strategy", None)
+    return getattr(getattr(strategy, "extended", None), "_num_workers", 1) > 1
+
+
 def patch_keras(watched: Watched, patches: Patches, package: str) -> None:
     """The steps of ``fit``, its validation, and the data set that it takes, in one package of Keras."""
     keras = _keras(package)
@@ -252,6 +265,9 @@ def patch_keras(watched: Watched, patches: Patches, package: str) -> None:
 
     def around_fit(original: Callable[..., Any]) -> Callable[..., Any]:
         def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if watched.active and package != LEGACY_KERAS and _on_several_workers(model):
+                print(f"xttsbench: {KERAS_3_WORKERS}", file=sys.stderr, flush=True)
+                watched.note_once(KERAS_3_WORKERS)
             if watched.before_fit is not None and watched.active:
                 kwargs = dict(inspect.signature(original).bind(model, *args, **kwargs).arguments)
                 del kwargs["self"]

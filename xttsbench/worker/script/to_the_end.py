@@ -13,12 +13,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import FrameType
 from typing import Any, Final
 
 from xttsbench.processes import closed, die_with_parent
-from xttsbench.step.frames import classify
+from xttsbench.step.frames import Key, classify
 from xttsbench.worker.channel import ScriptReport
 from xttsbench.worker.script.process import Process, report_over
 
@@ -31,6 +32,7 @@ _EVERY: Final = 4
 _TELL_S: Final = 2.0
 _HELD: Final = 512
 
+Heard = Callable[[int, "Key | None", Mapping[int, FrameType]], None]
 Sample = tuple[Any, ...]
 """``perf_counter_ns``, nanoseconds since the sample before; file, line, function and kind of the user's line."""
 
@@ -44,10 +46,18 @@ class RareSamples:
         tell: called every two seconds with the samples since.
         asking: whether the main thread asks for data just now, which is no part of a step.
         early: samples that are taken more often.
+        heard: called with the nanoseconds, the user's line and the frames of all threads of each sample.
     """
 
-    def __init__(self, tell: Callable[[list[Sample]], None], asking: Callable[[], bool], early: int = EARLY) -> None:
+    def __init__(
+        self,
+        tell: Callable[[list[Sample]], None],
+        asking: Callable[[], bool],
+        early: int = EARLY,
+        heard: Heard = lambda *_: None,
+    ) -> None:
         self._tell = tell
+        self._heard = heard
         self._asking = asking
         self._early = early
         self._main = threading.main_thread().ident or 0
@@ -76,8 +86,11 @@ class RareSamples:
         taken, over, interval_s = 0, False, _INTERVAL_S[1]
         while not over:
             over = self._running.acquire(timeout=_EARLY_S if taken < self._early else interval_s)
-            key = None if self._asking() else classify(sys._current_frames().get(self._main))
+            frames = sys._current_frames()
+            key = None if self._asking() else classify(frames.get(self._main))
             now = time.perf_counter_ns()
+            self._heard(now - last, key, frames)
+            del frames
             if key is not None and len(held) < _HELD:
                 held.append((now, now - last, *key))
                 taken += 1
@@ -96,7 +109,12 @@ class WholeRunProcess(Process):
     def __init__(self, report: ScriptReport) -> None:
         super().__init__(report)
         self._hooks: Any = None
-        self._samples = RareSamples(self._tell, lambda: self.watched is not None and self.watched.requesting)
+        self._rank: Any = None
+        self._samples = RareSamples(
+            self._tell,
+            lambda: self.watched is not None and self.watched.requesting,
+            heard=lambda *sample: self._rank.sampled(*sample) if self._rank is not None else None,
+        )
 
     def begin(self) -> None:
         """Watch from now on."""
@@ -111,8 +129,15 @@ class WholeRunProcess(Process):
 
     def _tensorflow_loaded(self) -> None:
         super()._tensorflow_loaded()
+        if self.watched is not None:
+            self._noted("watching this rank", self._watch_rank)
         self._samples.start()
         atexit.register(self._end)  # before what TensorFlow does then, which was registered earlier
+
+    def _watch_rank(self) -> None:
+        from xttsbench.worker.script.ranks import Rank
+
+        self._rank = Rank(self.watched, self._patches)
 
     def _end(self) -> None:
         """Tell how the script ended; of ``sys.exit`` the parent knows by the exit code."""

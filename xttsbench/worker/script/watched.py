@@ -49,6 +49,10 @@ class Watched:
         """Called with the loop that got a batch in Python, and the number of its shape."""
         self.on_trace: Callable[[], None] | None = None
         """Called before a function is traced."""
+        self.on_poll: Callable[[], None] | None = None
+        """Called on the thread that tells how the script goes, each time that it does."""
+        self.on_epoch: Callable[[], None] | None = None
+        """Called when an epoch of ``fit`` begins."""
         self.recorder = recorder or Recorder(report)
         self.clock = GraphClock(self._site_made)
         self.eager = EagerLoops(self.recorder)
@@ -59,6 +63,7 @@ class Watched:
         self._training: set[int] = set()
         self._tapes_before = 0
         self._over = threading.Event()
+        self._noted = ""
         self._no_step: NoStep | None = None
         self._alike = self._calls_before = 0
         self.recorder.watch.tell(self)
@@ -187,6 +192,8 @@ class Watched:
         """An epoch of ``fit`` begins."""
         if self.fitting and self.fit.loop is not None:
             self.fit.loop.epochs += 1
+            if self.on_epoch is not None:
+                self.on_epoch()
 
     def batch_ended(self, logs: Any = None) -> None:
         """A batch of ``fit`` and its callbacks are over."""
@@ -259,6 +266,8 @@ class Watched:
                     recorder.replaced.cannot(f"the loop runs inside a tf.function ({main.how})")
                 recorder.report.tell(in_one_call=steps > _FEW_STEPS * max(calls, 1))
             results.end()
+        if self.on_poll is not None:
+            self.on_poll()
         results.batches()
         channel.send({"traces": [trace.model_dump(mode="json") for trace in recorder.watch.traces]})
         if (reason := results.bench.compilations.xla.reason) is not None:
@@ -282,6 +291,8 @@ class Watched:
             if self.graph and not self.fitting:
                 self._poll_graph_loops()
             self.recorder.results.tell_if_due()
+        if self.on_poll is not None:
+            self.on_poll()
         if self._no_step is not None:
             self._no_step.look()
 
@@ -302,6 +313,12 @@ class Watched:
             self.graph.add_rows()
             if results.loops.main is not None and results.loops.main in self.graph and self.recorder.enough():
                 self.recorder.stop()
+
+    def note_once(self, text: str) -> None:
+        """Add a note to the run, unless it was the last one."""
+        if text != self._noted:
+            self._noted = text
+            self.recorder.report.channel.note(text)
 
     def leave(self) -> None:
         """Watch no more: a process that the script forked is not watched, its rows would mix with this one's."""

@@ -26,6 +26,7 @@ from xttsbench.worker.channel import DirectChannel, ScriptReport
 from xttsbench.worker.script.eager import call_site
 from xttsbench.worker.script.loop import Loop, Loops
 from xttsbench.worker.script.patches import Patches, around_request, patch_keras, patch_tensorflow
+from xttsbench.worker.script.ranks import Rank
 from xttsbench.worker.script.recorder import Recorder, SamplingWindows
 from xttsbench.worker.script.to_the_end import RareSamples
 from xttsbench.worker.script.watched import Watched
@@ -165,7 +166,9 @@ class Attached:
         self._patches.put(Requests, "__next__", around_request(self.watched))
         self.watched.begin()
         self._samples = RareSamples(
-            lambda held: channel.send({"samples": held}) if held else None, lambda: self.watched.requesting
+            lambda held: channel.send({"samples": held}) if held else None,
+            lambda: self.watched.requesting,
+            heard=Rank(self.watched, self._patches).sampled,
         )
         self._samples.start()
 
@@ -193,6 +196,8 @@ class Attached:
             self.watched.add_rows()
             recorder.results.loops.choose(over=True)
             recorder.results.tell()
+        if self.watched.on_poll is not None:
+            self.watched.on_poll()
 
     def around(self, data: Iterable[Any]) -> Iterator[Any]:
         """An iterator over data; one over a dataset of TensorFlow's is seen by itself."""

@@ -32,6 +32,7 @@ from xttsbench.execution.run_directory import read_record
 from xttsbench.execution.watched import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
+from xttsbench.records.ranks import task_of
 from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
@@ -99,8 +100,18 @@ def watch(request: Request, shown: Shown) -> Watched:
     if baseline is None and any(gate.relative for gate in gates):
         raise UsageError("--fail-on with a + compares with an earlier run: name it with --baseline SUMMARY.")
     plan = _plan(request.script, request.arguments, request.command).model_copy(update={"redact": request.redact})
-    with runs.open_run(plan, request.out, f"watch-{target.name}") as run:
+    out, name = own_directory(request.out, f"watch-{target.name}")
+    with runs.open_run(plan, out, name) as run:
         return _watched(run, request, gates, baseline, shown)
+
+
+def own_directory(out: Path | None, name: str) -> tuple[Path | None, str]:
+    """Directory and name of this process's run: the ranks of a job are given the same ones, and each has its own."""
+    task = task_of(os.environ)
+    if task is None:
+        return out, name
+    own = f"rank-{task.rank}"
+    return (out / own if out is not None else None), f"{name}-{own}"
 
 
 def _watched(
@@ -234,9 +245,8 @@ class Session:
             script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else ""
         plan = _plan(script or what, sys.argv[1:] if script else (), f"xttsbench.{what}")
         self._holds = ExitStack()  # until the run is over, so that its report can be built again beside this process
-        self.run = self._holds.enter_context(
-            runs.open_run(plan, out, f"watch-{Path(script).stem or what}", needs_tensorflow=False)
-        )
+        out, name = own_directory(out, f"watch-{Path(script).stem or what}")
+        self.run = self._holds.enter_context(runs.open_run(plan, out, name, needs_tensorflow=False))
         spec = _spec(plan.target)
         rows = RowMemory(mmap.mmap(-1, RowMemory.size_bytes(ROWS + 1)))
         plan = self.run.kept.plan
@@ -329,7 +339,10 @@ def session(what: str, *, out: str | Path | None, tensorboard: str | Path | None
     if _session is None or _session._pid != os.getpid():
         paths = [None if path is None else Path(path) for path in (out, tensorboard)]
         _session = Session(what, paths[0], paths[1], shown)
-    elif out is not None and Path(out).absolute() != _session.run.directory.absolute():
+    elif out is not None and _session.run.directory.absolute() not in (
+        Path(out).absolute(),
+        (own_directory(Path(out), "")[0] or Path(out)).absolute(),
+    ):
         raise UsageError(
             f"out={str(out)!r}: this process is watched already, into {str(_session.run.directory)!r}; "
             "leave it out, or name the same."

@@ -33,6 +33,7 @@ from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import StepProfile, TrialRecord, TrialSpec
 from xttsbench.records.watch import LIVE_FILE, SUMMARY_FILE, End, LiveRun, RecentSteps, WatchedRun, WatchSummary
 from xttsbench.workflows.watch.lines import SampledLines
+from xttsbench.workflows.watch.rank import RankFile
 from xttsbench.workflows.watch.summary import Scalars, summarise
 
 _LIVE_S: Final = 1.0
@@ -92,6 +93,7 @@ class Observer:
         self._signal: str | None = None
         self._finished: int | None = None
         self._lines = SampledLines()
+        self._rank = RankFile(directory, about.redaction)
         self._counted: dict[str, Any] = {}
         self._ended: End = "running"
         self._exit_code: int | None = None
@@ -115,6 +117,8 @@ class Observer:
         """Take one message of the process."""
         if "samples" in message:
             self._lines.extend(message["samples"])
+        elif "rank" in message:
+            self._rank.take(message["rank"])
         elif "counted" in message:
             self._counted = message["counted"]
         else:
@@ -141,6 +145,7 @@ class Observer:
         if now >= self._summary_due:
             self._summary_due = now + self._about.summary_s
             self.conclude(self.summary())
+            self._rank.write()
 
     def show(self) -> None:
         """Somebody wants to see what is known so far."""
@@ -169,6 +174,7 @@ class Observer:
             self._room.unlink()
         self.guard("Reading the last steps", lambda: self._drain(everything=True))
         self.guard("Reading the machine", self._sample_host)
+        self.guard("Writing this rank's file", self._rank.write)
         self._write_live(over=True)
         with suppress(OSError):
             if self._announced.name:
@@ -242,6 +248,7 @@ class Observer:
             "duration_s": time.monotonic() - self._began,
             "iterations": (),
             "notes": self.guard.lines,
+            "rank": self._rank.task,
         }
 
     def write(self, summary: WatchSummary) -> None:
@@ -281,6 +288,7 @@ class Observer:
             return
         self._lines.place(steps)
         self.running.add(steps, self._lines.why, self._resident())
+        self._rank.add(steps)
         self._lines.note_stalls(steps, self.running.histogram.stall_threshold_s or np.inf)
         self._note_recent(steps)
 

@@ -1,0 +1,140 @@
+"""The verdict on a job's ranks, from files made by hand."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.diagnosis.jobs import job, rank_run
+from xttsbench.diagnosis.ranks import Rank, judge
+from xttsbench.records.ranks import Activity, CodeLine, RankPosition, RankRun, task_of
+from xttsbench.records.watch import Stalls, WatchSummary
+
+LINE = CodeLine(file="train.py", line=41, function="load")
+
+
+def end(ended: str = "running", updated: str = "2026-11-27T10:00:00+00:00", **fields: Any) -> WatchSummary:
+    nothing = dict.fromkeys(
+        (
+            "probability", "attribution_s", "step_time_s", "input_wait_fraction", "drift", "memory", "exit_code",
+            "signal", "error", "garbage_collection_share", "period_steps",
+        )
+    )  # fmt: skip
+    return WatchSummary.model_validate(
+        nothing
+        | {
+            "script": "train.py", "pid": 1, "started_utc": updated, "updated_utc": updated, "duration_s": 9.0,
+            "over": ended != "running", "ended": ended, "iterations": (), "steps": 100, "warm_up_steps": 2,
+            "epochs": 1, "bottleneck": "inconclusive", "sentence": "", "quantiles_s": {}, "stalls": Stalls(),
+            "traces": 0, "xla_compiles": 0, "next_command": "",
+        }
+        | fields
+    )  # fmt: skip
+
+
+def rank(run: RankRun, **how: Any) -> Rank:
+    summary = end(**how)
+    return Rank(run, summary, not summary.over)
+
+
+def at(activity: Activity, idle_s: float = 30.0, line: CodeLine | None = None) -> RankPosition:
+    return RankPosition(activity=activity, idle_s=idle_s, line=line)
+
+
+def test_a_healthy_job_has_no_finding() -> None:
+    runs = job()
+    held = [
+        run.model_copy(update={"epochs": rank_run(number, hashes=range(number, 2000, 2)).epochs})
+        for number, run in enumerate(runs)
+    ]
+    found = judge([rank(one, ended="returned", exit_code=0) for one in held])
+    assert not found.findings
+    assert found.seen_once is True
+    assert found.sentence.startswith("No rank is late")
+
+
+def test_the_late_rank_is_named_with_its_line() -> None:
+    fast, slow = job(late_s={1: 0.006})
+    slow = slow.model_copy(update={"parts": rank_run(1, input=2.4).parts, "lines": {"input": LINE}})
+    found = judge([rank(fast, ended="returned"), rank(slow, ended="returned")])
+    first = found.findings[0]
+    assert (first.fault, first.rank, first.cause, first.line) == ("straggler", 1, "input", LINE)
+    assert "train.py:41 (load)" in found.sentence
+
+
+def test_a_late_rank_whose_parts_are_like_the_others_has_no_cause() -> None:
+    found = judge([rank(one, ended="returned") for one in job(late_s={1: 0.006}, input=1.0)])
+    assert (found.findings[0].cause, found.findings[0].line) == ("", None)
+
+
+def test_the_rank_outside_of_the_collective_hangs() -> None:
+    found = judge([rank(rank_run(0, position=at("collective"))), rank(rank_run(1, position=at("input", line=LINE)))])
+    first = found.findings[0]
+    assert (first.fault, first.rank, first.line) == ("hang", 1, LINE)
+    assert "rank 0 waits for it in a collective" in first.sentence
+
+
+def test_a_wait_is_no_hang() -> None:
+    runs = rank_run(0, position=at("collective", idle_s=3.0)), rank_run(1, position=at("input", idle_s=3.0))
+    assert not judge([rank(one) for one in runs]).findings
+
+
+def test_long_steps_are_no_hang() -> None:
+    slow = [
+        rank_run(number, position=at(what, idle_s=60.0)).model_copy(update={"wall_s": 1000.0})
+        for number, what in enumerate(("collective", "step"))
+    ]
+    assert not judge([rank(one) for one in slow]).findings
+
+
+def test_a_rank_whose_data_ended_is_told_from_one_that_waits() -> None:
+    over = rank_run(1, hashes=range(200), ended=True, lines={"request": LINE}, position=at("python"))
+    found = judge([rank(rank_run(0, position=at("collective"))), rank(over, ended="returned", exit_code=0)])
+    assert found.findings[0].line == LINE
+    assert "has no data left after 10 batches" in found.sentence
+
+
+def test_ranks_in_different_collectives_are_told() -> None:
+    behind = rank_run(1, position=at("collective"), begun=40)
+    found = judge([rank(rank_run(0, position=at("collective"), begun=41)), rank(behind)])
+    assert (found.findings[0].rank, "earlier collective" in found.sentence) == (1, True)
+
+
+def test_the_first_to_die_is_named() -> None:
+    first = rank(rank_run(1), ended="killed", signal="SIGKILL", updated="2026-11-27T10:00:00+00:00")
+    second = rank(rank_run(0), ended="raised", exit_code=1, updated="2026-11-27T10:00:40+00:00")
+    found = judge([second, first])
+    assert (found.findings[0].fault, found.findings[0].rank) == ("died", 1)
+    assert "was killed by SIGKILL" in found.sentence
+
+
+def test_a_missing_rank_is_noted() -> None:
+    assert any("rank 2" in note for note in judge([rank(rank_run(number, ranks=3)) for number in (0, 1)]).notes)
+
+
+def test_duplicated_data_come_before_a_starved_shard() -> None:
+    runs = rank_run(0, hashes=range(1000)), rank_run(1, hashes=range(500))
+    found = judge([rank(one, ended="returned") for one in runs])
+    assert [one.fault for one in found.findings] == ["duplicated", "starved"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({}, None),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "worker", "index": 1}}'}, (1, 2)),
+        (
+            {"TF_CONFIG": '{"cluster": {"chief": ["c"], "worker": ["a"]}, "task": {"type": "worker", "index": 0}}'},
+            (1, 2),
+        ),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "ps", "index": 0}}'}, None),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}'}, None),
+        ({"TF_CONFIG": "nonsense"}, None),
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4"}, (3, 4)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, (1, 2)),
+        ({"RANK": "5", "WORLD_SIZE": "2"}, None),
+    ],
+)
+def test_the_place_in_the_job_is_in_the_environment(environ: dict[str, str], place: tuple[int, int] | None) -> None:
+    task = task_of(environ)
+    assert (None if task is None else (task.rank, task.ranks)) == place

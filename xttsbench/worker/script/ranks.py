@@ -1,0 +1,313 @@
+"""One rank of a job, from within its process: its collectives, its samples, and where its main thread is.
+
+Each collective is stamped when its tensors are there and when it has its result, in Python or in the graph it is
+traced into; so a rank's own time is told from its time among the others. On a GPU a collective is launched before its
+tensors are there: then its begin is the launch. Nothing here may fail the script: what cannot be stamped runs as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.distribute import collective_all_reduce_strategy, input_lib
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import collective_ops, control_flow_util
+
+from xttsbench.records.ranks import task_of
+from xttsbench.step.frames import Key, classify, python_function_elsewhere
+from xttsbench.worker.script.eager import LOOP_MARK
+from xttsbench.worker.script.graph_clock import DEVICE, Site, tensors_of
+from xttsbench.worker.script.patches import Patches
+from xttsbench.worker.script.sample_hashes import BITS, hashes, hashes_in_graph, leaves_of
+from xttsbench.worker.script.watched import Watched
+
+_KEPT: Final = 2048  # Collectives that are kept, and hashes of an epoch, before every second one is left out
+_SHARE: Final = 0.004  # Of the time that looking at samples may take
+_LINES: Final = 32  # That are told, those with most time
+_SPREAD: Final = 0x9E3779B97F4A7C15  # Multiplied by it, neighbours lie far apart
+_MASK: Final = (1 << BITS) - 1
+
+Interval = tuple[int, int, bool]
+"""Begin and end of a collective, and whether the request for a batch is what it is part of."""
+
+
+class _Place:
+    """One collective of a traced graph: a site that it passes before, and one after."""
+
+    def __init__(self, *, in_request: bool) -> None:
+        self.in_request = in_request
+        self.before, self.after = Site(0, "before"), Site(0, "after")
+
+
+class Pass:
+    """One pass of a loop over its data: what is new of it since it was last told."""
+
+    def __init__(self) -> None:
+        self.batches = self.samples = self.looked = 0
+        self.ended = False
+        self.hashes: list[int] = []
+
+
+class Rank:
+    """Watches what a job of several processes adds; told of with each poll of the watch."""
+
+    def __init__(self, watched: Watched, patches: Patches) -> None:
+        self._watched, self._patches = watched, patches
+        self._task = task_of(os.environ)
+        self._lock = threading.Lock()
+        self._places: list[_Place] = []
+        self._looks: list[tuple[str, Site]] = []
+        self._intervals: list[Interval] = []
+        self._begun = self._ended = self._told = 0
+        self._stride, self._sampled, self._kept, self._below = 1, 0, 0, 1 << BITS
+        self._sums_ns, self._measured = [0, 0], 0
+        self._reached_ns = self._since_ns = self._spent_ns = 0
+        self._began_ns = self._progress_ns = time.perf_counter_ns()
+        self._progress: tuple[int, ...] = ()
+        self._passes: defaultdict[tuple[str, int], Pass] = defaultdict(Pass)
+        self._pass = 0
+        self._seconds: defaultdict[tuple[str, Key], float] = defaultdict(float)
+        self._asks: weakref.ref[Any] | None = None
+        if self._task is not None:
+            self._install()
+        else:  # the script may say itself that it is one of several
+            extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+            patches.put(extended, "__init__", self._around_strategy)
+
+    def _around_strategy(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            if self._task is None and (task := task_of(os.environ)) is not None:
+                self._task = task
+                self._install()
+
+        return init
+
+    def _install(self) -> None:
+        self._watched.on_poll, self._watched.on_epoch = self.tell, self._next_pass
+        self._patches.put(collective_ops, "all_reduce_v2", self._around_collective)
+        self._patches.put(collective_ops, "all_gather_v2", self._around_collective)
+        self._patches.put(input_lib.DistributedIteratorBase, "get_next", self._around_request)
+        self._patches.put(iterator_ops.OwnedIterator, "_next_internal", self._around_request)
+
+    def sampled(self, weight_ns: int, key: Key | None, frames: Mapping[int, FrameType]) -> None:
+        """A sample of the main thread, which is nowhere while it asks for data; ``frames`` are those of all threads."""
+        if self._task is None or not self._since_ns:
+            return
+        elsewhere = python_function_elsewhere(frames.values())
+        if elsewhere is not None:
+            self._seconds["input" if key is None else "inside", elsewhere] += weight_ns / 1e9
+        if key is not None:
+            self._seconds["call" if key[3] == "function" else "host", key] += weight_ns / 1e9
+
+    def _around_collective(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def collective(t: Any, *args: Any, **kwargs: Any) -> Any:
+            in_request = self._watched.requesting or self._watched.clock.asking
+            if context.executing_eagerly():
+                with self._lock:
+                    self._begun += 1
+                began_ns = time.perf_counter_ns()
+                try:
+                    return original(t, *args, **kwargs)
+                finally:
+                    with self._lock:
+                        self._ended += 1
+                        self._intervals.append((began_ns, time.perf_counter_ns(), in_request))
+            xla = control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())  # it has no op for the time
+            place: Any = None if xla else self._noted(lambda: _Place(in_request=in_request))
+            began: Any = self._noted(lambda: _stamped(place.before, [t])) if place is not None else None
+            with ops.control_dependencies([began] if began is not None else []):
+                result = original(t, *args, **kwargs)
+            if began is not None and self._noted(lambda: _stamped(place.after, [result], began)) is not None:
+                self._places.append(place)
+            return result
+
+        return collective
+
+    def _around_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        main, me = threading.main_thread().ident, threading.get_ident
+
+        def get(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._asks is not None or me() != main or not self._watched.active:
+                return original(iterator, *args, **kwargs)
+            self._asks = weakref.ref(iterator)
+            try:
+                batch = original(iterator, *args, **kwargs)
+            except (StopIteration, tf.errors.OutOfRangeError):
+                self._noted(lambda: setattr(self._passes[_pass_of(iterator)], "ended", True))
+                raise
+            finally:
+                self._asks = None
+            self._noted(lambda: self._look(iterator, batch) if context.executing_eagerly() else self._traced(batch))
+            return batch
+
+        return get
+
+    def _look(self, iterator: Any, batch: Any) -> None:
+        began = time.perf_counter_ns()
+        leaves = leaves_of(batch)
+        if not leaves:
+            return
+        found = self._passes[_pass_of(iterator)]
+        found.batches += 1
+        found.samples += int(leaves[0].shape[0])
+        if self._spent_ns < _SHARE * (began - self._began_ns) and all("CPU" in one.device for one in leaves):
+            looked = hashes(leaves)
+            found.looked += len(looked)
+            self._keep(found, looked)
+            self._spent_ns += time.perf_counter_ns() - began
+
+    def _traced(self, batch: Any) -> None:
+        """Add the ops that hash the samples of each batch to the graph that asks for it."""
+        leaves = leaves_of(batch)
+        if not leaves:
+            return
+        graph = ops.get_default_graph()
+        while getattr(getattr(graph, "outer_graph", None), "building_function", False):
+            graph = graph.outer_graph
+        site = Site(0, "look")
+        with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(DEVICE):
+            found = tf.cast(hashes_in_graph(leaves), tf.float64)
+            first = tf.one_hot(0, tf.shape(found)[0], dtype=tf.float64)  # where a batch begins
+            site.write_rows(tf.stack([found, first, tf.zeros_like(found), tf.zeros_like(found)], axis=1))
+        self._looks.append((str(graph.name), site))
+
+    def _keep(self, found: Pass, looked: Any) -> None:
+        mixed = (looked.astype(np.uint64) * np.uint64(_SPREAD)) >> np.uint64(64 - BITS)
+        kept = mixed[mixed < self._below].tolist()
+        found.hashes += kept
+        self._kept += len(kept)
+        if self._kept > _KEPT:
+            self._below, self._kept = self._below // 2, self._kept // 2
+
+    def _next_pass(self) -> None:
+        """An epoch of ``fit`` begins: what graphs have looked at until now is of the one before."""
+        with self._lock:
+            self._drain_looks()
+            self._pass += 1
+
+    def _drain_looks(self) -> None:
+        for name, site in self._looks:
+            lost, rows = site.lost, site.rows()
+            if len(rows):
+                found = self._passes[name, self._pass]
+                found.batches += int(rows[:, 1].sum())
+                found.samples += len(rows) + site.lost - lost
+                found.looked += len(rows)
+                self._keep(found, rows[:, 0].astype(np.int64))
+
+    def _drain(self) -> list[Interval]:
+        offset_ns = time.time_ns() - time.perf_counter_ns()
+        for place in list(self._places):
+            self._begun += len(place.before.rows())
+            stamps = place.after.drain(offset_ns)
+            self._ended += len(stamps)
+            self._intervals += [(one.began_ns, one.ended_ns, place.in_request) for one in stamps]
+        found, self._intervals = sorted(self._intervals, key=lambda one: one[1]), []
+        return found
+
+    def tell(self) -> None:
+        """Tell what is new: collectives that are kept, samples, and where the main thread is."""
+        with self._lock:
+            self._first_step()
+            kept = []
+            for began, ended, in_request in self._drain():
+                number, self._told = self._told, self._told + 1
+                if number * _SPREAD % (1 << 64) < (1 << 64) // self._stride:
+                    kept.append((number, began, ended))
+                if self._since_ns and began >= self._since_ns:
+                    self._measured += 1
+                    self._sums_ns[in_request] += max(ended - max(began, self._reached_ns), 0)
+                    self._reached_ns = max(ended, self._reached_ns)
+            self._sampled += len(kept)
+            if self._sampled > _KEPT:
+                self._stride, self._sampled = 2 * self._stride, self._sampled // 2
+            self._drain_looks()
+            told, self._passes = self._passes, defaultdict(Pass)
+            task = self._task
+        self._watched.recorder.report.channel.send(
+            {
+                "rank": {
+                    "task": task.model_dump() if task is not None else None,
+                    "begun": self._begun,
+                    "ended": self._ended,
+                    "stride": self._stride,
+                    "collectives": kept,
+                    "since_ns": self._since_ns,
+                    "sums_ns": self._sums_ns,
+                    "measured": self._measured,
+                    "below": self._below,
+                    "passes": [[*key, vars(one)] for key, one in told.items()],
+                    "position": self._position(),
+                    "asks_at": self._asks_at(),
+                    "seconds": self._most(),
+                }
+            }
+        )
+
+    def _most(self) -> list[list[Any]]:
+        found = sorted(list(self._seconds.items()), key=lambda one: -one[1])[:_LINES]
+        return [[kind, *key[:3], seconds] for (kind, key), seconds in found]
+
+    def _first_step(self) -> None:
+        recorder = self._watched.recorder
+        if not self._since_ns and recorder.has_results and (main := recorder.results.loops.main) is not None:
+            segment = main.segments.get("as_is")
+            if segment is not None and segment.count:
+                self._since_ns = segment.get(0, "start_ns")
+
+    def _asks_at(self) -> tuple[str, int] | None:
+        recorder = self._watched.recorder
+        main = recorder.results.loops.main if recorder.has_results else None
+        place = main.key[0] if main is not None and isinstance(main.key, tuple) else None
+        return place if isinstance(place, tuple) and len(place) == 2 and place[0] else None
+
+    def _position(self) -> dict[str, Any]:
+        frames, watched = sys._current_frames(), self._watched
+        key = classify(frames.get(threading.main_thread().ident or 0))
+        progress = self._begun, self._ended, watched.requests, *watched.recorder.watch.counts[:1]
+        now = time.perf_counter_ns()
+        if progress != self._progress:
+            self._progress, self._progress_ns = progress, now
+        activity = "python"
+        if self._begun > self._ended:
+            activity = "collective"
+        elif self._asks is not None or watched.recorder.watch.calling:
+            activity = "input" if self._asks is not None else "step"
+            key = python_function_elsewhere(frames.values()) or key
+        line = dict(zip(("file", "line", "function"), key, strict=False)) if key is not None and key[0] else None
+        return {"activity": activity, "line": line, "idle_s": (now - self._progress_ns) / 1e9}
+
+    def _noted(self, action: Callable[[], Any]) -> Any:
+        """What an action of our own gives; ``None`` where it fails, which is noted once."""
+        try:
+            return action()
+        except Exception as error:
+            self._watched.note_once(f"watching this rank failed in part: {type(error).__name__}: {str(error)[:200]}")
+            return None
+
+
+def _pass_of(iterator: Any) -> tuple[str, int]:
+    loop = vars(iterator).get(LOOP_MARK)
+    return ("", 0) if loop is None else (str(id(loop)), loop.epochs - 1)
+
+
+def _stamped(site: Site, after: list[Any], began: Any = None) -> Any:
+    """Stamp the graph that is being traced once these tensors are there; returns the time."""
+    with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(DEVICE):
+        with tf.control_dependencies(tensors_of(after)):
+            now = tf.timestamp()
+        site.write([now if began is None else began, now, 0.0, 0.0])
+    return now
