@@ -3,8 +3,7 @@
 ``python benchmarks/ranks.py [CASE ...] [--ranks 2]``: each case of ``tests/targets/ranks.py`` and ``ranks_fit.py`` is
 watched on every rank (``TF_CONFIG`` on ports of this machine, MultiWorkerMirroredStrategy, an emulated accelerator);
 the runs are reported together at their end, or while they hang. A case is right where the first finding is the planted
-fault, on the planted rank, with the planted line; a healthy one where there is no finding. Goal: 12 of 12 planted. The
-figures are in reports/reference/scale/ranks.json.
+fault, on the planted rank, with the planted line; a healthy one where there is no finding. Goal: 12 of 12 planted.
 """
 
 from __future__ import annotations
