@@ -207,14 +207,12 @@ _PAGE = """\
 
 xttsbench is under {own}; MIT is [uPlot's](../xttsbench/reporting/assets/uPlot-LICENSE), which is inlined in
 pages of reports. An installation on Linux on x86-64 with Python {python} brings the {number} distributions below, none
-of which xttsbench ships; on other processors XProf and what that needs are left out. They are listed in the versions of
-`constraints.txt`, with the licences that their own metadata and licence files state. A test compares this page with the
+of which xttsbench ships; on other processors XProf and what that needs are left out. They stand by the licences that
+the metadata and licence files of the versions in `constraints.txt` state. A test compares this page with the
 environment, and refuses licences that are not known to be allowed. It is no legal advice.
 
 ## What an installation brings
 
-| distribution | version | licence |
-|---|---|---|
 {needed}
 
 ## What is not plainly permissive
@@ -241,24 +239,28 @@ environment, and refuses licences that are not known to be allowed. It is no leg
 
 def page() -> str:
     """Text of licences.md."""
-    run, tools, pinned = needed(), developing(), pins()
+    run, tools = needed(), developing()
     rows = [(name, licence(one), *INSIDE.get(name, ("", ""))) for name, one in run.items()]
     where = {one: [name for name, own, _, inside in rows if one in f"{own} AND {inside}"] for one in WITH_A_REASON}
-    by_licence: dict[str, list[str]] = {}
-    for name, one in tools.items():
-        by_licence.setdefault(licence(one), []).append(name)
     gpu = [Requirement(one) for one in run["tensorflow"].requires or () if "and-cuda" in one]
     return _PAGE.format(
         own=project()["license"],
         python=PYTHON,
         number=len(run),
-        needed="\n".join(f"| {name} | {pinned[name]} | {own} |" for name, own, *_ in rows),
+        needed="\n".join(_by_licence(run)),
         reasons="\n".join(f"| {one} | {', '.join(names)} | {WITH_A_REASON[one]} |" for one, names in where.items()),
         inside="\n".join(f"| {name} | {contains} | {inside} |" for name, _, contains, inside in rows if contains),
         gpu=", ".join(f"`{one.name}`" for one in gpu),
         beside=len(tools),
-        tools="\n".join(f"    - {one}: {', '.join(names)}" for one, names in sorted(by_licence.items())),
+        tools="\n".join(f"    {line}" for line in _by_licence(tools)),
     )
+
+
+def _by_licence(distributions: dict[str, Distribution]) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for name, one in distributions.items():
+        found.setdefault(licence(one), []).append(name)
+    return [f"- {one}: {', '.join(names)}" for one, names in sorted(found.items())]
 
 
 if __name__ == "__main__":

@@ -76,10 +76,11 @@ _FINDINGS = """\
 
 A rule looks at what was measured, and at the source, and says what it saw, where, with which numbers, and what to do.
 A threshold below says what has to hold, at least, before a rule reports something, and before its finding is called a
-*bottleneck*. A step *waits* for data, or for cores, where that is the verdict, or where it takes 10 % of a step whose
-verdict is not undecided. A fix *helps* where it was accepted, or where it was measured or estimated to make such a step
-faster by 10 % (by 5 % where several processes measured it). The *pace* of an op is the least time that it needs for a
-batch; shares of it are of the sum over all ops of the pipeline. `xttsbench explain RULE` prints the text of one rule.
+*bottleneck*. A step *waits* for data, or for cores, where that is the verdict, or where it takes 10 % of the step. No
+part counts as 10 % of the step under an undecided verdict. A fix *helps* where it was accepted, or where it was
+measured or estimated to make a step that waits faster by 10 % (by 5 % where several processes measured it). The *pace*
+of an op is the least time that it needs for a batch; shares of it are of the sum over all ops of the pipeline.
+`xttsbench explain RULE` prints the text of one rule.
 """
 _FINDINGS_END = "`xttsbench data verify` checks the files of a speech data set.\n"
 
@@ -231,9 +232,12 @@ def _record(name: str, part: dict[str, Any]) -> str:
         for field, said in fields.items()
         if said
     )
-    plain = ", ".join(f"`{field}` ({_type(part['properties'][field])})" for field, said in fields.items() if not said)
+    plain: dict[str, list[str]] = {}  # fields whose names say all, by type
+    for field in (field for field, said in fields.items() if not said):
+        plain.setdefault(_type(part["properties"][field]), []).append(f"`{field}`")
+    listed = "; ".join(f"{', '.join(named)} ({kind})" for kind, named in plain.items())
     table = f"| field | type | meaning |\n|---|---|---|\n{rows}" if rows else ""
-    others = f"{'Besides' if rows else 'Fields'}: {plain}\n" if plain else ""
+    others = f"{'Besides' if rows else 'Fields'}: {listed}\n" if listed else ""
     return f"## {name}\n\n{_cell(part['description'])}\n\n" + "\n".join(filter(None, (table, others)))
 
 

@@ -32,8 +32,8 @@ WORDS: Mapping[str, str] = {
     "memory": "a process copies 256 MiB to and fro",
     "quota": "a control group allows one core",
     "steal15": "a real-time process on each core takes 15 % of it, 0 to 200 ms at a stretch",
-    "steal35": "the same with 35 %",
-    "steal60": "the same with 60 %",
+    "steal35": "a real-time process on each core takes 35 % of it",
+    "steal60": "a real-time process on each core takes 60 % of it",
 }
 
 

@@ -36,7 +36,7 @@ def as_pinned() -> None:
 
 
 @pytest.mark.usefixtures("as_pinned")
-def test_the_page_and_the_environment_name_the_same_distributions_versions_and_licences() -> None:
+def test_the_page_and_the_environment_name_the_same_distributions_and_licences() -> None:
     assert licences.PAGE.read_text(encoding="utf-8") == licences.page(), "make docs writes it again"
 
 

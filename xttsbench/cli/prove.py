@@ -39,8 +39,8 @@ def prove(
 ) -> None:
     """Prove that an edit leaves the data as they are, or show the first difference; time both versions in turns.
 
-    Exit code 0: the same data, and not slower; 1: other data, another order without --any-order, or slower than the
-    margin allows; 3: not proved, with what would prove it (and with --strict where the speed is undecided).
+    Exit code 0: the same data, not seen to be slower; 1: other data, another order without --any-order, or slower than
+    the margin allows; 3: not proved, with what would prove it (and with --strict where the speed is undecided).
 
     Example:  xttsbench prove train.py@main train.py
 
