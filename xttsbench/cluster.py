@@ -110,7 +110,7 @@ def _of_step(variables: Mapping[str, str]) -> Cluster:
         tasks = [(node, local) for node, count in enumerate(counts) for local in range(count)]
         number = int(variables["SLURM_PROCID"])
         if tasks[number] != (int(variables["SLURM_NODEID"]), int(variables["SLURM_LOCALID"])):
-            raise ValueError("the tasks do not fill one node after the other: give srun '--distribution=block'")
+            raise ValueError("the tasks do not fill one node before the next: give srun '--distribution=block'")
         return Cluster(tuple(f"{names[node]}:{first_port + local}" for node, local in tasks), number)
     except (OSError, subprocess.SubprocessError, KeyError, ValueError, IndexError) as error:
         raise UsageError(

@@ -51,7 +51,9 @@ def test_every_version_is_pinned() -> None:
 
 
 def test_every_import_is_of_something_that_is_declared() -> None:
-    declared = {canonicalize_name(Requirement(one).name) for one in licences.project()["dependencies"]}
+    project = licences.project()
+    named = [*project["dependencies"], *project["optional-dependencies"]["remote"]]
+    declared = {canonicalize_name(Requirement(one).name) for one in named}
     assert set(OF_DEPENDENCIES.values()) <= declared
     allowed = declared.union(OF_DEPENDENCIES, WHERE_IT_IS)
     of_module = metadata.packages_distributions()

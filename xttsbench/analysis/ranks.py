@@ -145,7 +145,7 @@ _ALIKE: Final = 0.1
 
 
 def shards_of(runs: Sequence[RankRun]) -> Shards | None:
-    """What the ranks' samples have in common in their first pass; ``None`` where no samples were seen."""
+    """Overlap of the ranks' samples in their first pass; ``None`` where no samples were seen."""
     first = [run.epochs[0] for run in runs if run.epochs]
     if len(first) < len(runs):
         return None

@@ -42,7 +42,7 @@ class Rank:
 
     @property
     def state(self) -> str:
-        """Its state in words."""
+        """State in words."""
         if self.running:
             return "running"
         end = self.summary
@@ -51,12 +51,12 @@ class Rank:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended, and not as a script should."""
+        """True where it ended, and not as a script should."""
         return not self.running and (self.summary.ended in ("killed", "raised") or bool(self.summary.exit_code))
 
 
 def judge(ranks: Sequence[Rank]) -> RanksReport:
-    """What the files of a job's ranks say together; ``ranks`` are in the order of their numbers."""
+    """Verdict on a job from the files of its ranks; ``ranks`` are in the order of their numbers."""
     runs = [one.run for one in ranks]
     found, shards = told.together(runs), told.shards_of(runs)
     stepped = [run for run in runs if run.steps]
@@ -130,7 +130,7 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
 
 
 def _missing(one: Rank) -> tuple[str, str, CodeLine | None]:
-    """What a rank does in place of the collective; what to do; where."""
+    """Doings of a rank in place of the collective; the remedy; the line."""
     run, position = one.run, one.run.position
     if (run.epochs and run.epochs[-1].ended) or not one.running:
         batches = f" after {run.epochs[-1].batches:,} batches" if run.epochs else ""

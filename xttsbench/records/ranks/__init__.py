@@ -24,11 +24,11 @@ class RankTask(Record):
     """Place of a process in its job."""
 
     rank: int
-    """Its number, from 0 on."""
+    """Number, from 0 on."""
     ranks: int
-    """How many processes train together, 2 or more."""
+    """Number of processes that train together, 2 or more."""
     source: str
-    """Where this was read: ``TF_CONFIG``, or the launcher whose variables say it."""
+    """Source of this: ``TF_CONFIG``, or the launcher whose variables say it."""
 
 
 def task_of(environ: Mapping[str, str]) -> RankTask | None:
@@ -52,7 +52,7 @@ def task_of(environ: Mapping[str, str]) -> RankTask | None:
 
 
 Activity = Literal["collective", "input", "step", "python"]
-"""Where a main thread is: in a collective, asking for a batch, in a tf.function, in other Python."""
+"""Place of a main thread: in a collective, asking for a batch, in a tf.function, in other Python."""
 
 
 class CodeLine(Record):
@@ -68,7 +68,7 @@ class CodeLine(Record):
 
 
 class RankPosition(Record):
-    """Where a rank was when its file was written."""
+    """Place of a rank in its code when its file was written."""
 
     activity: Activity
     line: CodeLine | None = None

@@ -291,7 +291,7 @@ class Rank:
         return {"activity": activity, "line": line, "idle_s": (now - self._progress_ns) / 1e9}
 
     def _noted(self, action: Callable[[], Any]) -> Any:
-        """What an action of our own gives; ``None`` where it fails, which is noted once."""
+        """Result of an action of our own; ``None`` where it fails, which is noted once."""
         try:
             return action()
         except Exception as error:

@@ -19,7 +19,7 @@ _SPREAD: Final = 0x9E3779B97F4A7C15
 
 
 class RankFile:
-    """What one rank tells of itself, put together; a process that trains alone has no file."""
+    """Writer of the file of one rank; a process that trains alone has no file."""
 
     def __init__(self, directory: Path, redaction: Redaction) -> None:
         self.task: RankTask | None = None
@@ -62,7 +62,7 @@ class RankFile:
         sums["host"] += outside_s
 
     def record(self) -> RankRun | None:
-        """What is known by now; ``None`` where the process trains alone, as far as is known."""
+        """Record of all that is known by now; ``None`` where the process trains alone, as far as is known."""
         if self.task is None:
             return None
         with self._lock:
