@@ -86,8 +86,6 @@ def test_workers_help_an_input_that_waits_and_its_samples_are_proved(tmp_path: P
     fix = ran.fixes["service:2"]
     assert (fix["outcome"], fix["semantics"]["how"]) == ("accepted", "other order"), fix["why"]
     assert fix["verified_speedup"]["low"] > 1.2
-    assert "xttsbench service dispatcher" in ran.chosen["patch"]["why_not"]
-    assert "distribute(" in ran.chosen["patch"]["diff"]
 
 
 @pytest.mark.slow
