@@ -22,6 +22,7 @@ from xttsbench.records.fix import Optimized
 from xttsbench.records.machine import Examination, Monitored
 from xttsbench.records.missing import nulls
 from xttsbench.records.plan import RunPlan
+from xttsbench.records.ranks import RankRun, RanksReport
 from xttsbench.records.report import AA, Best, Report, Variant, WarmUp
 from xttsbench.records.rows import COLUMNS
 from xttsbench.records.training import Manifest, Spoken, TrainSetup
@@ -138,7 +139,7 @@ def test_a_trial_finds_its_segments_by_name() -> None:
 def test_every_file_carries_the_version() -> None:
     assert {kind for kind in RECORDS if "schema_version" in kind.model_fields} == {
         *(Report, ComparisonReport, TrialRecord, RunPlan, Best, Manifest, TrainSetup, Optimized),
-        *(LiveRun, WatchSummary, Monitored, Examination),
+        *(LiveRun, WatchSummary, Monitored, Examination, RankRun, RanksReport),
     }
     assert SCHEMA_VERSION == 3
     assert all(

@@ -229,6 +229,8 @@ def reasons(record: Report, diagnosis: Diagnosis, plan: RunPlan, trials: Sequenc
     for index, op in enumerate((record.pipeline or {}).get("ops", ())):
         if op["cost_s"] is None:
             found[f"pipeline.ops.{index}.cost_s"] = (record.pipeline or {}).get("costs_from") or "not read"
+    if record.leaving is not None and record.leaving.share is None:
+        found["leaving.share"] = record.leaving.refused or "costs of ops were not measured"
     if record.profile is None:
         found["profile"] = (
             "the trial ended before its steps were profiled" if plan.profile else "ask for one with --profile"
