@@ -139,7 +139,7 @@ def _beside_compute(evidence: Evidence) -> str:
     """Clause on why a loss is the bottleneck where computing takes more of the step; empty where it does not."""
     computes = evidence.share("compute")
     smaller = computes > evidence.share(evidence.bottleneck)
-    return f", the most that can be avoided beside the {computes:.0%} that it computes" if smaller else ""
+    return f", its largest loss (computing takes {computes:.0%})" if smaller else ""
 
 
 def _detail(evidence: Evidence, name: str) -> str:

@@ -242,7 +242,7 @@ _PARTS: Final = {
     "compile": ("#CC79A7", "#"),
     "host": ("#F0E442", "="),
     "transfer": ("#009E73", ">"),
-    "contention": ("#0072B2", "%"),
+    "contention": ("#0072B2", "+"),
     "residual": ("#999999", "░"),
 }
 PART_COLORS: Final = {name: color for name, (color, _) in _PARTS.items()}

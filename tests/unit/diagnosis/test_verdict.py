@@ -85,9 +85,7 @@ def test_dispatch_says_what_compiling_gives_or_why_that_is_not_known(evidence, b
     assert f"; launching its {slow.eager_ops_per_step:.0f} ops takes " in told
     assert summary(gathered(evidence("dispatch"))).startswith("Handing over batches to the compiled step takes 50%")
     short = evidence("dispatch", parts={"dispatch": 0.017, "compute": 0.083})
-    assert summary(gathered(short)).endswith(
-        "takes 17% of its time, the most that can be avoided beside the 83% that it computes."
-    )
+    assert summary(gathered(short)).endswith("takes 17% of its time, its largest loss (computing takes 83%).")
 
 
 def test_compile_counts_the_steps(evidence, build) -> None:
@@ -145,10 +143,10 @@ def test_the_parts_add_up_to_the_step_time_of_the_record(build) -> None:
 def test_a_loss_beside_more_computing_says_why_it_is_the_bottleneck(evidence) -> None:
     parts = {"input": 0.029, "compute": 0.071}
     text = summary(gathered(evidence("input", parts=parts)))
-    why = "the most that can be avoided beside the 71% that it computes"
+    why = "its largest loss (computing takes 71%)"
     assert text.startswith(f"The step waits 29% of its time for data, {why}")
     text = summary(gathered(evidence("transfer", parts={"transfer": 0.02, "compute": 0.08})))
-    assert text.endswith("20% of the step, the most that can be avoided beside the 80% that it computes.")
+    assert text.endswith("20% of the step, its largest loss (computing takes 80%).")
     assert "avoided" not in summary(gathered(evidence("input", parts={"input": 0.06, "compute": 0.04})))
 
 

@@ -208,11 +208,9 @@ def draw_autocorrelation(scene: Scene) -> Figure:
     furthest = max(_LONGEST_LAG // 2, round(3.5 * period) if period else 0)
     longest = max(2, min(wall.size // 4, _LONGEST_LAG, furthest))
     values = autocorrelation(wall, longest)
-    figure = new(
-        f"{wall.size} steps are worth {round(effective):,} independent ones"
-        + (f"; they repeat every {period:.3g}" if period else ""),
-        height_in=3.7,
-    )
+    worth = f"are worth {round(effective):,} independent ones" if effective <= wall.size else "even each other out"
+    repeats = f"; they repeat every {period:.3g}" if period else ""
+    figure = new(f"{wall.size} steps {worth}{repeats}", height_in=3.7)
     axes = figure.add_subplot()
     lags = np.arange(values.size)
     band = 1.96 / np.sqrt(wall.size)
