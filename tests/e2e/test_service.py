@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from tests.e2e.parent import ROOT, python
+from xttsbench.errors import UsageError
+from xttsbench.service.manifests import write
 
 CLIENT = """
 import sys
@@ -76,11 +78,37 @@ def test_a_worker_that_is_asked_to_end_serves_the_epoch_to_its_end(
     assert dispatcher.wait(timeout=15) == 128 + signal.SIGINT
 
 
+UNDER_NOHUP = """
+import signal, types
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from xttsbench.service import __main__ as door, servers
+servers.dispatcher = lambda: types.SimpleNamespace(bound_port=lambda: 1, stop=lambda: None)
+raise SystemExit(door.run("dispatcher", {"host": "here", "drain_s": 0.0, "as_json": False}))
+"""
+
+
+def test_under_nohup_a_server_outlives_its_terminal(started: list[subprocess.Popen[str]]) -> None:
+    server = run(started, "-c", UNDER_NOHUP)
+    assert line(server) == "grpc://here:1"
+    server.send_signal(signal.SIGHUP)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(timeout=15) == 128 + signal.SIGTERM
+
+
+def test_a_file_for_a_cluster_asks_for_memory_and_for_a_version(tmp_path: Path) -> None:
+    script = write("slurm", tmp_path, 2, 4000, 1, "image", "2.21.0").read_text("utf-8")
+    assert "--mem-per-cpu=1M" in script  # 0 is all of the node's
+    with pytest.raises(UsageError, match="none is"):
+        write("slurm", tmp_path, 2, 4, 1, "image", None)
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (("worker", "--dispatcher", "localhost:1", "--wait", "0"), 1, "no dispatcher answered at localhost:1"),
         (("worker", "--dispatcher", "localhost"), 2, "--dispatcher is HOST:PORT, not 'localhost'"),
+        (("worker", "--dispatcher", "localhost:\u00b2"), 2, "--dispatcher is HOST:PORT"),
+        (("worker", "--dispatcher", "a..b:1", "--wait", "0"), 1, "no dispatcher answered at a..b:1"),
         (("dispatcher", "--tensorflow", "2.0.0"), 1, "--tensorflow asks for 2.0.0"),
         (("manifests", "--workers", "2", "--out", "x", "--format", "nomad"), 2, "kubernetes or slurm, not 'nomad'"),
         (("manifests", "--workers", "2", "--out", "x", "--image", "a b"), 2, "no name of a container image"),

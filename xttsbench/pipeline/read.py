@@ -50,6 +50,7 @@ _MAPS: Final = ("MapDataset", "ParallelMapDataset", "MapAndBatchDataset")
 _READING: Final = (*_MAPS, "FilterDataset", "ParallelFilterDataset", "TakeWhileDataset")
 """Ops whose function takes the element and no state of its own."""
 _FILES: Final = ("filename", "filenames", "path", "file_pattern")
+_URL: Final = re.compile(r"[A-Za-z][\w+.-]*://(?=\S+\Z)")
 _MOST_NAMES: Final = 2**24  # bytes of a constant whose strings may be names of files
 _DEEPEST: Final = 10  # datasets made inside functions inside functions that are still described
 
@@ -128,8 +129,9 @@ def _files_on(node: Any, by_name: Mapping[str, Any]) -> str | None:
         tensor = by_name[name].attr["value"].tensor
         if tensor.dtype == tf.string.as_datatype_enum and tensor.ByteSize() <= _MOST_NAMES:
             first = next(iter(nodes.array_of(tensor).ravel()), b"").decode(errors="replace")
-            if "://" in first and not first.startswith("file:"):
-                return first.partition("://")[0] + "://"
+            if (url := _URL.match(first)) is not None and url[0] != "file://":
+                return url[0]
+            first = first.removeprefix("file://")
             folder = os.path.dirname(first)
             if os.path.exists(first) or (folder and glob.has_magic(first) and os.path.isdir(folder)):
                 mount = mount_of(Path(folder))

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from xttsbench.service import servers
 
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BY_SIGNAL: Final = 128  # the exit code of what a signal ended is that much more than its number
 
 
@@ -27,7 +28,9 @@ def run(what: str, options: dict[str, Any]) -> int:
         options: arguments of that function of :mod:`~xttsbench.service.servers`; ``host``, under which others reach
             this machine; ``drain_s``; ``as_json``.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it serves, any signal ends it at once
+    heeded = [one for one in _SIGNALS if signal.getsignal(one) != signal.SIG_IGN]  # nohup has one ignored
+    for number in heeded:
+        signal.signal(number, signal.SIG_DFL)  # until it serves, any signal ends it at once
     host, drain_s, as_json = (options.pop(name) for name in ("host", "drain_s", "as_json"))
     try:
         server = getattr(servers, what)(**options, **({"host": host} if what == "worker" else {}))
@@ -41,7 +44,7 @@ def run(what: str, options: dict[str, Any]) -> int:
             os._exit(_BY_SIGNAL + number)
         asked.append(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in heeded:
         signal.signal(number, end)
     address = f"{host}:{server.bound_port()}"
     address = address if what == "worker" else f"grpc://{address}"

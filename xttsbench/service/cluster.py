@@ -169,7 +169,10 @@ class Cluster:
         path = self._folder / log
         if not readable([self._control], timeout_s):
             raise ServiceError(f"{what} did not answer within {timeout_s:.0f} s; its log is {path}.")
-        if not (data := self._control.recv(65536)):
+        data = b""
+        with contextlib.suppress(ConnectionResetError):  # it ended without reading the request
+            data = self._control.recv(65536)
+        if not data:
             raise ServiceError(f"{what} has ended; its log is {path}.")
         answer: dict[str, Any] = json.loads(data)
         if "error" in answer:

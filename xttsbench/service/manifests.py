@@ -30,15 +30,17 @@ def write(
         tensorflow: the only version that may serve.
 
     Raises:
-        UsageError: the kind is unknown, the image is no name, or the folder cannot be written.
+        UsageError: the kind or the version is unknown, the image is no name, or the folder cannot be written.
     """
     if kind not in FORMATS:
         raise UsageError(f"--format is {' or '.join(FORMATS)}, not {kind!r}.")
     if not re.fullmatch(r"[\w.:/@-]+", image):
         raise UsageError(f"--image {image!r} is no name of a container image.")
+    if tensorflow is None:
+        raise UsageError("The file asks for the version of TensorFlow that is installed here, and none is.")
     own = Path(sys.executable).with_name("xttsbench")
     values = {"workers": workers, "tasks": workers + 2, "cores": cores, "memory_gb": memory_gb, "image": image}
-    values |= {"memory_mb_per_cpu": 1024 * memory_gb // cores, "tensorflow": tensorflow or ""}
+    values |= {"memory_mb_per_cpu": 1024 * memory_gb // cores or 1, "tensorflow": tensorflow}
     values |= {"xttsbench": str(own) if own.exists() else "xttsbench"}
     path = folder / FORMATS[kind]
     template = Template(Path(__file__).with_name(f"{FORMATS[kind]}.template").read_text("utf-8"))

@@ -94,7 +94,7 @@ class Nursery:
         try:
             said = {"port": (server := getattr(servers, what)(**options)).bound_port()}
         except Exception as error:
-            said = {"error": f"{type(error).__name__}: {error}"[:1000]}
+            said = {"error": f"{type(error).__name__}: {error}"[:500]}
         os.write(ready, json.dumps(said).encode())
         os.close(ready)
         while "port" in said and server:

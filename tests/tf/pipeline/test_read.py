@@ -355,3 +355,17 @@ def test_a_generator_of_keras_s_has_the_name_and_the_line_of_the_user_s_class():
     assert function.name.endswith("Clips.__getitem__")
     assert function.location.file == __file__
     assert function.location.line == Clips.__getitem__.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("gs://bucket/a", "gs://"), ("wasb+ssl://x/a", "wasb+ssl://"), ("see http://x for more", None), ("://", None)],
+)
+def test_a_url_is_a_place_of_files_and_a_sentence_with_one_is_not(text, found):
+    assert inspect(tf.data.Dataset.from_tensor_slices([text])).ops[0].files_on == found
+
+
+def test_a_file_url_is_a_file_of_this_machine(tmp_path):
+    (tmp_path / "a").touch()
+    here, url = (inspect(tf.data.Dataset.from_tensor_slices([f"{way}{tmp_path}/a"])) for way in ("", "file://"))
+    assert url.ops[0].files_on == here.ops[0].files_on is not None

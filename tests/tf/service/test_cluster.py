@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -146,3 +147,12 @@ def test_a_server_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> No
     (tmp_path / "journal").write_text("no folder")
     with pytest.raises(ServiceError, match=r"dispatcher of the tf\.data service did not start .*dispatcher\.log"):
         loopback(1, folder=tmp_path).__enter__()
+
+
+def test_a_nursery_that_ends_before_it_reads_a_request_is_told_with_its_log(tmp_path: Path) -> None:
+    cluster = object.__new__(Cluster)
+    cluster._folder, (cluster._control, theirs) = tmp_path, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    cluster._send({"kill": 1})
+    theirs.close()
+    with cluster._control, pytest.raises(ServiceError, match=r"has ended; its log is .*start\.log"):
+        cluster.answer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.fixes.fake_datasets import FILE, patch_of
 from tests.unit.fixes.pipelines import BATCH, DECODE, ENVIRONMENT, PYTHON, RANGE, pipeline, python
 from xttsbench.evidence import Evidence
 from xttsbench.fixes.proposals import proposals
@@ -75,3 +76,29 @@ def test_a_range_of_tiny_elements_is_refused_since_each_is_handed_out_by_itself(
 def test_what_was_asked_for_and_does_not_apply_is_said() -> None:
     found = of(pipeline(RANGE, WAITS, BATCH), "cache@nothing")["cache@nothing"]
     assert (found.worth, found.why_not) == (False, "it was asked for, and would change nothing here")
+
+
+PATCHED = """{imports}
+import tensorflow as tf
+
+
+def make():
+    names = tf.data.Dataset.range(8)
+    return names.map(lambda one: one).batch(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "inserted"),
+    [("import os", 0), ("import json, os", 0), ("import os.path", 0), ("import os as system", 1), ("import json", 1)],
+)
+def test_a_patch_imports_os_where_the_file_has_it_under_no_such_name(imports: str, inserted: int) -> None:
+    patch = patch_of(PATCHED.format(imports=imports), "service:2")
+    assert patch.unpatched == {}
+    assert patch.files[FILE].count("    import os\n") == inserted
+    assert 'os.environ["TF_DATA_SERVICE"]' in patch.files[FILE]
+
+
+def test_a_file_with_another_os_is_not_patched() -> None:
+    patch = patch_of(PATCHED.format(imports="import platform as os"), "service:2")
+    assert "another os" in patch.unpatched["service:2"]

@@ -19,8 +19,8 @@ from xttsbench.throughput.threads import elements_per_batch, inputs_of, pool_siz
 ADDRESS: Final = "TF_DATA_SERVICE"
 """Variable from which a patched source takes the dispatcher's address."""
 START: Final = (
-    "it needs servers, and was run as a fix alone: start xttsbench service dispatcher --port 5000, on each machine "
-    f"xttsbench service worker --dispatcher NAME:5000, and the script with {ADDRESS}=grpc://NAME:5000"
+    "it needs servers, and was tried as an edit of the graph only: start xttsbench service dispatcher --port 5000, "
+    f"on each machine xttsbench service worker --dispatcher NAME:5000, and the script with {ADDRESS}=grpc://NAME:5000"
 )
 """Way to start the servers of a patched source."""
 SPLIT_S: Final = 0.4e-3

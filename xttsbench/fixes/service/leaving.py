@@ -40,7 +40,7 @@ _KEEPS: Final = ("Cache", "Snapshot", "Save")
 _AT_THE_END: Final = ("Prefetch", "Options", "Model")  # worth having in this process, where the step takes from them
 _SHUFFLES: Final = ("Shuffle", "ShuffleAndRepeat")
 _READERS: Final = ("TFRecord", "TextLine", "FixedLengthRecord")
-_SHARED: Final = re.compile(r"\w+://|nfs\d?|cifs|smb3|ceph|lustre|gpfs|glusterfs|beegfs|9p|fuse\.\w+")
+_SHARED: Final = re.compile(r".+://|nfs\d?|cifs|smb3|ceph|lustre|gpfs|glusterfs|beegfs|9p|fuse\.\w+")
 """File systems that several hosts can mount, and URLs."""
 _LARGE: Final = 2**20  # bytes of data in memory from which on they are worth a word
 

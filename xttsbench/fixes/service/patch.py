@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from xttsbench.fixes.service import ADDRESS
 from xttsbench.fixes.service.leaving import leaving
 from xttsbench.targets.source.calls import Calls, attempt, place
-from xttsbench.targets.source.edits import Change, Found, Replacement
+from xttsbench.targets.source.edits import Change, Found, NoEditError, Replacement
 from xttsbench.targets.source.link_edits import appended, change, spelled
-
-_OS: Final = re.compile(r"^import os\b", re.MULTILINE)
 
 
 def distribute(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
@@ -29,7 +25,11 @@ def distribute(calls: Calls, number: int | None, op: str) -> Iterable[Found]:
             f'.apply({service}.distribute({service}.ShardingPolicy.DYNAMIC, os.environ["{ADDRESS}"], compression=None))'
         )
         steps = appended(module, link, text).steps
-        if _OS.search(module.text) is None:
+        bound = module.assignments("os", link.node)
+        named = {found.name for one in bound for found in one.get_qualified_names_for("os")}
+        if named - {"os"}:
+            raise NoEditError(f"{module.file} has another os than Python's, which the address would be read with")
+        if not named:
             statement = module.start(module.statement(link.node))
             at = module.line_start(statement)
             steps = (Replacement(at, at, f"{module.indent(statement)}import os{module.line_end}"), *steps)
