@@ -8,18 +8,26 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 from xttsbench.errors import UsageError
+from xttsbench.records.ranks import RankTask
 
 TF_CONFIG: Final = "TF_CONFIG"
-_JOBS: Final = ("chief", "worker")
+_JOBS: Final = ("chief", "master", "worker")
 """Jobs whose tasks train, in TensorFlow's order."""
+_LAUNCHERS: Final = (
+    ("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("RANK", "RANK", "WORLD_SIZE"),
+)
+"""Variables of a process's number and of how many there are; a batch script of Slurm, which is no task of a step, has
+the first alone. The last are those of Ray Train."""
 _FIRST_PORT: Final = 20_000
 _JOBS_APART: Final = 750
 _PORTS: Final = 16
 """Ports of a job of Slurm on a node; all are below those that the kernel gives to connections (from 32,768 on)."""
+_LAST_PORT: Final = 65_535
 _CONNECT_S: Final = 2.0
 _DIES_S: Final = 1.0
 _UNHEALTHY: Final = re.compile(r"^/job:worker/replica:\d+/task:(\d+)$", re.MULTILINE)
@@ -51,7 +59,7 @@ class Cluster(NamedTuple):
             return silent
         of_chief = [0] if _COORDINATION in said and self.number else []
         until = time.monotonic() + (0.0 if of_chief else _DIES_S)
-        while not (gone := [number for number in others if not _takes_connections(self.addresses[number])]):
+        while not (gone := [number for number in others if unreachable(self.addresses[number], _CONNECT_S)]):
             if time.monotonic() >= until:
                 return of_chief
             time.sleep(_DIES_S / 10)
@@ -68,7 +76,14 @@ def read_cluster(variables: Mapping[str, str]) -> Cluster:
     if not text and "SLURM_STEP_NODELIST" in variables:
         return _of_step(variables)
     try:
-        return _of_config(json.loads(text or ""))
+        config = json.loads(text or "")
+        if other := [job for job in config["cluster"] if job not in _JOBS]:
+            raise ValueError(f"the job {other[0]!r} has no part in this training")
+        found = _of_config(config)
+        for address in found.addresses:
+            host_and_port(address)
+        if len(set(found.addresses)) < len(found.addresses):
+            raise ValueError("an address is there twice")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = "it is not set" if text is None else f"it is {text!r} ({type(error).__name__}: {error})"
         raise UsageError(
@@ -76,22 +91,60 @@ def read_cluster(variables: Mapping[str, str]) -> Cluster:
             '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, each process with '
             "its own index, or start the processes with srun."
         ) from error
+    return found
+
+
+def task_of(environ: Mapping[str, str]) -> RankTask | None:
+    """The place of a process by its environment; ``None`` where it trains alone, or is a parameter server."""
+    try:
+        config = json.loads(environ.get(TF_CONFIG) or "{}")
+        if config.get("cluster"):
+            addresses, number = _of_config(config)
+            return RankTask(rank=number, ranks=len(addresses), source=TF_CONFIG) if len(addresses) > 1 else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    for source, *names in _LAUNCHERS:
+        numbers = [int(environ[name]) for name in names if environ.get(name, "").isdecimal()]
+        if len(numbers) == len(names) and numbers[0] < numbers[1] > 1:
+            return RankTask(rank=numbers[0], ranks=numbers[1], source=source)
+    return None
+
+
+def unreachable(address: str, timeout_s: float) -> Exception | None:
+    """Return what keeps an address from taking a connection; ``None`` where it takes one.
+
+    Raises:
+        ValueError: it is no ``host:port``.
+    """
+    try:
+        socket.create_connection(host_and_port(address), timeout_s).close()
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name with an empty or too long part
+        return error
+    return None
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of ``host:port``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = re.fullmatch(r"(\S+):([0-9]{1,5})", address)
+    if found is None or int(found[2]) > _LAST_PORT:
+        raise ValueError(f"{address!r} is no host:port")
+    return found[1].strip("[]"), int(found[2])
 
 
 def _of_config(config: Any) -> Cluster:
+    """The cluster of a ``TF_CONFIG``; jobs whose tasks do not train are left out."""
     jobs, task = config["cluster"], config["task"]
-    if other := [job for job in jobs if job not in _JOBS]:
-        raise ValueError(f"the job {other[0]!r} has no part in this training")
-    addresses = [address for job in _JOBS for address in jobs.get(job, ())]
-    for address in addresses:
-        if not re.fullmatch(r"\S+:\d+", address):
-            raise ValueError(f"{address!r} is no host:port")
-    if len(set(addresses)) < len(addresses):
-        raise ValueError("an address is there twice")
+    addresses = tuple(address for job in _JOBS for address in jobs.get(job, ()))
     job, index = task["type"], int(task["index"])
+    if job not in _JOBS:
+        raise ValueError(f"the job {job!r} has no part in this training")
     if not 0 <= index < len(jobs[job]):
         raise ValueError(f"the task's index is {index}, and the job {job!r} has {len(jobs[job])} task(s)")
-    return Cluster(tuple(addresses), addresses.index(jobs[job][index]))
+    return Cluster(addresses, sum(len(jobs.get(one, ())) for one in _JOBS[: _JOBS.index(job)]) + index)
 
 
 def _of_step(variables: Mapping[str, str]) -> Cluster:
@@ -117,12 +170,3 @@ def _of_step(variables: Mapping[str, str]) -> Cluster:
             f"the step of Slurm on {nodes} cannot be read ({type(error).__name__}: {error}); set {TF_CONFIG} in "
             "its place."
         ) from error
-
-
-def _takes_connections(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        with closing(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S)):
-            return True
-    except OSError:
-        return False

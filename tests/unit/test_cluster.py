@@ -57,6 +57,8 @@ def test_the_chief_is_the_first_of_the_workers(cluster: object, job: str, index:
         (config(TWO | {"ps": ["c:3"]}, type="ps", index=0), "the job 'ps' has no part"),
         (config({"worker": ["a:1", "a:1"]}, type="worker", index=0), "twice"),
         (config({"worker": ["a:1", "b"]}, type="worker", index=0), "'b' is no host:port"),
+        (config({"worker": ["a:1", "b:70000"]}, type="worker", index=0), "'b:70000' is no host:port"),
+        (config({"worker": ["a:1", "b:\u00b2"]}, type="worker", index=0), "is no host:port"),
     ],
 )
 def test_what_names_no_worker_is_refused_with_an_example(variables: dict[str, str], said: str) -> None:

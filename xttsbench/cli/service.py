@@ -9,16 +9,19 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from xttsbench.cli.options import shared
 from xttsbench.cli.output import printable, say
+from xttsbench.cluster import host_and_port, unreachable
 from xttsbench.errors import ServiceError, UsageError
 from xttsbench.probes.environment import package_versions, require_tensorflow
 from xttsbench.service.cluster import server_command, server_environment
 from xttsbench.service.manifests import FORMATS, write
+
+_CONNECT_S: Final = 5.0
 
 app = typer.Typer(
     name="service",
@@ -99,13 +102,14 @@ def worker(
     Example:  xttsbench service worker --dispatcher localhost:5050
     """
     address = dispatcher.removeprefix("grpc://")
-    at, _, number = address.rpartition(":")
-    if not (at and number.isdigit() and int(number) < 65536):
-        raise UsageError(f"--dispatcher is HOST:PORT, not {address!r}.")
+    try:
+        host_and_port(address)
+    except ValueError as error:
+        raise UsageError(f"--dispatcher is HOST:PORT, not {address!r}.") from error
     end = time.monotonic() + wait
-    while (error := _unreachable(at.strip("[]"), int(number))) is not None:
+    while (why := unreachable(address, _CONNECT_S)) is not None:
         if time.monotonic() > end:
-            raise ServiceError(f"no dispatcher answered at {address} within {wait:g} s ({error}); start it first.")
+            raise ServiceError(f"no dispatcher answered at {address} within {wait:g} s ({why}); start it first.")
         time.sleep(0.2)
     _serve(context, "worker", host, tensorflow, drain, port=port, dispatcher=address)
 
@@ -147,11 +151,3 @@ def _serve(
     sys.stderr.flush()
     command = server_command("xttsbench.service", what, json.dumps(options))
     os.execve(command[0], command, {"TF_CPP_MIN_LOG_LEVEL": "1", **server_environment()})
-
-
-def _unreachable(host: str, port: int) -> OSError | None:
-    try:
-        socket.create_connection((host, port), timeout=5).close()
-    except OSError as error:
-        return error
-    return None

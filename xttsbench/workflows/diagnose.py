@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xttsbench import BUDGET_S
+from xttsbench.cluster import task_of
 from xttsbench.diagnosis import Diagnosis, build_diagnosis
 from xttsbench.diagnosis.bottleneck import SURE
 from xttsbench.diagnosis.look import look
@@ -30,7 +31,6 @@ from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PROFILE
 from xttsbench.planning import IMPORT_S, Job, job_of
 from xttsbench.records.plan import Comparison, RunPlan
-from xttsbench.records.ranks import task_of
 from xttsbench.records.report import Kind
 from xttsbench.records.trial import Look, TrialKind, TrialRecord, TrialSpec, interrupted
 from xttsbench.targets.spec import parse_target

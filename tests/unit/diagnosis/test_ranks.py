@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from tests.unit.diagnosis.jobs import job, rank_run
+from xttsbench.cluster import task_of
 from xttsbench.diagnosis.ranks import Rank, judge
-from xttsbench.records.ranks import Activity, CodeLine, RankPosition, RankRun, task_of
+from xttsbench.records.ranks import Activity, CodeLine, RankPosition, RankRun
 from xttsbench.records.watch import Stalls, WatchSummary
 
 LINE = CodeLine(file="train.py", line=41, function="load")
@@ -117,6 +118,9 @@ def test_duplicated_data_come_before_a_starved_shard() -> None:
     assert [one.fault for one in found.findings] == ["duplicated", "starved"]
 
 
+TASK = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4"}
+
+
 @pytest.mark.parametrize(
     ("environ", "place"),
     [
@@ -129,8 +133,12 @@ def test_duplicated_data_come_before_a_starved_shard() -> None:
         ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "ps", "index": 0}}'}, None),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}'}, None),
         ({"TF_CONFIG": "nonsense"}, None),
-        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4"}, (3, 4)),
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "ps", "index": 0}}', **TASK}, None),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "worker", "index": 2}}'}, None),
+        ({"TF_CONFIG": "{}", **TASK}, (3, 4)),
+        (TASK, (3, 4)),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4"}, None),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),  # the batch script itself
         ({"RANK": "1", "WORLD_SIZE": "2"}, (1, 2)),
         ({"RANK": "5", "WORLD_SIZE": "2"}, None),
     ],

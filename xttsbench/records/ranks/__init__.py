@@ -5,19 +5,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Final, Literal
 
 from xttsbench.records.base import SCHEMA_VERSION, Record
 
 RANK_FILE: Final = "rank.json"
-_NUMBERS: Final = (
-    ("Slurm", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
-    ("MPI", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
-    ("RANK", "RANK", ("WORLD_SIZE",)),
-)
-"""Launcher -> variables of a process's number and of how many there are; the last are those of Ray Train."""
 
 
 class RankTask(Record):
@@ -29,26 +21,6 @@ class RankTask(Record):
     """Number of processes that train together, 2 or more."""
     source: str
     """Source of this: ``TF_CONFIG``, or the launcher whose variables say it."""
-
-
-def task_of(environ: Mapping[str, str]) -> RankTask | None:
-    """The place of a process by its environment; ``None`` where it trains alone, or is a parameter server."""
-    try:
-        config = json.loads(environ.get("TF_CONFIG", ""))
-        trainers = {kind: len(config["cluster"].get(kind, ())) for kind in ("chief", "master", "worker")}
-        task = config["task"]
-        before = sum(trainers[kind] for kind in list(trainers)[: list(trainers).index(task["type"])])
-        found = RankTask(rank=before + int(task["index"]), ranks=sum(trainers.values()), source="TF_CONFIG")
-        return found if found.ranks > 1 else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    for source, number, counts in _NUMBERS:
-        texts = [environ[name] for name in counts if name in environ][:1]
-        if number in environ and texts and environ[number].isdecimal() and texts[0].isdecimal():
-            rank, ranks = int(environ[number]), int(texts[0])
-            if rank < ranks > 1:
-                return RankTask(rank=rank, ranks=ranks, source=source)
-    return None
 
 
 Activity = Literal["collective", "input", "step", "python"]

@@ -25,7 +25,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import collective_ops, control_flow_util
 
-from xttsbench.records.ranks import task_of
+from xttsbench.cluster import task_of
 from xttsbench.step.frames import Key, classify, python_function_elsewhere
 from xttsbench.worker.script.eager import LOOP_MARK
 from xttsbench.worker.script.graph_clock import DEVICE, Site, tensors_of

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import psutil
 
+from xttsbench.cluster import task_of
 from xttsbench.errors import UsageError
 from xttsbench.execution.child import SharedRows, now_utc
 from xttsbench.execution.ending import BY_SIGNAL
@@ -32,7 +33,6 @@ from xttsbench.execution.run_directory import read_record
 from xttsbench.execution.watched import ROWS, run_whole
 from xttsbench.files import atomic_write
 from xttsbench.records.plan import RunPlan
-from xttsbench.records.ranks import task_of
 from xttsbench.records.report import Report
 from xttsbench.records.rows import RowMemory
 from xttsbench.records.trial import TrialSpec
