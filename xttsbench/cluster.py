@@ -28,6 +28,9 @@ _JOBS_APART: Final = 750
 _PORTS: Final = 16
 """Ports of a job of Slurm on a node; all are below those that the kernel gives to connections (from 32,768 on)."""
 _LAST_PORT: Final = 65_535
+_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_SETTINGS: Final = b"\0\0\0\4\0\0\0\0\0"
+"""The first frame of HTTP/2 that each side sends, here an empty one; its fourth byte says what it is."""
 _CONNECT_S: Final = 2.0
 _DIES_S: Final = 1.0
 _UNHEALTHY: Final = re.compile(r"^/job:worker/replica:\d+/task:(\d+)$", re.MULTILINE)
@@ -110,14 +113,20 @@ def task_of(environ: Mapping[str, str]) -> RankTask | None:
     return None
 
 
-def unreachable(address: str, timeout_s: float) -> Exception | None:
+def unreachable(address: str, timeout_s: float, *, grpc: bool = False) -> Exception | None:
     """Return what keeps an address from taking a connection; ``None`` where it takes one.
+
+    With ``grpc`` it has to answer as a server of gRPC does, too.
 
     Raises:
         ValueError: it is no ``host:port``.
     """
     try:
-        socket.create_connection(host_and_port(address), timeout_s).close()
+        with socket.create_connection(host_and_port(address), timeout_s) as connection:
+            if grpc:
+                connection.sendall(_GREETING + _SETTINGS)
+                if connection.recv(len(_SETTINGS))[3:4] != _SETTINGS[3:4]:
+                    raise OSError("what answers there is no server of gRPC")
     except (OSError, UnicodeError) as error:  # UnicodeError: a name with an empty or too long part
         return error
     return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from xttsbench.cluster import Cluster, read_cluster
+from xttsbench.cluster import Cluster, read_cluster, unreachable
 from xttsbench.errors import UsageError
 
 
@@ -119,3 +120,17 @@ def test_a_worker_that_is_silent_was_named_and_one_that_takes_no_connection_is_g
         one.close()
     assert cluster.lost("") == [0, 2]
     assert cluster.lost(SILENT) == [2]  # the others heard of it earlier, and have ended
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(b"HTTP/1.1 400 Bad Request", "no server of gRPC"), (b"\0\0\6\4\0\0\0\0\0\0", None), (b"", "timed out")],
+)
+def test_what_is_no_server_of_grpc_is_told_from_one(answer: bytes, why: str | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(unreachable, "127.0.0.1:{1}".format(*server.getsockname()), 0.5, grpc=True)
+        connection = server.accept()[0]
+        connection.sendall(answer)
+        found = asked.result()
+        connection.close()
+    assert (found is None) if why is None else (why in str(found))

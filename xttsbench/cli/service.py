@@ -107,7 +107,8 @@ def worker(
     except ValueError as error:
         raise UsageError(f"--dispatcher is HOST:PORT, not {address!r}.") from error
     end = time.monotonic() + wait
-    while (why := unreachable(address, _CONNECT_S)) is not None:
+    # For a server of another kind TensorFlow would wait without end.
+    while (why := unreachable(address, _CONNECT_S, grpc=True)) is not None:
         if time.monotonic() > end:
             raise ServiceError(f"no dispatcher answered at {address} within {wait:g} s ({why}); start it first.")
         time.sleep(0.2)
