@@ -158,9 +158,11 @@ def accepted() -> Report:
 def test_a_patch_that_was_not_run_is_said_to_be_such() -> None:
     report = accepted()
     (chosen,) = (one for one in report.fixes if one.patch is not None)
-    patch = chosen.patch.model_copy(update={"ran": False, "equivalent": None, "verified_speedup": None})
-    fixes = tuple(one if one is not chosen else one.model_copy(update={"patch": patch}) for one in report.fixes)
-    assert "The patched source was not run." in flat(screen(report.model_copy(update={"fixes": fixes})))
+    for why, said in ((None, "was not run."), ("it needs servers", "was not run: it needs servers.")):
+        update = {"ran": False, "equivalent": None, "verified_speedup": None, "why_not": why}
+        patch = chosen.patch.model_copy(update=update)
+        fixes = tuple(one if one is not chosen else one.model_copy(update={"patch": patch}) for one in report.fixes)
+        assert f"The patched source {said}" in flat(screen(report.model_copy(update={"fixes": fixes})))
 
 
 def test_a_fix_that_no_edit_can_write_says_why() -> None:
