@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -73,9 +74,9 @@ class Collectives:
 
 
 def together(runs: Sequence[RankRun]) -> Collectives:
-    """The collectives of the measured steps that every rank kept."""
+    """The collectives of the measured steps that every rank kept; of one rank alone none, as nothing is beside it."""
     kept = [{number: (begin, end) for number, begin, end in run.collectives} for run in runs]
-    numbers = sorted(set.intersection(*map(set, kept))) if kept else []
+    numbers = sorted(set.intersection(*map(set, kept))) if len(kept) > 1 else []
     table = np.array([[one[number] for one in kept] for number in numbers], dtype=np.float64).reshape(
         len(numbers), len(runs), 2
     )
@@ -141,13 +142,14 @@ class Shards:
 
 
 _LEAST: Final = 64  # Hashes of a rank from which on something is said
+_EXPECTED: Final = 10  # Hashes that two ranks with the same samples would share, below which sharing none says nothing
 _ALIKE: Final = 0.1
 
 
 def shards_of(runs: Sequence[RankRun]) -> Shards | None:
-    """Overlap of the ranks' samples in their first pass; ``None`` where no samples were seen."""
+    """Overlap of the ranks' samples in their first pass; ``None`` where no samples were seen, or one rank is alone."""
     first = [run.epochs[0] for run in runs if run.epochs]
-    if len(first) < len(runs):
+    if len(first) < max(len(runs), 2):
         return None
     samples = tuple(one.samples for one in first)
     below = min(one.below for one in first)
@@ -156,11 +158,14 @@ def shards_of(runs: Sequence[RankRun]) -> Shards | None:
         return Shards(samples, None, why="too few samples were looked at")
     if max(map(_repeated, first)) > _ALIKE:
         return Shards(samples, None, why="samples of one rank look alike, or come again within one pass")
-    pairs = [(a, b) for a in range(len(sets)) for b in range(a)]
-    seen = min(one.looked / max(one.samples, 1) for one in first)
-    shares = [len(sets[a] & sets[b]) / min(len(sets[a]), len(sets[b])) / seen for a, b in pairs]
+    seen = [one.looked / max(one.samples, 1) for one in first]
+    # Of the samples of the rank with fewer hashes, the other one's are a part of the size that it looked at.
+    pairs = [sorted(pair, key=lambda rank: len(sets[rank])) for pair in combinations(range(len(sets)), 2)]
+    shares = [len(sets[few] & sets[many]) / len(sets[few]) / seen[many] for few, many in pairs]
     most = int(np.argmax(shares))
-    return Shards(samples, min(shares[most], 1.0), (pairs[most][1], pairs[most][0]), _changing(runs, shares[most]))
+    if not shares[most] and min(len(sets[few]) * seen[many] for few, many in pairs) < _EXPECTED:
+        return Shards(samples, None, why="too few samples were looked at")
+    return Shards(samples, min(shares[most], 1.0), (min(pairs[most]), max(pairs[most])), _changing(runs, shares[most]))
 
 
 def _repeated(one: RankEpoch) -> float:

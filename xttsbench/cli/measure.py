@@ -245,14 +245,14 @@ def _show(summary: WatchSummary, place: str, *, quiet: bool = False) -> None:
     sys.stderr.flush()
 
 
-def show_ranks(directories: Sequence[Path], *, as_json: bool, quiet: bool) -> bool:
+def show_ranks(directories: Sequence[Path], *, as_json: bool, quiet: bool, redact: bool = False) -> bool:
     """Show the runs of a job's ranks, judged together; whether they are such runs."""
     from xttsbench.reporting.sections.ranks import ranks_document
     from xttsbench.workflows.ranks import ranks_in, report_ranks
 
     ranks = ranks_in(directories)
     if ranks:
-        found = report_ranks(ranks, directories[0] if len(directories) == 1 else None)
+        found = report_ranks(ranks, directories[0] if len(directories) == 1 else None, redact=redact)
         put(found, ranks_document(found), as_json=as_json, detail=-1 if quiet else 0)
     return bool(ranks)
 

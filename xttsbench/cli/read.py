@@ -212,7 +212,7 @@ def report(
 
     as_json, quiet, redact, browse = (context.params[name] for name in ("as_json", "quiet", "redact", "browse"))
     directory = directories[0]
-    if show_ranks(directories, as_json=as_json, quiet=quiet):
+    if show_ranks(directories, as_json=as_json, quiet=quiet, redact=redact):
         return
     if directory.suffix == ".csv" and not directory.is_dir():
         _report_log(directory, as_json=as_json, detail=detail(context), browse=browse)

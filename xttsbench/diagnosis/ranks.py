@@ -85,6 +85,9 @@ def judge(ranks: Sequence[Rank]) -> RanksReport:
 
 
 def _healthy(report: RanksReport, step_s: float) -> str:
+    if len(report.rows) == 1:
+        only = f"Only rank {report.rows[0].rank} of {report.ranks} is here"
+        return f"{only}: who is late, and whose samples are whose, takes all of them."
     if report.collective_s is None or not step_s:
         return "No fault was found; too few collectives were seen to say who is late."
     once = {True: "no sample came to two ranks", False: "", None: "whether samples came to two ranks is not known"}
@@ -100,12 +103,13 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
     if dead:
         first = min(dead, key=lambda one: one.summary.updated_utc)
         others = [one.run.task.rank for one in ranks if one is not first]
-        after = f"{_named(others)} {'run' if waiting else 'ended'} without it" if others else ""
+        run_on = "runs" if len(others) == 1 else "run"
+        after = f"; {_named(others)} {run_on if waiting else 'ended'} without it" if others else ""
         error = f": {first.summary.error}" if first.summary.error else ""
         yield RankFinding(
             fault="died",
             rank=first.run.task.rank,
-            sentence=f"Rank {first.run.task.rank} {first.state} after {first.summary.steps:,} steps{error}; {after}.",
+            sentence=f"Rank {first.run.task.rank} {first.state} after {first.summary.steps:,} steps{error}{after}.",
             remedy="Find in that rank's own output and its system's log what ended it; the others can only wait.",
             line=_line(first),
             evidence={"steps": first.summary.steps},
@@ -113,7 +117,11 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
         return
     for at in told.hanging(runs, [one.running for one in ranks]):
         one, rank = ranks[at], runs[at].task.rank
-        others = [run.task.rank for run in runs if run.position is not None and run.position.activity == "collective"]
+        others = [
+            other.run.task.rank
+            for other in ranks
+            if other.running and other.run.position is not None and other.run.position.activity == "collective"
+        ]
         idle_s = max(run.position.idle_s for run in runs if run.position is not None)
         waits = f"{_named([other for other in others if other != rank])} waits for it in a collective"
         if len(others) > 1 + (rank in others):
@@ -132,9 +140,11 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
 def _missing(one: Rank) -> tuple[str, str, CodeLine | None]:
     """Doings of a rank in place of the collective; the remedy; the line."""
     run, position = one.run, one.run.position
-    if (run.epochs and run.epochs[-1].ended) or not one.running:
-        batches = f" after {run.epochs[-1].batches:,} batches" if run.epochs else ""
-        return f"has no data left{batches}", _EVEN, run.lines.get("request") or _line(one)
+    if run.epochs and run.epochs[-1].ended:
+        what = f"has no data left after {run.epochs[-1].batches:,} batches"
+        return what, _EVEN, run.lines.get("request") or _line(one)
+    if not one.running:
+        return "has ended", _EVEN, run.lines.get("request")
     if position is not None and position.activity == "collective":
         return "is in an earlier collective", "Have all ranks take the same branches around collectives.", position.line
     if position is not None and position.activity == "input":

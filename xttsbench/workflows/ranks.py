@@ -12,7 +12,9 @@ from xttsbench.diagnosis.ranks import Rank, judge
 from xttsbench.errors import JournalError
 from xttsbench.execution.run_directory import read_record
 from xttsbench.files import atomic_write
+from xttsbench.probes.environment import where
 from xttsbench.records.ranks import RANK_FILE, RankRun, RanksReport
+from xttsbench.records.redaction import Redaction
 from xttsbench.records.watch import SUMMARY_FILE, WatchSummary
 from xttsbench.workflows.watch import read_summary
 
@@ -28,8 +30,10 @@ def ranks_in(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(sorted(file.parent for file in paths[0].glob(f"*/{RANK_FILE}")))
 
 
-def report_ranks(directories: Sequence[Path], into: Path | None) -> RanksReport:
+def report_ranks(directories: Sequence[Path], into: Path | None, *, redact: bool = False) -> RanksReport:
     """Judge the ranks whose runs lie in these directories together, and write that into ``ranks.json``, where asked.
+
+    With ``redact`` it is without what tells who measured where.
 
     Raises:
         JournalError: one of them is no run of a rank, or two are of the same rank, or of different jobs.
@@ -41,7 +45,9 @@ def report_ranks(directories: Sequence[Path], into: Path | None) -> RanksReport:
             f"{', '.join(map(str, directories))}: these are ranks {numbers} of jobs of "
             f"{sorted({one.run.task.ranks for one in ranks})}; name the runs of one job, each once."
         )
-    found = judge(ranks)
+    who = where(directories[0])
+    who["names"] |= {one.run.host for one in ranks}
+    found: RanksReport = Redaction(redact=redact, **who).kept(judge(ranks))
     if into is not None:
         atomic_write(into / RANKS_FILE, found.model_dump_json(indent=1).encode() + b"\n")
     return found

@@ -75,6 +75,22 @@ def test_samples_of_which_a_part_was_looked_at_are_estimated() -> None:
     assert shards.common == pytest.approx(1.0, abs=0.15)
 
 
+def test_ranks_that_looked_at_different_parts_are_estimated_by_the_other_ones_part() -> None:
+    rng = np.random.default_rng(0)
+    data = np.arange(4000), np.r_[np.arange(3800, 4000), np.arange(4000, 7800)]  # 5 % in common
+    looked = [sorted(rng.choice(data[rank], size, replace=False).tolist()) for rank, size in ((0, 400), (1, 3600))]
+    shards = told.shards_of([rank_run(rank, hashes=looked[rank], samples=4000) for rank in (0, 1)])
+    assert shards is not None
+    assert shards.common == pytest.approx(0.05, abs=0.03)
+
+
+def test_nothing_in_common_says_nothing_where_few_were_looked_at() -> None:
+    runs = [rank_run(rank, hashes=range(100 * rank, 100 * rank + 100), samples=4000) for rank in (0, 1)]
+    shards = told.shards_of(runs)
+    assert shards is not None
+    assert (shards.common, shards.why) == (None, "too few samples were looked at")
+
+
 def test_disjoint_shards_have_nothing_in_common() -> None:
     shards = told.shards_of([rank_run(rank, hashes=range(rank, 2000, 2)) for rank in (0, 1)])
     assert shards is not None

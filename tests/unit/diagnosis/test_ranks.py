@@ -112,6 +112,21 @@ def test_a_missing_rank_is_noted() -> None:
     assert any("rank 2" in note for note in judge([rank(rank_run(number, ranks=3)) for number in (0, 1)]).notes)
 
 
+def test_of_one_rank_alone_nothing_is_said_about_the_others() -> None:
+    alone = job()[0].model_copy(update={"epochs": rank_run(0, hashes=range(200)).epochs})
+    found = judge([rank(alone)])
+    assert found.sentence == "Only rank 0 of 2 is here: who is late, and whose samples are whose, takes all of them."
+    assert (found.collective_s, found.lost_s, found.seen_once) == (None, None, None)
+    died = judge([rank(alone, ended="killed", signal="SIGKILL")])
+    assert died.sentence == "Rank 0 was killed by SIGKILL after 100 steps."
+
+
+def test_a_rank_that_ended_is_not_said_to_lack_data() -> None:
+    over = rank(rank_run(1, position=at("python")), ended="returned", exit_code=0)
+    found = judge([rank(rank_run(0, position=at("collective"))), over])
+    assert found.sentence == "Rank 1 has ended, and rank 0 waits for it in a collective."
+
+
 def test_duplicated_data_come_before_a_starved_shard() -> None:
     runs = rank_run(0, hashes=range(1000)), rank_run(1, hashes=range(500))
     found = judge([rank(one, ended="returned") for one in runs])

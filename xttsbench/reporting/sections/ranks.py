@@ -28,7 +28,7 @@ _TIMES: Final = {
 def ranks_document(found: RanksReport) -> doc.Document:
     """The document, the same at each level of detail."""
     first = found.findings[0] if found.findings else None
-    word = _WORDS[first.fault] if first is not None else "no fault"
+    word = _WORDS[first.fault] if first is not None else "no fault" if len(found.rows) > 1 else "undecided"
     headline = doc.Headline("report", f"{found.ranks} ranks", word, found.sentence, lines=4)
     blocks = (headline, *_said(found), doc.Section("", (_table(found.rows),)))
     return doc.Document(blocks, summary=blocks)

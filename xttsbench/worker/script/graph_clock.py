@@ -204,6 +204,14 @@ class Site:
             tf.raw_ops.AssignAddVariableOp(resource=count, value=number)
         return at
 
+    def due(self) -> Any:
+        """The variable of the graph that is being traced that has the time before which nothing is to be done."""
+        name = self._names[0].replace("stamps", "due")
+        with ops.init_scope(), tf.device(DEVICE):
+            made = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=name, container="")
+            tf.raw_ops.AssignVariableOp(resource=made, value=np.float64(0.0))
+        return tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=name, container="")
+
     def drain(self, offset_ns: int) -> list[GraphTimestamp]:
         """Stamps since the last call, in the time of ``time.perf_counter_ns``; if more than fit, the last ones."""
         return [

@@ -35,6 +35,7 @@ from xttsbench.worker.script.watched import Watched
 
 _KEPT: Final = 2048  # Collectives that are kept, and hashes of an epoch, before every second one is left out
 _SHARE: Final = 0.004  # Of the time that looking at samples may take
+_MOST: Final = 4096  # Samples of a batch that a graph looks at, fewer than its ring holds
 _LINES: Final = 32  # That are told, those with most time
 _SPREAD: Final = 0x9E3779B97F4A7C15  # Multiplied by it, neighbours lie far apart
 _MASK: Final = (1 << BITS) - 1
@@ -71,7 +72,8 @@ class Rank:
         self._looks: list[tuple[str, Site]] = []
         self._intervals: list[Interval] = []
         self._begun = self._ended = self._told = 0
-        self._stride, self._sampled, self._kept, self._below = 1, 0, 0, 1 << BITS
+        self._stride, self._sampled, self._below = 1, 0, 1 << BITS
+        self._kept: dict[str, tuple[int, int]] = {}  # Loop -> its newest pass, and hashes of that
         self._sums_ns, self._measured = [0, 0], 0
         self._reached_ns = self._since_ns = self._spent_ns = 0
         self._began_ns = self._progress_ns = time.perf_counter_ns()
@@ -91,12 +93,13 @@ class Rank:
             original(*args, **kwargs)
             if self._task is None and (task := task_of(os.environ)) is not None:
                 self._task = task
-                self._install()
+                self._noted(self._install)
 
         return init
 
     def _install(self) -> None:
-        self._watched.on_poll, self._watched.on_epoch = self.tell, self._next_pass
+        self._watched.on_poll = lambda: self._noted(self.tell)
+        self._watched.on_epoch = lambda: self._noted(self._next_pass)
         self._patches.put(collective_ops, "all_reduce_v2", self._around_collective)
         self._patches.put(collective_ops, "all_gather_v2", self._around_collective)
         self._patches.put(input_lib.DistributedIteratorBase, "get_next", self._around_request)
@@ -125,8 +128,7 @@ class Rank:
                     with self._lock:
                         self._ended += 1
                         self._intervals.append((began_ns, time.perf_counter_ns(), in_request))
-            xla = control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())  # it has no op for the time
-            place: Any = None if xla else self._noted(lambda: _Place(in_request=in_request))
+            place: Any = self._noted(lambda: None if _in_xla() else _Place(in_request=in_request))
             began: Any = self._noted(lambda: _stamped(place.before, [t])) if place is not None else None
             with ops.control_dependencies([began] if began is not None else []):
                 result = original(t, *args, **kwargs)
@@ -160,17 +162,18 @@ class Rank:
         leaves = leaves_of(batch)
         if not leaves:
             return
-        found = self._passes[_pass_of(iterator)]
+        key = _pass_of(iterator)
+        found = self._passes[key]
         found.batches += 1
         found.samples += int(leaves[0].shape[0])
         if self._spent_ns < _SHARE * (began - self._began_ns) and all("CPU" in one.device for one in leaves):
             looked = hashes(leaves)
             found.looked += len(looked)
-            self._keep(found, looked)
+            self._keep(key, looked)
             self._spent_ns += time.perf_counter_ns() - began
 
     def _traced(self, batch: Any) -> None:
-        """Add the ops that hash the samples of each batch to the graph that asks for it."""
+        """Add the ops that hash samples to the graph that asks for the batch: those of a batch whenever it is time."""
         leaves = leaves_of(batch)
         if not leaves:
             return
@@ -179,18 +182,32 @@ class Rank:
             graph = graph.outer_graph
         site = Site(0, "look")
         with tf.name_scope("xttsbench"), ops.colocate_with(None, ignore_existing=True), tf.device(DEVICE):
-            found = tf.cast(hashes_in_graph(leaves), tf.float64)
-            first = tf.one_hot(0, tf.shape(found)[0], dtype=tf.float64)  # where a batch begins
-            site.write_rows(tf.stack([found, first, tf.zeros_like(found), tf.zeros_like(found)], axis=1))
+            with tf.control_dependencies(leaves):
+                began = tf.timestamp()
+            due = site.due()
+
+            def looked() -> Any:
+                found = tf.cast(hashes_in_graph([leaf[:_MOST] for leaf in leaves]), tf.float64)
+                with tf.control_dependencies([found]):
+                    ended = tf.timestamp()
+                tf.raw_ops.AssignVariableOp(resource=due, value=ended + (ended - began) / _SHARE)
+                return found
+
+            now = began >= tf.raw_ops.ReadVariableOp(resource=due, dtype=tf.float64)
+            found = tf.cond(now, looked, lambda: tf.zeros([0], tf.float64))[:, None]
+            batch = tf.stack([0.0, 1.0, tf.cast(tf.shape(leaves[0])[0], tf.float64), 0.0])
+            site.write_rows(tf.concat([found * [[1.0, 0.0, 0.0, 0.0]] + [[0.0, 0.0, 0.0, 1.0]], [batch]], axis=0))
         self._looks.append((str(graph.name), site))
 
-    def _keep(self, found: Pass, looked: Any) -> None:
+    def _keep(self, key: tuple[str, int], looked: Any) -> None:
         mixed = (looked.astype(np.uint64) * np.uint64(_SPREAD)) >> np.uint64(64 - BITS)
         kept = mixed[mixed < self._below].tolist()
-        found.hashes += kept
-        self._kept += len(kept)
-        if self._kept > _KEPT:
-            self._below, self._kept = self._below // 2, self._kept // 2
+        self._passes[key].hashes += kept
+        (loop, number), (newest, count) = key, self._kept.get(key[0], (0, 0))
+        count = len(kept) + (count if newest == number else 0)
+        if count > _KEPT:
+            self._below, count = self._below // 2, count // 2
+        self._kept[loop] = number, count
 
     def _next_pass(self) -> None:
         """An epoch of ``fit`` begins: what graphs have looked at until now is of the one before."""
@@ -200,13 +217,14 @@ class Rank:
 
     def _drain_looks(self) -> None:
         for name, site in self._looks:
-            lost, rows = site.lost, site.rows()
+            rows = site.rows()
             if len(rows):
-                found = self._passes[name, self._pass]
+                key, looked = (name, self._pass), rows[:, 3] > 0
+                found = self._passes[key]
                 found.batches += int(rows[:, 1].sum())
-                found.samples += len(rows) + site.lost - lost
-                found.looked += len(rows)
-                self._keep(found, rows[:, 0].astype(np.int64))
+                found.samples += int(rows[:, 2].sum())
+                found.looked += int(looked.sum())
+                self._keep(key, rows[looked, 0].astype(np.int64))
 
     def _drain(self) -> list[Interval]:
         offset_ns = time.time_ns() - time.perf_counter_ns()
@@ -302,6 +320,11 @@ class Rank:
 def _pass_of(iterator: Any) -> tuple[str, int]:
     loop = vars(iterator).get(LOOP_MARK)
     return ("", 0) if loop is None else (str(id(loop)), loop.epochs - 1)
+
+
+def _in_xla() -> bool:
+    """Whether what is traced is compiled by XLA, which has no op for the time."""
+    return bool(control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph()))
 
 
 def _stamped(site: Site, after: list[Any], began: Any = None) -> Any:

@@ -53,5 +53,7 @@ def hashes_in_graph(leaves: list[Any]) -> Any:
         places = tf.constant(_PLACES, tf.int32)
         known = tf.searchsorted(places, [width])[0]
         values = tf.gather(tf.reshape(integers, [tf.shape(leaf)[0], width]), places[:known], axis=1)
-        total += tf.reduce_sum(tf.cast(values, tf.int64) * tf.constant(weights)[:known], axis=1)
+        sums = tf.reduce_sum(tf.cast(values, tf.int64) * tf.constant(weights)[:known], axis=1)
+        same = tf.cast(tf.shape(sums)[0] == size, tf.int64)  # of a ragged or sparse tensor some parts have other rows
+        total += same * tf.concat([sums, tf.zeros([size], tf.int64)], axis=0)[:size]
     return tf.bitwise.bitwise_and(tf.bitwise.right_shift(total, tf.constant(11, tf.int64)), (1 << BITS) - 1)

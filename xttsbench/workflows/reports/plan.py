@@ -34,7 +34,7 @@ from xttsbench.records.scale import (
 from xttsbench.reporting import units
 from xttsbench.throughput.calibration import calibrated
 from xttsbench.throughput.layout import Found, Layout, Needs, found
-from xttsbench.throughput.pace import Consumer, FloatArray, Machine, Pace, pace
+from xttsbench.throughput.pace import STEP, Consumer, FloatArray, Machine, Pace, pace
 from xttsbench.throughput.threads import elements_per_batch, inputs_of, pool_size, threads
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.reports.diagnose import assemble
@@ -232,7 +232,7 @@ class _Planner:
     def _choices(self) -> Iterator[ScaleChoice]:
         """For each speed of the step the cheapest layout, or the one with fewest machines, that keeps it busy."""
         trainer = self._asked.prices.trainer_per_hour if self._asked.prices is not None else None
-        for accelerator in _FASTER:
+        for accelerator in _FASTER if self._step.alone_s else ():  # else there is nothing to keep busy
             local = self._local(self._here, accelerator)
             fit: list[tuple[MachineType | None, ScaleCell]] = []
             fit += [(None, local)] if local.utilization.low >= BUSY else []
@@ -245,7 +245,7 @@ class _Planner:
                 )
                 cells = (self._cell(series, workers) for workers in range(1, WORKERS[-1] + 1))
                 best = next((cell for cell in cells if cell.utilization.low >= BUSY), None)
-                fit += [(machine, best)] if best is not None and self._step.alone_s else []
+                fit += [(machine, best)] if best is not None else []
             if fit:
                 yield min((_choice(*one, trainer) for one in fit), key=_worth)
 
@@ -305,7 +305,8 @@ def _choice(machine: MachineType | None, cell: ScaleCell, trainer: float | None)
 
 
 def _worth(choice: ScaleChoice) -> tuple[float, int]:
-    return choice.price_per_hour or 0.0, choice.workers
+    unknown = math.inf if choice.workers else 0.0
+    return unknown if choice.price_per_hour is None else choice.price_per_hour, choice.workers
 
 
 def _unmeasured(scale: Scale) -> Iterator[tuple[str, str]]:
@@ -326,7 +327,8 @@ def _sentences(scale: Scale) -> Iterator[str]:
         price = f", for {choice.price_per_hour:.2f} {scale.currency} an hour" if choice.price_per_hour else ""
         yield f"{who} {keeps} the accelerator busy for {units.percent_interval(choice.utilization)} of the time{price}."
     if not own and knee.utilization.estimate < 1:
-        yield f"No number of workers keeps the accelerator busy for 90 %: the {knee.limited_by} sets the pace."
+        why = "" if knee.limited_by == STEP else f": the {knee.limited_by} sets the pace"
+        yield f"No layout of up to {WORKERS[-1]} workers is sure to keep the accelerator busy for 90 %{why}."
     low, high = math.ceil(knee.workers.low), math.ceil(knee.workers.high)
     range_ = "" if low == high else f" ({low:,} to {high:,})"
     count = f"{_many(math.ceil(knee.workers.estimate))}{range_}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ class RankFile:
         self._collectives: list[tuple[int, int, int]] = []
         self._passes: dict[tuple[str, int], RankEpoch] = {}
         self._hashes: dict[tuple[str, int], set[int]] = {}
+        self._batches: Counter[str] = Counter()  # of each loop
         self._steps, self._sums = 0, dict.fromkeys(("wall_s", "input", "compute", "host"), 0.0)
 
     def take(self, told: dict[str, Any]) -> None:
@@ -51,6 +53,9 @@ class RankFile:
             self._passes[loop, number] = before.model_copy(
                 update=counts | {"ended": before.ended or new["ended"], "below": told["below"], "repeats": repeats}
             )
+            self._batches[loop] += new["batches"]
+            for gone in sorted(at for name, at in self._passes if name == loop)[1 : 1 - _PASSES]:
+                del self._passes[loop, gone], self._hashes[loop, gone]
 
     def add(self, steps: Steps) -> None:
         """Add measured steps."""
@@ -104,17 +109,14 @@ class RankFile:
 
     def _epochs(self) -> tuple[RankEpoch, ...]:
         """The passes of the loop that took most batches: the others are validation."""
-        batches: dict[str, int] = {}
-        for (loop, _), one in self._passes.items():
-            batches[loop] = batches.get(loop, 0) + one.batches
-        main = max(batches, key=lambda loop: batches[loop], default="")
+        main = max(self._batches, key=lambda loop: self._batches[loop], default="")
         numbers = sorted(number for loop, number in self._passes if loop == main)
         below = self._told["below"]
         return tuple(
             self._passes[main, number].model_copy(
                 update={"below": below, "hashes": tuple(sorted(h for h in self._hashes[main, number] if h < below))}
             )
-            for number in numbers[:1] + numbers[1:][-(_PASSES - 1) :]
+            for number in numbers
         )
 
     def _lines(self) -> dict[str, CodeLine]:

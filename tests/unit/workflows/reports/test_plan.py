@@ -38,7 +38,7 @@ PRICES = Prices(
 )
 
 
-def planned(build, *, prices: Prices | None = None, served: bool = True, **asked) -> Recorded:
+def planned(build, *, prices: Prices | None = None, served: bool = True, step: bool = True, **asked) -> Recorded:
     """A batch of 1 MB takes 20 ms of one core, the step 5 ms; two cores make one in 10 ms."""
     batches = Batches(cached=4, bytes=4_000_000, shapes=("(8, 9)",))
     pipeline = Pipeline(
@@ -50,9 +50,10 @@ def planned(build, *, prices: Prices | None = None, served: bool = True, **asked
         ),
         cpus=2,
     )
-    main = build.ladder(
-        wait=0.005, step=0.005, steps=260, emulated_ms=(5.0,), target_kind="dataset", batches=batches, alone=0.005
-    )
+    about = {"target_kind": "dataset", "batches": batches}
+    main = build.ladder(wait=0.005, step=0.005, steps=260, emulated_ms=(5.0,), alone=0.005, **about)
+    if not step:
+        main = build.trial("ladder", build.segment(wait_s=[0.01] * 90, cpu_s=0.02), **about)
     alone = build.trial("pipeline", build.segment("input_only", wait_s=[0.01] * 90, cpu_s=0.02), number=1)
     trials = [main, alone, build.trial("pipeline", number=2, pipeline=pipeline)]
     both = [one.model_copy(update={"compressed": way}) for way in (False, True) for one in costs(0.02)]
@@ -99,6 +100,18 @@ def test_without_prices_the_smallest_layout_has_none(build) -> None:
     report = assembled_plan(planned(build))
     assert all(choice.price_per_hour is None for choice in report.scale.choices)
     assert "an hour" not in report.verdict.summary
+
+
+def test_a_machine_without_a_price_is_not_the_cheapest(build) -> None:
+    free = MachineType(name="unknown", cores=64)
+    prices = PRICES.model_copy(update={"machines": (*PRICES.machines, free)})
+    assert assembled_plan(planned(build, prices=prices)).scale.choices[0].machine == "small"
+
+
+def test_of_a_bare_dataset_no_accelerator_is_said_to_be_busy(build) -> None:
+    report = assembled_plan(planned(build, step=False))
+    assert report.scale.choices == ()
+    assert "accelerator" not in report.verdict.summary
 
 
 def test_every_null_has_its_reason_and_the_report_survives_json(report) -> None:

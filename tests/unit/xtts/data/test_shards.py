@@ -201,6 +201,11 @@ FAULTS = {
         lambda path: os.truncate(path, 5000),
         "shard-00000.npy cannot be read: 5000 bytes came",
     ),
+    "appended": (
+        "shard-00001.npy",
+        lambda path: path.write_bytes(path.read_bytes() + b"more"),
+        "shard-00001.npy has other bytes",
+    ),
     "index of another": (
         "shard-00003.json",
         lambda path: path.write_bytes(path.with_name("shard-00001.json").read_bytes()),
