@@ -142,7 +142,8 @@ class Shards:
 
 
 _LEAST: Final = 64  # Hashes of a rank from which on something is said
-_EXPECTED: Final = 10  # Hashes that two ranks with the same samples would share, below which sharing none says nothing
+_SHARED: Final = 4  # Hashes in common from which on they are no accident, such as two samples of silence
+_EXPECTED: Final = 80  # That two ranks with the same samples would share, from which on fewer than those say something
 _ALIKE: Final = 0.1
 
 
@@ -161,9 +162,11 @@ def shards_of(runs: Sequence[RankRun]) -> Shards | None:
     seen = [one.looked / max(one.samples, 1) for one in first]
     # Of the samples of the rank with fewer hashes, the other one's are a part of the size that it looked at.
     pairs = [sorted(pair, key=lambda rank: len(sets[rank])) for pair in combinations(range(len(sets)), 2)]
-    shares = [len(sets[few] & sets[many]) / len(sets[few]) / seen[many] for few, many in pairs]
+    both = [len(sets[few] & sets[many]) for few, many in pairs]
+    due = [len(sets[few]) * seen[many] for few, many in pairs]
+    shares = [one / of if one >= _SHARED else 0.0 for one, of in zip(both, due, strict=True)]
     most = int(np.argmax(shares))
-    if not shares[most] and min(len(sets[few]) * seen[many] for few, many in pairs) < _EXPECTED:
+    if not shares[most] and min(due) < _EXPECTED:
         return Shards(samples, None, why="too few samples were looked at")
     return Shards(samples, min(shares[most], 1.0), (min(pairs[most]), max(pairs[most])), _changing(runs, shares[most]))
 

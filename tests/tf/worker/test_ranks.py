@@ -1,5 +1,6 @@
 """What one rank of a job adds to the graphs that it traces, and what it keeps of a long run."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,3 +69,10 @@ def test_the_first_of_many_passes_keeps_its_hashes(rank: Rank) -> None:
     assert rank._below == 1 << 52
     rank._keep(("loop", 100), hashes([tf.range(5000)]))
     assert rank._below == 1 << 51
+
+
+def test_a_collective_that_ends_while_places_are_read_is_numbered_with_the_next(rank: Rank) -> None:
+    now = time.perf_counter_ns()
+    later = now, now + 3600 * 10**9, False
+    rank._intervals = [later, (now, now, False)]
+    assert (rank._drain(), rank._intervals) == ([(now, now, False)], [later])

@@ -84,8 +84,10 @@ def test_ranks_that_looked_at_different_parts_are_estimated_by_the_other_ones_pa
     assert shards.common == pytest.approx(0.05, abs=0.03)
 
 
-def test_nothing_in_common_says_nothing_where_few_were_looked_at() -> None:
-    runs = [rank_run(rank, hashes=range(100 * rank, 100 * rank + 100), samples=4000) for rank in (0, 1)]
+@pytest.mark.parametrize("both", [0, 3])
+def test_little_in_common_says_nothing_where_few_were_looked_at(both: int) -> None:
+    firsts = 0, 100 - both
+    runs = [rank_run(rank, hashes=range(first, first + 100), samples=4000) for rank, first in enumerate(firsts)]
     shards = told.shards_of(runs)
     assert shards is not None
     assert (shards.common, shards.why) == (None, "too few samples were looked at")

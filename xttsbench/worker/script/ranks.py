@@ -227,14 +227,17 @@ class Rank:
                 self._keep(key, rows[looked, 0].astype(np.int64))
 
     def _drain(self) -> list[Interval]:
-        offset_ns = time.time_ns() - time.perf_counter_ns()
+        now = time.perf_counter_ns()
+        offset_ns = time.time_ns() - now
         for place in list(self._places):
             self._begun += len(place.before.rows())
             stamps = place.after.drain(offset_ns)
             self._ended += len(stamps)
             self._intervals += [(one.began_ns, one.ended_ns, place.in_request) for one in stamps]
-        found, self._intervals = sorted(self._intervals, key=lambda one: one[1]), []
-        return found
+        found = sorted(self._intervals, key=lambda one: one[1])
+        # Those that ended meanwhile are numbered with the next: some of a place read earlier may come before them.
+        self._intervals = [one for one in found if one[1] > now]
+        return found[: len(found) - len(self._intervals)]
 
     def tell(self) -> None:
         """Tell what is new: collectives that are kept, samples, and where the main thread is."""
