@@ -205,7 +205,7 @@ class Site:
         return at
 
     def due(self) -> Any:
-        """The variable of the graph that is being traced that has the time before which nothing is to be done."""
+        """Variable, for the graph that is being traced, with the time before which nothing is to be done."""
         name = self._names[0].replace("stamps", "due")
         with ops.init_scope(), tf.device(DEVICE):
             made = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=name, container="")

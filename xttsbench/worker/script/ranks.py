@@ -326,7 +326,7 @@ def _pass_of(iterator: Any) -> tuple[str, int]:
 
 
 def _in_xla() -> bool:
-    """Whether what is traced is compiled by XLA, which has no op for the time."""
+    """True where XLA compiles what is traced: it has no op for the time."""
     return bool(control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph()))
 
 
