@@ -102,8 +102,8 @@ docs: dev ## write the reference pages, the licences and the picture of the READ
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,docs]' --constraint constraints.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-bench: dev ## side-by-side comparisons, each of benchmarks/ but mutations, proof, diagnosis, fixes, guard, multi_worker_kills, noise, others, prove, soak and threads (two hours)
-	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/guard.py benchmarks/loops benchmarks/multi_worker_kills.py benchmarks/noise benchmarks/others benchmarks/prove benchmarks/soak benchmarks/threads,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
+bench: dev ## side-by-side comparisons, each of benchmarks/ but mutations, proof, diagnosis, fixes, growth, guard, noise, others, prove, soak, threads and those of several machines (two hours)
+	@set -e; for script in $(filter-out benchmarks/mutations.py benchmarks/proof benchmarks/diagnosis benchmarks/fixes benchmarks/growth.py benchmarks/guard.py benchmarks/loops benchmarks/multi_worker_kills.py benchmarks/noise benchmarks/plan.py benchmarks/ranks.py benchmarks/remote_data.py benchmarks/service_kills.py benchmarks/service_slurm.py benchmarks/written.py benchmarks/others benchmarks/prove benchmarks/soak benchmarks/threads,$(sort $(wildcard benchmarks/*.py) $(patsubst %/__main__.py,%,$(wildcard benchmarks/*/__main__.py)))); do echo "== $$script"; $(BIN)/python $$script; done
 
 proof: install ## whether the trainer learns to read, beside a control with other texts; some minutes
 	$(BIN)/python benchmarks/proof

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from written import finish
 
 from xttsbench.shipped import shipped
 from xttsbench.training.course import Position, planned_epoch, planned_from
@@ -148,11 +149,7 @@ def main() -> None:
         },
         "runs": runs,
     }
-    text = json.dumps(result, indent=1)
-    if options.write:
-        options.write.parent.mkdir(parents=True, exist_ok=True)
-        options.write.write_text(text + "\n")
-    print(text)
+    finish(result, options.write)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from written import finish
+
 from xttsbench.shipped import shipped
 from xttsbench.training.course import planned_epoch
 from xttsbench.xtts.data.feature_cache import open_cache
@@ -140,11 +142,7 @@ def main() -> None:
         "batch": BATCH,
         "cells": cells,
     }
-    text = json.dumps(result, indent=1)
-    if options.write:
-        options.write.parent.mkdir(parents=True, exist_ok=True)
-        options.write.write_text(text + "\n")
-    print(text)
+    finish(result, options.write)
 
 
 if __name__ == "__main__":

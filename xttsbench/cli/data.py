@@ -210,7 +210,6 @@ def verify(
         from xttsbench.xtts.data.verification import verify as look
 
         directory = data_directory(data, progress)
-
         sharded = is_sharded(directory)
         if sharded and fix:
             raise UsageError("--fix: shards are mended by 'xttsbench data shard', which keeps the good ones")
