@@ -25,7 +25,7 @@ from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.measure.session import Progress, Silent
 from xttsbench.workflows.runs import Outcome, finish, open_run, read_run
-from xttsbench.workflows.saved import read_saved
+from xttsbench.workflows.saved import newest_file, read_saved
 
 _WINDOW_S: Final = 12.0
 _TRIAL_S: Final = 120.0
@@ -98,11 +98,10 @@ def prices_of(path: Path) -> Prices:
 
 
 def _newest(reports: Path) -> Path:
-    runs = sorted(reports.iterdir(), reverse=True) if reports.is_dir() else []
-    found = next((one for one in runs if (one / PLAN).is_file() and "-diagnose-" in one.name), None)
+    found = newest_file(reports, PLAN, of="-diagnose-")
     if found is None:
         raise InvalidInputError(f"No run under {reports} is one of 'xttsbench diagnose'; run that first, or name one.")
-    return found
+    return found.parent
 
 
 def _measured(run: Recorded, source: Recorded, request: Request, progress: Progress) -> Sequence[TrialRecord]:

@@ -57,11 +57,12 @@ def _read(directory: Path) -> Rank:
     run = read_record(directory / RANK_FILE, RankRun, "a rank", name="the runs of a job's ranks, from xttsbench watch")
     if run.host == socket.gethostname():
         summary = read_summary(directory)
-        return Rank(_aged(run, running=not summary.over), summary, running=not summary.over)
-    summary = read_record(directory / SUMMARY_FILE, WatchSummary, "the summary of a watched run", name="another run")
-    silent_s = time.time() - run.updated_s
-    if not summary.over and silent_s > _SILENT_S:
-        summary = summary.model_copy(update={"over": True, "ended": "killed"})
+    else:
+        summary = read_record(
+            directory / SUMMARY_FILE, WatchSummary, "the summary of a watched run", name="another run"
+        )
+        if not summary.over and time.time() - run.updated_s > _SILENT_S:
+            summary = summary.model_copy(update={"over": True, "ended": "killed"})
     return Rank(_aged(run, running=not summary.over), summary, running=not summary.over)
 
 

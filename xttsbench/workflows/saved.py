@@ -136,10 +136,13 @@ def read_best(path: Path) -> Best:
 
 def newest_best(reports: Path) -> Path | None:
     """The ``best.yaml`` of the run under a ``reports/`` directory whose name is the last."""
-    if not reports.is_dir():
-        return None
-    found = [run / BEST for run in sorted(reports.iterdir(), reverse=True) if (run / BEST).is_file()]
-    return found[0] if found else None
+    return newest_file(reports, BEST)
+
+
+def newest_file(reports: Path, name: str, *, of: str = "") -> Path | None:
+    """The file of that name in the last run under a ``reports/`` directory that has it and ``of`` in its own name."""
+    runs = sorted(reports.iterdir(), reverse=True) if reports.is_dir() else []
+    return next((run / name for run in runs if of in run.name and (run / name).is_file()), None)
 
 
 def differences_here(best: Best) -> list[str]:
