@@ -79,36 +79,41 @@ def medians(times: list[dict[str, float]]) -> dict[str, float]:
     return {key: round(statistics.median(one[key] for one in times), 4) for key in times[0]}
 
 
-def per_second(data: tf.data.Dataset, each: int = 1) -> float:
-    """Elements a second over one epoch, after its first element."""
-    reader = iter(data)
-    next(reader)
-    started = time.perf_counter()
-    return round(each * sum(1 for _ in reader) / (time.perf_counter() - started), 1)
+def epoch(data: tf.data.Dataset, each: int = 1) -> tuple[float, float]:
+    """Numbers a second from the first element of an epoch to its last, and seconds from the last to the end."""
+    came = [time.perf_counter() for _ in data]
+    return each * (len(came) - 1) / (came[-1] - came[0]), time.perf_counter() - came[-1]
 
 
-def numbers_per_s(cluster: Cluster, _: int) -> dict[str, float]:
-    """Numbers a second, one by one and in batches."""
+def numbers_per_s(cluster: Cluster, rounds: int) -> dict[str, dict[str, float]]:
+    """Numbers a second, one by one and in batches, and how late an epoch ends."""
     numbers = tf.data.Dataset.range(NUMBERS)
     served = {name: service.distribute(policy, cluster.target) for name, policy in (("DYNAMIC", DYNAMIC), ("OFF", OFF))}
-    return {
-        "in this process": per_second(numbers),
-        "DYNAMIC, one by one": per_second(numbers.apply(served["DYNAMIC"])),
-        "OFF, one by one": per_second(numbers.apply(served["OFF"])),
-        "OFF, batches of 100": per_second(numbers.batch(GROUP).apply(served["OFF"]), GROUP),
+    ways = {
+        "in this process": (numbers, 1),
+        "DYNAMIC, one by one": (numbers.apply(served["DYNAMIC"]), 1),
+        "OFF, one by one": (numbers.apply(served["OFF"]), 1),
+        "OFF, batches of 100": (numbers.batch(GROUP).apply(served["OFF"]), GROUP),
     }
+    return {name: epochs([epoch(*way) for _ in range(rounds)]) for name, way in ways.items()}
 
 
-def waiting(cluster: Cluster, rounds: int) -> dict[str, float]:
-    """Elements a second that wait, on one worker and on two."""
+def epochs(found: list[tuple[float, float]]) -> dict[str, float]:
+    """Medians over epochs."""
+    per_s, end_s = (statistics.median(column) for column in zip(*found, strict=True))
+    return {"per_s": round(per_s, 1), "end_s": round(end_s, 3)}
+
+
+def waiting(cluster: Cluster, rounds: int) -> dict[str, Any]:
+    """Elements a second that wait, on one worker and on two; the ratio is of what lies between first and last."""
     waits = tf.data.Dataset.range(WAITS).apply(sleep(WAIT_US))
-    found = {"wait_ms": WAIT_US / 1000, "in_this_process_per_s": per_second(waits)}
-    for name in ("one_worker_per_s", "two_workers_per_s"):
-        if name == "two_workers_per_s":
+    found: dict[str, Any] = {"wait_ms": WAIT_US / 1000, "in this process": epochs([epoch(waits)])}
+    for name in ("one worker", "two workers"):
+        if name == "two workers":
             cluster.add_worker()
-        served = [waits.apply(service.distribute(DYNAMIC, cluster.target)) for _ in range(rounds)]
-        found[name] = statistics.median(per_second(one) for one in served)
-    return found | {"ratio": round(found["two_workers_per_s"] / found["one_worker_per_s"], 3)}
+        served = waits.apply(service.distribute(DYNAMIC, cluster.target))
+        found[name] = epochs([epoch(served) for _ in range(rounds)])
+    return found | {"ratio": round(found["two workers"]["per_s"] / found["one worker"]["per_s"], 3)}
 
 
 PARTS = {"costs": costs, "numbers_per_s": numbers_per_s, "waiting": waiting}

@@ -1,11 +1,13 @@
-"""Samples lost and doubled by the tf.data service in kills of workers, dispatcher and clients; writes JSON.
+"""Samples lost and doubled by the tf.data service as servers and clients are killed, added and slowed; writes JSON.
 
-``python benchmarks/service_kills.py [--kills 100] [--policies DYNAMIC,OFF,FILE,DATA] [--out FILE]``: for each sharding
-policy, epochs of 400 samples in 40 files on a dispatcher and two workers of this machine. A client writes a hash of
-each sample that it gets. When it has got a random number of them, a server or a client is killed (SIGKILL) and started
-anew: workers and dispatcher under the address that they had, the dispatcher with its journal. Then the epoch is read to
-its end, and the hashes are counted. With FILE and DATA one client reads from all workers (``target_workers="ANY"``);
-TensorFlow's documentation has each client read there from a worker in its own process.
+``python benchmarks/service_kills.py [--kills 100] [--policies DYNAMIC,OFF,FILE,DATA] [--events killed,added,slowed]``:
+for each sharding policy, epochs of 400 samples in 40 files on a dispatcher and two workers of this machine. A client
+writes a hash of each sample that it gets. When it has got a random number of them, a server or a client is killed
+(SIGKILL) and started anew: workers and dispatcher under the address that they had, the dispatcher with its journal.
+Then the epoch is read to its end, and the hashes are counted. Beside the kills, a worker is added (where a policy
+allows it) or held to a twentieth of a core from then on, ``--kills`` / 20 times in each policy. With FILE and DATA one
+client reads from all workers (``target_workers="ANY"``); TensorFlow's documentation has each client read there from a
+worker in its own process.
 
 What TensorFlow's documentation promises stands beside what was seen: of ``ShardingPolicy``,
 https://www.tensorflow.org/api_docs/python/tf/data/experimental/service/ShardingPolicy
@@ -38,7 +40,7 @@ OUT = Path(__file__).parents[1] / "reports" / "reference" / "scale" / "kills.jso
 FILES, RECORDS = 40, 10
 SAMPLES = FILES * RECORDS
 WORKERS = 2
-HANGS_S = 90.0
+HANGS_S, SLOW_CORES = 90.0, 0.05
 ANY_PORT = ("localhost:%port%",) * WORKERS
 
 
@@ -131,7 +133,7 @@ class Case:
     event: str
     lost: bool  # whether samples may be lost
     doubled: bool  # whether samples may come more often than the policy yields them by itself
-    share: int  # of 100 kills
+    share: int  # of 100 kills; of what is no kill, beside those
     seen: list[dict[str, int | bool]] = field(default_factory=list)
 
     def record(self) -> dict[str, object]:
@@ -144,7 +146,7 @@ class Case:
         return {
             "policy": self.policy,
             "event": self.event,
-            "kills": len(self.seen),
+            "times": len(self.seen),
             "promised": {"lost": "some" if self.lost else "none", "doubled": "some" if self.doubled else "none"},
             "lost": {"samples": sum(numbers["lost"]), "most": max(numbers["lost"], default=0)},
             "doubled": {"samples": sum(numbers["doubled"]), "most": max(numbers["doubled"], default=0)},
@@ -154,6 +156,7 @@ class Case:
 
 
 WORKER, DISPATCHER = "a worker is killed and started again", "the dispatcher is killed and started again"
+ADDED, SLOWED = "a worker is added", "a worker is slowed"
 CLIENT, NAMED = "a client is killed and a new one started", "a client is killed and a new one joins its named job"
 CASES = [
     # At most once: what a worker or client holds is lost with it. A dispatcher with a journal goes on.
@@ -170,6 +173,9 @@ CASES = [
     Case("FILE", DISPATCHER, lost=False, doubled=False, share=7),
     Case("DATA", WORKER, lost=False, doubled=True, share=8),
     Case("DATA", DISPATCHER, lost=False, doubled=False, share=7),
+    # FILE and DATA have the workers that the dispatcher was started with.
+    *(Case(policy, ADDED, lost=False, doubled=False, share=5) for policy in ("DYNAMIC", "OFF")),
+    *(Case(policy, SLOWED, lost=False, doubled=False, share=5) for policy in ("DYNAMIC", "OFF", "FILE", "DATA")),
 ]
 
 
@@ -199,6 +205,11 @@ def one_kill(case: Case, cluster: Cluster, pattern: str, folder: Path, draw: ran
         cluster.stop_dispatcher()
         time.sleep(draw.uniform(0, 0.5))
         cluster.restart_dispatcher()
+    elif case.event == ADDED:
+        cluster.add_worker()
+    elif case.event == SLOWED:
+        slowed = draw.randrange(WORKERS)
+        cluster.limit_worker(slowed, SLOW_CORES)
     else:
         victim.kill()
         if case.event == CLIENT:
@@ -208,7 +219,9 @@ def one_kill(case: Case, cluster: Cluster, pattern: str, folder: Path, draw: ran
     visits = Counter(IDS[one] for client in clients for one in client.hashes())
     for client in clients:
         client.kill()
-    once = WORKERS if case.policy == "OFF" else 1
+    if case.event == SLOWED:
+        cluster.limit_worker(slowed, 1.0)
+    once = len(cluster.workers) if case.policy == "OFF" else 1
     return {
         "after": after,
         "lost": SAMPLES - len(visits),
@@ -222,6 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--policies", default="DYNAMIC,OFF,FILE,DATA")
+    parser.add_argument("--events", default="killed,added,slowed")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--seed", type=int, default=33)
     given = parser.parse_args()
@@ -230,7 +244,8 @@ def main() -> None:
         folder = Path(directory)
         pattern = write_files(folder)
         for case in CASES:
-            if case.policy not in given.policies.split(","):
+            asked = any(word in case.event for word in given.events.split(","))
+            if case.policy not in given.policies.split(",") or not asked:
                 continue
             addresses = ANY_PORT if case.policy in ("FILE", "DATA") else ()
             with loopback(WORKERS, worker_addresses=addresses) as cluster:
@@ -243,18 +258,20 @@ def main() -> None:
 
 
 def store(out: Path) -> None:
-    """Write what there is so far; what the file has of other policies stays."""
+    """Write what there is so far; what the file has of other cases stays."""
     cases = [case.record() for case in CASES if case.seen]
-    policies = {case["policy"] for case in cases}
+    now = {(case["policy"], case["event"]) for case in cases}
     if out.exists():
-        cases += [case for case in json.loads(out.read_text("utf-8"))["cases"] if case["policy"] not in policies]
+        old = json.loads(out.read_text("utf-8"))["cases"]
+        cases += [case for case in old if (case["policy"], case["event"]) not in now]
     found = {
         "command": "python benchmarks/service_kills.py",
         "tensorflow": tf.__version__,
         "cores": os.cpu_count(),
         "workers": WORKERS,
         "samples": SAMPLES,
-        "kills": sum(int(str(case["kills"])) for case in cases),
+        "kills": sum(int(str(case["times"])) for case in cases if "killed" in str(case["event"])),
+        "added_or_slowed": sum(int(str(case["times"])) for case in cases if "killed" not in str(case["event"])),
         "broken_promises": sum(int(str(case["broken_promises"])) for case in cases),
         "cases": cases,
     }
