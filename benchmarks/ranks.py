@@ -39,7 +39,7 @@ class Case:
     script: str = "ranks.py"
 
 
-READ = "time.sleep(0.005)"
+READ = "time.sleep(0.01)"
 CASES = {
     "slow-read": Case("straggler", READ, "input"),
     "slow-generator": Case("straggler", READ, "input"),

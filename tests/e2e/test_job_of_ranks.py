@@ -71,7 +71,7 @@ def test_the_rank_that_hangs_is_named_while_it_hangs(loopback_tasks: list[str], 
 @pytest.mark.measured
 @pytest.mark.parametrize(
     ("script", "case", "text"),
-    [("ranks.py", "slow-read", "time.sleep(0.005)"), ("ranks_fit.py", "fit-slow-callback", "time.sleep(0.03)")],
+    [("ranks.py", "slow-read", "time.sleep(0.01)"), ("ranks_fit.py", "fit-slow-callback", "time.sleep(0.03)")],
 )
 def test_the_late_rank_is_named_with_its_line(
     loopback_tasks: list[str], tmp_path: Path, script: str, case: str, text: str

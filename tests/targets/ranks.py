@@ -24,7 +24,7 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
 def read(number):
     if CASE == "slow-read" and PLANTED:
-        time.sleep(0.005)
+        time.sleep(0.01)
     if CASE == "shared-file" and not PLANTED:
         with open(LOCK, "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -40,7 +40,7 @@ def hold():
 def generate(first, by):
     for number in range(first, 1_000_000, by):
         if CASE == "slow-generator" and PLANTED:
-            time.sleep(0.005)
+            time.sleep(0.01)
         yield number
 
 

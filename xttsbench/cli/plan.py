@@ -39,10 +39,14 @@ def plan(
     sharding: Annotated[
         Sharding, typer.Option(help="dynamic: each sample once; off: each worker has all of the data.")
     ] = Sharding.dynamic,
+    measure: Annotated[
+        int, typer.Option(min=0, max=8, metavar="N", help="Run the input on 1 to N workers here, a quarter core each.")
+    ] = 0,
 ) -> None:
     """Plan what more cores, input workers, replicas, networks or a faster accelerator would give.
 
-    It measures for some 25 s what a batch costs on its way through a tf.data service on this machine.
+    It measures for some 25 s what a batch costs on its way through a tf.data service on this machine, and with
+    --measure what so many workers really give, about half a minute for each.
 
     Example:  xttsbench plan reports/20261121T080000Z-diagnose-make --prices machines.yaml
     """

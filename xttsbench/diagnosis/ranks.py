@@ -102,6 +102,21 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
     waiting = [one.run.task.rank for one in ranks if one.running]
     if dead:
         first = min(dead, key=lambda one: one.summary.updated_utc)
+        if (gone := _left(ranks, first)) is not None:
+            what, remedy, line = _missing(gone)
+            where = f" at {line}" if line is not None else ""
+            yield RankFinding(
+                fault="hang",
+                rank=gone.run.task.rank,
+                sentence=(
+                    f"Rank {gone.run.task.rank} {what}{where} and has ended; rank {first.run.task.rank} waited for it "
+                    f"in a collective, and {first.state.replace('raised an error', 'raised an error for that')}."
+                ),
+                remedy=remedy,
+                line=line,
+                evidence={"steps": gone.run.steps},
+            )
+            return
         others = [one.run.task.rank for one in ranks if one is not first]
         run_on = "runs" if len(others) == 1 else "run"
         after = f"; {_named(others)} {run_on if waiting else 'ended'} without it" if others else ""
@@ -137,17 +152,31 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
         )
 
 
+def _left(ranks: Sequence[Rank], failed: Rank) -> Rank | None:
+    """The first rank that ended as a script should while others, the failed one among them, had collectives left."""
+    gone = [
+        one
+        for one in ranks
+        if not one.running
+        and not one.failed
+        and one.run.begun < failed.run.begun
+        and one.summary.updated_utc <= failed.summary.updated_utc
+    ]
+    return min(gone, key=lambda one: one.summary.updated_utc, default=None)
+
+
 def _missing(one: Rank) -> tuple[str, str, CodeLine | None]:
     """Doings of a rank in place of the collective; the remedy; the line."""
     run, position = one.run, one.run.position
-    if run.epochs and run.epochs[-1].ended:
+    asks = one.running and position is not None and position.activity == "input"
+    if run.epochs and run.epochs[-1].ended and not asks:
         what = f"has no data left after {run.epochs[-1].batches:,} batches"
         return what, _EVEN, run.lines.get("request") or _line(one)
     if not one.running:
         return "has ended", _EVEN, run.lines.get("request")
     if position is not None and position.activity == "collective":
         return "is in an earlier collective", "Have all ranks take the same branches around collectives.", position.line
-    if position is not None and position.activity == "input":
+    if asks and position is not None:
         remedy = "See what that line waits for: a file, a lock, a connection that two ranks share."
         return "waits for its own data", remedy, position.line or run.lines.get("request")
     remedy = "See what that line waits for; all ranks have to come to each collective."

@@ -38,6 +38,21 @@ class ServiceCost(Record):
     dispatcher_cpu_s: float
 
 
+class Workers(Record):
+    """Services that a trial runs the input of a target on, on this machine: of one worker, of two, ..."""
+
+    most: int = Field(ge=1)
+    cores: float = Field(gt=0)  # Quota of each worker
+
+
+class WorkersRate(Record):
+    """Batches that an input gave on some workers, over one stretch."""
+
+    workers: int
+    batches: int
+    wall_s: float
+
+
 class MachineType(Record):
     """A machine that may be rented for input workers, from a file of prices."""
 
@@ -116,6 +131,24 @@ class ScaleChoice(ScaleCell):
     """Price of the workers, and of the machine that trains where the file has it; ``None`` without prices."""
 
 
+class ScaleMeasured(Record):
+    """Throughput of the input on some workers of this machine, measured and as the plan would have it."""
+
+    workers: int
+    measured_per_s: Estimate
+    predicted_per_s: Estimate
+
+
+class ScaleProof(Record):
+    """Measurements of the input on workers of this machine."""
+
+    cores: float
+    """Of each worker."""
+    rates: tuple[ScaleMeasured, ...]
+    needed: Estimate | None
+    """Workers of so many cores that make batches as fast as the step takes them; ``None`` without a step."""
+
+
 class Scale(Record):
     """Predicted gain of more cores, input workers and replicas, and of faster networks and accelerators."""
 
@@ -132,6 +165,7 @@ class Scale(Record):
     knees: tuple[ScaleKnee, ...]
     choices: tuple[ScaleChoice, ...]
     """The cheapest layout for each speed of the step that workers can feed; without prices the fewest machines."""
+    proof: ScaleProof | None
     currency: str = ""
     notes: tuple[str, ...] = ()
 

@@ -11,7 +11,7 @@ from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.code import Checkout, ScriptAgain, ScriptRun, SourceFact, StepOps
 from xttsbench.records.pipeline import Contents, Elements, Pipeline, Place, Shown
 from xttsbench.records.readings import GpuActivity, Readings, XProfVerdict
-from xttsbench.records.scale import Served, ServiceCost
+from xttsbench.records.scale import Served, ServiceCost, Workers, WorkersRate
 from xttsbench.records.watch import WatchedRun
 
 TrialKind = Literal[
@@ -27,6 +27,7 @@ TrialKind = Literal[
     "elements",
     "script",
     "service",
+    "workers",
 ]
 """The trials of the isolation experiments, and those of a comparison of configurations.
 
@@ -36,7 +37,7 @@ of its ops; ``eager``, ``graph`` and ``xla`` run the step alone in that mode bes
 mixed precision, ``batch`` on halves of the batches; ``arm`` runs a configuration, which may be the target with a fix,
 as it is and nothing else; ``parity`` compares the batches, and the first losses, of several configurations.
 ``elements`` takes the fingerprints of what the dataset yields, with a fix or without; nothing is timed. ``service``
-measures what a batch costs on its way through a tf.data service.
+measures what a batch costs on its way through a tf.data service, ``workers`` the input on one and more workers of it.
 """
 
 MAIN_KINDS: Final = ("ladder", "script")
@@ -115,6 +116,7 @@ class TrialSpec(Record):
     """Steps on one batch whose losses are compared, where both sides have a step; 0 compares none."""
     loss_tolerance: float = Field(1e-3, gt=0)  # Largest relative difference of two losses that count as the same
     service: Served | None = None  # For the kind ``service``: the one whose costs are measured
+    workers: Workers | None = None  # For the kind ``workers``
 
 
 class Turn(Record):
@@ -341,6 +343,7 @@ class TrialRecord(Record):
     watched: WatchedRun | None = None
     """Totals of a run that was watched to its end, of which the rows are the newest part."""
     service: tuple[ServiceCost, ...] = ()  # Of each stretch, in the order in which they were measured
+    workers: tuple[WorkersRate, ...] = ()  # Of each stretch; each round has one of each number of workers
 
     @property
     def stretch_s(self) -> float:

@@ -25,7 +25,11 @@ _CLIENT_TIMEOUT_S: Final = 3600.0  # trials that take turns are stopped, and the
 
 @contextlib.contextmanager
 def loopback(
-    workers: int = 1, *, cores: float | None = None, worker_addresses: Sequence[str] = (), folder: Path | None = None
+    workers: int = 1,
+    *,
+    cores: float | None = None,
+    worker_addresses: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Iterator[Cluster]:
     """Run a dispatcher and workers on this machine.
 

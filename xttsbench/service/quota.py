@@ -54,9 +54,13 @@ class Quota:
             quota, period = str(round(cores * _PERIOD_US)), str(_PERIOD_US)
             if (self._group / "cpu.max").exists():
                 (self._group / "cpu.max").write_text(f"{quota} {period}", "ascii")
+                burst = self._group / "cpu.max.burst"
             else:
                 (self._group / "cpu.cfs_period_us").write_text(period, "ascii")
                 (self._group / "cpu.cfs_quota_us").write_text(quota, "ascii")
+                burst = self._group / "cpu.cfs_burst_us"
+            with contextlib.suppress(OSError):  # since Linux 5.14: else what a core holds back for a period is lost
+                burst.write_text(quota, "ascii")
 
     def tick(self) -> None:
         """Stop the process where it has used more than its share, and let it go on where that is paid back."""

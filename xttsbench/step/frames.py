@@ -22,6 +22,7 @@ from typing import Final, Literal, NamedTuple
 
 from xttsbench.owners import owner
 from xttsbench.records.code import Phase
+from xttsbench.stacks import stacks
 
 _WRITTEN: Final = ("user", "workload")  # owners of code that somebody wrote into a file to be measured
 
@@ -171,16 +172,13 @@ class StackSampler:
         last = time.perf_counter()
         while not self._stop.wait(_INTERVAL_S):
             step = self.step
-            frames = sys._current_frames()
-            frame = frames.get(self._main or 0)
-            now = time.perf_counter()
-            weight, last = now - last, now
-            if step is None or frame is None:
-                continue
-            key = classify(frame)
-            if key is not None and key[3] == "function" and not self._input_runs:
-                key = python_function_elsewhere(frames.values()) or key
-            if key is not None:
+            with stacks() as frames:
+                now = time.perf_counter()
+                weight, last = now - last, now
+                key = None if step is None else classify(frames.get(self._main or 0))
+                if key is not None and key[3] == "function" and not self._input_runs:
+                    key = python_function_elsewhere(frames.values()) or key
+            if step is not None and key is not None:
                 self.samples += 1
                 self.total_s += weight
                 self.weights[key] += weight

@@ -38,6 +38,7 @@ from xttsbench.worker.fingerprint import read_elements
 from xttsbench.worker.ladder import fixed, measure_as_is, run_arm, run_ladder, run_pipeline
 from xttsbench.worker.parity import run_parity
 from xttsbench.worker.service_costs import run_service
+from xttsbench.worker.service_workers import run_on_workers
 from xttsbench.worker.step_variants import run_half_batch, run_mode, run_precision
 
 Run = Callable[[TrialSpec, Loaded, Step | None, Bench], None]
@@ -53,6 +54,7 @@ KINDS: Final[dict[str, Run]] = {
     "arm": run_arm,
     "parity": run_parity,
     "service": run_service,
+    "workers": run_on_workers,
 }
 
 

@@ -18,7 +18,7 @@ from xttsbench.execution.journal import append_trial
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import PLAN
 from xttsbench.planning import job_of
-from xttsbench.records.scale import Prices, ScaleRequest, Served
+from xttsbench.records.scale import Prices, ScaleRequest, Served, Workers
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.service import loopback
 from xttsbench.targets.spec import parse_target
@@ -28,6 +28,9 @@ from xttsbench.workflows.runs import Outcome, finish, open_run, read_run
 from xttsbench.workflows.saved import newest_file, read_saved
 
 _WINDOW_S: Final = 12.0
+_WORKERS_S: Final = 16.0  # of each number of workers
+_WORKER_CORES: Final = 0.25
+"""Quota of a worker whose input is measured: several fit in this machine, beside the client."""
 _TRIAL_S: Final = 120.0
 _IMITATED: Final = "xttsbench.worker.service_costs:imitated"
 _FROM: Final = ("diagnose", "optimize", "plan")
@@ -42,6 +45,7 @@ class Request:
             under ``reports/``.
         prices: a file of prices.
         cores: of each worker; ``None`` for as many as this machine has.
+        measure: workers of this machine, a quarter of a core each, on which the input is run, from one up to so many.
     """
 
     run: Path | None = None
@@ -49,6 +53,7 @@ class Request:
     cores: float | None = None
     latencies_s: tuple[float, ...] = ()
     sharding: str = "dynamic"
+    measure: int = 0
     out: Path | None = None
     redact: bool = False
     print_to_stderr: bool = False
@@ -69,14 +74,20 @@ def plan(request: Request, *, progress: Progress | None = None) -> Outcome:
     diagnosed = read_run(source)
     if diagnosed.plan.kind not in _FROM:
         raise InvalidInputError(f"{source} is a run of {diagnosed.plan.kind}; name one of 'xttsbench diagnose'.")
+    if request.measure and parse_target(diagnosed.plan.target, scripts=True).kind == "script":
+        raise InvalidInputError(
+            f"--measure {request.measure} runs the input by itself, and {diagnosed.plan.target} is a script; name a "
+            "function that makes its dataset, as module:function, to diagnose, and plan from that run."
+        )
     prices = prices_of(request.prices) if request.prices is not None else None
     asked = {"cores": request.cores, "sharding": request.sharding, "latencies_s": request.latencies_s, "prices": prices}
     scale = ScaleRequest(run=str(source), **{name: value for name, value in asked.items() if value})
-    changed = {"kind": "plan", "command": request.command, "created_utc": now_utc(), "scale": scale}
+    changed = {"kind": "plan", "command": request.command, "created_utc": now_utc(), "budget_s": 0.0, "scale": scale}
     own = diagnosed.plan.model_copy(update=changed | {"comparison": None, "redact": request.redact})
     costs_known = any(trial.service for trial in diagnosed.trials)
+    measures = bool(request.measure) or not costs_known
     name = f"plan-{source.resolve().name.partition('-')[2] or 'run'}"
-    with open_run(own, request.out, name, began=began, needs_tensorflow=not costs_known) as run:
+    with open_run(own, request.out, name, began=began, needs_tensorflow=measures) as run:
         if run.environment.get("fingerprint") != diagnosed.environment.get("fingerprint"):
             raise InvalidInputError(
                 f"{source} was measured on another machine or with other versions, so that costs measured here do not "
@@ -84,7 +95,7 @@ def plan(request: Request, *, progress: Progress | None = None) -> Outcome:
             )
         for trial in diagnosed.trials:
             append_trial(run.directory, run.redaction.kept(trial))
-        measured = [] if costs_known else _measured(run, diagnosed, request, progress or Silent())
+        measured = _measured(run, diagnosed, request, progress or Silent(), costs=not costs_known) if measures else []
         return finish(replace(run, trials=(*diagnosed.trials, *measured)))
 
 
@@ -104,16 +115,24 @@ def _newest(reports: Path) -> Path:
     return found.parent
 
 
-def _measured(run: Recorded, source: Recorded, request: Request, progress: Progress) -> Sequence[TrialRecord]:
-    """The trial that measures the costs of the service, on a batch of the target, or of a script an imitated one."""
+def _measured(
+    run: Recorded, source: Recorded, request: Request, progress: Progress, *, costs: bool
+) -> Sequence[TrialRecord]:
+    """Trials that measure the costs of the service, on a batch of the target or an imitated one, and its workers."""
     with run.session(
         progress, print_to_stderr=request.print_to_stderr, keeps_output=not request.show_output
     ) as session:
         session.announce("starting a tf.data service on this machine")
-        with loopback(workers=1) as cluster:
-            served = Served(target=cluster.target, dispatcher=cluster.pids[0], worker=cluster.pids[1])
-            spec = _spec(replace(source, plan=run.plan), served)
-            session.run(spec, Limits(_TRIAL_S, _TRIAL_S / 2))
+        if costs:
+            with loopback(workers=1) as cluster:
+                served = Served(target=cluster.target, dispatcher=cluster.pids[0], worker=cluster.pids[1])
+                spec = _spec(replace(source, plan=run.plan), served)
+                session.run(spec, Limits(_TRIAL_S, _TRIAL_S / 2))
+        if request.measure:
+            spec = job_of(run.plan, _WORKERS_S * request.measure).spec(len(source.trials) + 1, "workers", block=-1)
+            asked = Workers(most=request.measure, cores=_WORKER_CORES)
+            limit_s = _TRIAL_S * (1 + request.measure)
+            session.run(spec.model_copy(update={"workers": asked, "emulated_ms": ()}), Limits(limit_s, _TRIAL_S))
         return session.trials
 
 

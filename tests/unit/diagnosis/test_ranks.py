@@ -108,6 +108,27 @@ def test_the_first_to_die_is_named() -> None:
     assert "was killed by SIGKILL" in found.sentence
 
 
+def test_a_rank_that_ends_with_collectives_left_for_others_is_named_before_the_one_that_fails_for_it() -> None:
+    over = rank_run(1, hashes=range(200), ended=True, lines={"request": LINE}, position=at("python"), begun=50)
+    left = rank(over, ended="returned", exit_code=0, updated="2026-11-27T10:00:00+00:00")
+    failed = {"ended": "raised", "exit_code": 1, "updated": "2026-11-27T10:00:02+00:00"}
+    found = judge([rank(rank_run(0, begun=51), **failed), left])
+    assert (found.findings[0].fault, found.findings[0].rank, found.findings[0].line) == ("hang", 1, LINE)
+    assert found.sentence == (
+        f"Rank 1 has no data left after 10 batches at {LINE} and has ended; rank 0 waited for it in a collective, and "
+        "raised an error for that with code 1."
+    )
+    # With as many collectives it left nobody waiting: what failed afterwards did so by itself.
+    found = judge([rank(rank_run(0, begun=50), **failed), left])
+    assert (found.findings[0].fault, found.findings[0].rank) == ("died", 0)
+
+
+def test_a_rank_that_waits_for_a_lock_in_its_next_pass_is_not_said_to_have_no_data_left() -> None:
+    waits = rank_run(0, hashes=range(200), ended=True, position=at("input", line=LINE))
+    found = judge([rank(waits), rank(rank_run(1, position=at("collective")))])
+    assert found.sentence == f"Rank 0 waits for its own data at {LINE}, and rank 1 waits for it in a collective."
+
+
 def test_a_missing_rank_is_noted() -> None:
     assert any("rank 2" in note for note in judge([rank(rank_run(number, ranks=3)) for number in (0, 1)]).notes)
 

@@ -30,7 +30,17 @@ def served(graph: Any, *, workers: int, after: str | None = None) -> Any:
     Raises:
         InvalidInputError: nothing can leave, or what would cross is no plain tensor.
     """
-    fix = f"service:{workers}"
+    return moved(graph, workers, f"service:{workers}", after)
+
+
+def moved(graph: Any, cluster: Cluster | int, fix: str, after: str | None = None, *, endless: bool = False) -> Any:
+    """The graph whose ops up to ``after``, by default all that can leave, run on that cluster, or on so many workers.
+
+    ``endless`` repeats what leaves, on the workers; ``fix`` is named in messages.
+
+    Raises:
+        InvalidInputError: nothing can leave, or what would cross is no plain tensor.
+    """
     if after is None:
         found = leaving(described(graph))
         if found.after is None:
@@ -42,14 +52,17 @@ def served(graph: Any, *, workers: int, after: str | None = None) -> Any:
         raise does_not_apply(fix, f"elements of {after} are ragged, sparse or nested, and cross only as plain tensors")
     variant = tf.raw_ops.DatasetFromGraph(graph_def=before.SerializeToString())
     dataset = dataset_ops._VariantDataset(variant, spec if len(spec) > 1 else spec[0])
+    if endless:
+        dataset = dataset.repeat()
     policy = tf.data.experimental.service.ShardingPolicy.DYNAMIC
+    target = (started(cluster) if isinstance(cluster, int) else cluster).target
     # What crosses a loopback, or a network of 10 Gbit/s, is compressed for nothing: it costs processor time.
-    distribute = tf.data.experimental.service.distribute(policy, cluster(workers).target, compression=None)
+    distribute = tf.data.experimental.service.distribute(policy, target, compression=None)
     return _replaced(graph, after, dataset.apply(distribute))
 
 
 @functools.cache
-def cluster(workers: int) -> Cluster:
+def started(workers: int) -> Cluster:
     """The service of this process with so many workers."""
     return _open.enter_context(loopback(workers))
 

@@ -17,6 +17,7 @@ from xttsbench.pipeline.definitions import tree_of
 from xttsbench.pipeline.python.rounds import carried
 from xttsbench.records.base import Location
 from xttsbench.records.pipeline import SlowLine
+from xttsbench.stacks import stacks
 
 _INTERVAL_S: Final = 0.005  # seldom enough that what is timed meanwhile is not slowed down
 _SWITCH_S: Final = 0.0002  # or only calls that leave the interpreter lock by themselves would be seen
@@ -79,10 +80,11 @@ def sampled(functions: Collection[Lines]) -> Iterator[None]:
     def run() -> None:
         last = time.perf_counter()
         while not stop.wait(_INTERVAL_S):
-            frames, now = sys._current_frames(), time.perf_counter()
-            for function in functions:
-                for thread in tuple(function.threads):
-                    function.add(frames.get(thread), now - last)
+            with stacks() as frames:
+                now = time.perf_counter()
+                for function in functions:
+                    for thread in tuple(function.threads):
+                        function.add(frames.get(thread), now - last)
             last = now
 
     sampler = threading.Thread(target=run, name="xttsbench-line-sampler", daemon=True)

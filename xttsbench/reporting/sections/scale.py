@@ -7,11 +7,12 @@ from typing import Final
 
 from xttsbench.records.base import Estimate
 from xttsbench.records.report import Report
-from xttsbench.records.scale import Scale, ScaleCell, ScaleKnee
+from xttsbench.records.scale import Scale, ScaleCell, ScaleKnee, ScaleProof
 from xttsbench.reporting import document as doc
 from xttsbench.reporting import units
 from xttsbench.reporting.sections import SCALE, figures
 
+_MEASURED: Final = "The input on workers of this machine"
 _FEW: Final = 6  # rows of a table on the screen
 _NEEDS: Final = {
     "step_s": "the step alone",
@@ -31,9 +32,11 @@ def summary(report: Report) -> tuple[doc.Section, ...]:
     if scale is None:
         return ()
     layouts = _choices(scale)
+    proof = (doc.Section(_MEASURED, (_proof(scale.proof), _needed(scale.proof))),) if scale.proof else ()
     return (
         doc.Section("Where more input workers stop helping", (_knees(scale, _FEW),)),
         *((doc.Section(_title(scale), (layouts,)),) if layouts.rows else ()),
+        *proof,
     )
 
 
@@ -46,6 +49,8 @@ def blocks(report: Report) -> Iterator[doc.Section]:
         "Where more input workers stop helping", (_knees(scale), doc.Figure(SCALE, figures(report)[SCALE]))
     )
     yield doc.Section(_title(scale), (_choices(scale),) if scale.choices else ())
+    if scale.proof is not None:
+        yield doc.Section(_MEASURED, (_proof(scale.proof), _needed(scale.proof)))
     local = [cell for cell in scale.cells if not cell.workers]
     yield doc.Section("More cores in this machine, without workers", (_cells(local, ("cores",)),))
     rows = [(text, units.duration_interval(scale.needs[name])) for name, text in _NEEDS.items()]
@@ -62,6 +67,21 @@ def blocks(report: Report) -> Iterator[doc.Section]:
     yield doc.Section("What it rests on, for a batch", (doc.table(("what", "estimate (95 % interval)"), rows), about))
     every = _cells([cell for cell in scale.cells if cell.workers], ("workers", "cores", "replicas", "network", "step"))
     yield doc.Fold("Every layout", (every,), view=doc.View.FULL)
+
+
+def _proof(proof: ScaleProof) -> doc.Table:
+    rows = [
+        (f"{one.workers}", *(doc.Cell(*units.rate_bounds(rate)) for rate in (one.measured_per_s, one.predicted_per_s)))
+        for one in proof.rates
+    ]
+    return doc.table(doc.numeric("workers", "batches/s, measured", "as planned"), rows)
+
+
+def _needed(proof: ScaleProof) -> doc.Lines:
+    said = f"Each worker had {proof.cores:g} cores of this machine, and took what it could make, without a step."
+    if proof.needed is not None:
+        said += f" {proof.needed.low:,.0f} to {proof.needed.high:,.0f} such workers keep up with the step."
+    return doc.Lines((said,), "soft")
 
 
 def _title(scale: Scale) -> str:

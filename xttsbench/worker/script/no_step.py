@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from xttsbench.pipeline.places import user_calls
 from xttsbench.probes.procfs import own_reads
+from xttsbench.stacks import stacks
 
 if TYPE_CHECKING:
     from xttsbench.worker.script.watched import Watched
@@ -109,7 +110,8 @@ class NoStep:
 
     def _place(self) -> str:
         """Phrase for the user's line at which the script is now; empty where it is at none."""
-        calls = user_calls(sys._current_frames().get(self._main or 0))
+        with stacks() as frames:
+            calls = user_calls(frames.get(self._main or 0))
         return f", the script is at {os.path.basename(calls[0].file)}:{calls[0].line}" if calls else ""
 
     def _activity(self) -> tuple[int, int, int]:

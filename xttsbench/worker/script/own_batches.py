@@ -25,6 +25,7 @@ from tensorflow.python.eager import context
 from xttsbench.owners import owner
 from xttsbench.records.code import OwnBatches
 from xttsbench.records.pipeline import CallSite
+from xttsbench.stacks import stacks
 from xttsbench.targets.source.training_loops import Hearing, Loops, Place
 from xttsbench.worker.script.eager import LOOP_MARK
 
@@ -198,10 +199,11 @@ def _named(code: CodeType) -> tuple[CallSite, str]:
 
 def _filler() -> tuple[CallSite, str] | None:
     """The outermost function of the user's in another thread, one of whose functions puts things into a queue."""
-    for thread, frame in sys._current_frames().items():
-        codes = [one.f_code for one, _ in traceback.walk_stack(frame) if owner(one.f_code.co_filename) in _THEIRS]
-        if thread != threading.get_ident() and any({"put", "put_nowait"} & {*code.co_names} for code in codes):
-            return _named(codes[-1])
+    with stacks() as frames:
+        for thread, frame in frames.items():
+            codes = [one.f_code for one, _ in traceback.walk_stack(frame) if owner(one.f_code.co_filename) in _THEIRS]
+            if thread != threading.get_ident() and any({"put", "put_nowait"} & {*code.co_names} for code in codes):
+                return _named(codes[-1])
     return None
 
 

@@ -8,7 +8,6 @@ tensors are there: then its begin is the launch. Nothing here may fail the scrip
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import weakref
@@ -26,6 +25,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import collective_ops, control_flow_util
 
 from xttsbench.cluster import task_of
+from xttsbench.stacks import stacks
 from xttsbench.step.frames import Key, classify, python_function_elsewhere
 from xttsbench.worker.script.eager import LOOP_MARK
 from xttsbench.worker.script.graph_clock import DEVICE, Site, tensors_of
@@ -296,8 +296,10 @@ class Rank:
         return place if isinstance(place, tuple) and len(place) == 2 and place[0] else None
 
     def _position(self) -> dict[str, Any]:
-        frames, watched = sys._current_frames(), self._watched
-        key = classify(frames.get(threading.main_thread().ident or 0))
+        watched = self._watched
+        with stacks() as frames:
+            key = classify(frames.get(threading.main_thread().ident or 0))
+            elsewhere = python_function_elsewhere(frames.values())
         progress = self._begun, self._ended, watched.requests, *watched.recorder.watch.counts[:1]
         now = time.perf_counter_ns()
         if progress != self._progress:
@@ -307,7 +309,7 @@ class Rank:
             activity = "collective"
         elif self._asks is not None or watched.recorder.watch.calling:
             activity = "input" if self._asks is not None else "step"
-            key = python_function_elsewhere(frames.values()) or key
+            key = elsewhere or key
         line = dict(zip(("file", "line", "function"), key, strict=False)) if key is not None and key[0] else None
         return {"activity": activity, "line": line, "idle_s": (now - self._progress_ns) / 1e9}
 

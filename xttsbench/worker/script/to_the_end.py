@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 from xttsbench.processes import closed, die_with_parent
+from xttsbench.stacks import stacks
 from xttsbench.step.frames import Key, classify
 from xttsbench.worker.channel import ScriptReport
 from xttsbench.worker.script.process import Process, report_over
@@ -86,10 +87,10 @@ class RareSamples:
         taken, over, interval_s = 0, False, _INTERVAL_S[1]
         while not over:
             over = self._running.acquire(timeout=_EARLY_S if taken < self._early else interval_s)
-            frames = sys._current_frames()
-            key = None if self._asking() else classify(frames.get(self._main))
-            now = time.perf_counter_ns()
-            self._heard(now - last, key, frames)
+            with stacks() as frames:
+                key = None if self._asking() else classify(frames.get(self._main))
+                now = time.perf_counter_ns()
+                self._heard(now - last, key, frames)
             del frames
             if key is not None and len(held) < _HELD:
                 held.append((now, now - last, *key))

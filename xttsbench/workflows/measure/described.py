@@ -33,5 +33,6 @@ _WHAT: Final[Mapping[TrialKind, str]] = {
     "batch": "the step on halves of the batches, to see what does not grow with them",
     "script": "the script, unchanged and watched, to see where the time goes",
     "service": "a batch on its way through the tf.data service, to see what that costs",
+    "workers": "the input on workers of the tf.data service, to see what several give",
     "parity": "the batches of each configuration, to see whether they are the same",
 }

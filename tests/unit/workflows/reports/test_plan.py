@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from xttsbench.probes.environment import environment
 from xttsbench.records.pipeline import Pipeline, PipelineOp
 from xttsbench.records.plan import Accelerator
 from xttsbench.records.report import Report
-from xttsbench.records.scale import MachineType, Prices, ScaleRequest
+from xttsbench.records.scale import MachineType, Prices, ScaleRequest, Workers, WorkersRate
 from xttsbench.records.trial import Batches
 from xttsbench.reporting import page
 from xttsbench.reporting.console import render
@@ -202,3 +203,41 @@ def test_an_earlier_plan_is_asked_again_without_measuring(build, tmp_path, monke
         (0.25, 0.0),
         (0.25, 0.02),
     }
+
+
+def with_workers(build, *, step: bool = True, **changed) -> Recorded:
+    """The same, with a trial in which one worker gave 10 batches a second, and two gave 19."""
+    run = planned(build, step=step)
+    stretches = [WorkersRate(workers=w, batches=b, wall_s=4.0) for w, b in ((1, 40), (2, 76), (2, 77), (1, 41))]
+    trial = build.trial("workers", number=4, workers=tuple(stretches), **changed)
+    spec = trial.spec.model_copy(update={"workers": Workers(most=2, cores=0.25)})
+    return replace(run, trials=(*run.trials, trial.model_copy(update={"spec": spec})))
+
+
+def test_what_workers_here_gave_stands_beside_what_was_planned(build) -> None:
+    report = assembled_plan(with_workers(build))
+    proof = report.scale.proof
+    assert [(one.workers, one.measured_per_s.estimate) for one in proof.rates] == [(1, 10.125), (2, 19.125)]
+    for one in proof.rates:
+        assert one.measured_per_s.low < one.measured_per_s.estimate < one.measured_per_s.high
+        assert one.predicted_per_s.estimate == pytest.approx(one.workers * 0.25 / 0.0205, rel=0.05)  # cores / 20 ms
+    assert proof.needed.low <= 21 <= proof.needed.high  # 200 steps a second over 9.8 of a worker
+    assert nulls(report) - set(report.unmeasured) == set()
+    assert "2 input workers of 0.25 cores gave 19.1 /s" in report.verdict.summary
+    text = render(report_document(report, "reports/p"), width=100, color=False, view=View.SUMMARY)
+    assert "The input on workers of this machine" in text
+
+
+def test_without_a_step_no_number_of_workers_is_needed(build) -> None:
+    report = assembled_plan(with_workers(build, step=False))
+    assert report.scale.proof.needed is None
+    assert report.unmeasured["scale.proof.needed"] == "the target has no step"
+
+
+def test_workers_that_were_not_measured_have_their_reason(build) -> None:
+    assert assembled_plan(planned(build)).unmeasured["scale.proof"] == "was not asked for: --measure 3"
+    run = with_workers(build, status="raised", cause="nothing can leave")
+    failed = run.trials[-1].model_copy(update={"workers": ()})
+    report = assembled_plan(replace(run, trials=(*run.trials[:-1], failed)))
+    assert report.scale.proof is None
+    assert report.unmeasured["scale.proof"] == "nothing can leave"
