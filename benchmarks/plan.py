@@ -1,6 +1,6 @@
 """``xttsbench plan`` beside measurements: 1 to 4 workers, three latencies, two networks.
 
-    python benchmarks/plan.py [--run PLAN] [--out FILE] [--seconds S]
+    python benchmarks/plan.py [--run PLAN] [--out FILE] [--seconds S] [--passes N]
 
 Diagnoses a target, plans from that run (unless ``--run`` names such a plan), and then measures every cell of the plan
 that can be made on one machine: workers of a quarter of a core each in a network namespace of their own, behind a
@@ -113,7 +113,8 @@ def network() -> Any:
     """A namespace with a virtual Ethernet to here; what a caller is given limits its speed."""
 
     def limit(gbit_s: float) -> None:
-        tbf = f"tc qdisc replace dev vplan root tbf rate {gbit_s:g}gbit burst 2mb latency 50ms"
+        burst = gbit_s * 128  # KiB, which pass at once: a millisecond's worth, of a batch of 768
+        tbf = f"tc qdisc replace dev vplan root tbf rate {gbit_s:g}gbit burst {burst:g}kb latency 50ms"
         shell("ip", "netns", "exec", SPACE, *tbf.split())
 
     try:
@@ -159,6 +160,15 @@ def measured(seconds: float) -> list[dict[str, Any]]:
                 helper.process.kill()
                 helper.process.wait()
     return found
+
+
+def averaged(passes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Every cell with the mean of the passes, each of which has servers of its own, and what each of them gave."""
+    means = []
+    for same in zip(*passes, strict=True):
+        rates = [one["measured_per_s"] for one in same]
+        means.append({**same[0], "measured_per_s": sum(rates) / len(rates), "passes_per_s": rates})
+    return means
 
 
 def _rate(batches: Any, step: Any, seconds: float) -> float:
@@ -242,6 +252,7 @@ def main() -> None:
     parser.add_argument("--only-plan", type=Path, help="make that plan in this folder, and measure nothing")
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "reference" / "scale" / "plan.json")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each cell")
+    parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--part", choices=("serve", "relay"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
@@ -253,7 +264,7 @@ def main() -> None:
     run = given.run or planned(Path("plan-benchmark"))
     scale = json.loads((run / "report.json").read_text())["scale"]
     found = {"command": "python benchmarks/plan.py", "cores": CORES, "step_ms": STEP_MS}
-    found |= judged(scale, measured(given.seconds))
+    found |= judged(scale, averaged([measured(given.seconds) for _ in range(given.passes)]))
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(found, indent=1) + "\n")
     plot(found, given.out.with_suffix(".png"))

@@ -52,7 +52,6 @@ def test_workers_of_this_machine_are_measured_beside_what_is_planned_and_prices_
     assert [one["workers"] for one in rates] == [1, 2]
     assert rates[1]["measured_per_s"]["estimate"] > 1.3 * rates[0]["measured_per_s"]["estimate"]
     assert scale["proof"]["needed"]["low"] >= 2
-    assert {cell["extrapolated"] for cell in scale["cells"] if cell["workers"] > 4} == {True}
     # Asked again it measures nothing, so that it wants no TensorFlow.
     again = ("plan", "first", "--prices", "machines.yaml", "--out", "second")
     done = python("-c", WITHOUT_TENSORFLOW, *again, cwd=folder, timeout_s=60)

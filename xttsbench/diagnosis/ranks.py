@@ -29,6 +29,7 @@ _SHARD: Final = (
     "Shard the data, and before they are shuffled: AutoShardPolicy.DATA or FILE, or in distribute_datasets_from_"
     "function dataset.shard(context.num_input_pipelines, context.input_pipeline_id)."
 )
+_OVER: Final = "has ended"
 _NAMES: Final = {"killed": "was killed", "raised": "raised an error", "exited": "ended", "interrupted": "was ended"}
 
 
@@ -105,12 +106,14 @@ def _stuck(ranks: Sequence[Rank]) -> Iterator[RankFinding]:
         if (gone := _left(ranks, first)) is not None:
             what, remedy, line = _missing(gone)
             where = f" at {line}" if line is not None else ""
+            left = "" if what == _OVER else " and has ended"
+            error = f": {first.summary.error}" if first.summary.error else ""
             yield RankFinding(
                 fault="hang",
                 rank=gone.run.task.rank,
                 sentence=(
-                    f"Rank {gone.run.task.rank} {what}{where} and has ended; rank {first.run.task.rank} waited for it "
-                    f"in a collective, and {first.state.replace('raised an error', 'raised an error for that')}."
+                    f"Rank {gone.run.task.rank} {what}{where}{left}; rank {first.run.task.rank} waited for it in a "
+                    f"collective, and {first.state}{error}."
                 ),
                 remedy=remedy,
                 line=line,
@@ -173,7 +176,7 @@ def _missing(one: Rank) -> tuple[str, str, CodeLine | None]:
         what = f"has no data left after {run.epochs[-1].batches:,} batches"
         return what, _EVEN, run.lines.get("request") or _line(one)
     if not one.running:
-        return "has ended", _EVEN, run.lines.get("request")
+        return _OVER, _EVEN, run.lines.get("request")
     if position is not None and position.activity == "collective":
         return "is in an earlier collective", "Have all ranks take the same branches around collectives.", position.line
     if asks and position is not None:

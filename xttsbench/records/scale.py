@@ -145,8 +145,9 @@ class ScaleProof(Record):
     cores: float
     """Of each worker."""
     rates: tuple[ScaleMeasured, ...]
-    needed: Estimate | None
-    """Workers of so many cores that make batches as fast as the step takes them; ``None`` without a step."""
+    needed: Estimate | None = None
+    """Workers of so many cores that make batches as fast as the step takes them; ``None`` without a step, or where more
+    workers gave too little more to tell."""
 
 
 class Scale(Record):
@@ -165,7 +166,7 @@ class Scale(Record):
     knees: tuple[ScaleKnee, ...]
     choices: tuple[ScaleChoice, ...]
     """The cheapest layout for each speed of the step that workers can feed; without prices the fewest machines."""
-    proof: ScaleProof | None
+    proof: ScaleProof | None = None
     currency: str = ""
     notes: tuple[str, ...] = ()
 

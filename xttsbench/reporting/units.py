@@ -111,6 +111,12 @@ def ratio_bounds(estimate: Estimate) -> tuple[str, str]:
     return _bounds(estimate, 1.0, _ratio_decimals(estimate.estimate), "x")
 
 
+def count_range(estimate: Estimate) -> str:
+    """The interval of a whole number: ``3``, or ``3 to 5``."""
+    low, high = f"{estimate.low:,.0f}", f"{estimate.high:,.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
 def rate_interval(estimate: Estimate) -> str:
     """``120 /s (118 to 123)``."""
     return _joined(rate_bounds(estimate, unit=" /s"))

@@ -52,14 +52,16 @@ class Quota:
         self._cores = cores
         if self._group is not None:
             quota, period = str(round(cores * _PERIOD_US)), str(_PERIOD_US)
-            if (self._group / "cpu.max").exists():
+            second = (self._group / "cpu.max").exists()
+            burst = self._group / ("cpu.max.burst" if second else "cpu.cfs_burst_us")
+            with contextlib.suppress(OSError):
+                burst.write_text("0", "ascii")  # the kernel refuses a quota below it
+            if second:
                 (self._group / "cpu.max").write_text(f"{quota} {period}", "ascii")
-                burst = self._group / "cpu.max.burst"
             else:
                 (self._group / "cpu.cfs_period_us").write_text(period, "ascii")
                 (self._group / "cpu.cfs_quota_us").write_text(quota, "ascii")
-                burst = self._group / "cpu.cfs_burst_us"
-            with contextlib.suppress(OSError):  # since Linux 5.14: else what a core holds back for a period is lost
+            with contextlib.suppress(OSError):  # since Linux 5.14; without it some 5 % of a quarter of a core are lost
                 burst.write_text(quota, "ascii")
 
     def tick(self) -> None:

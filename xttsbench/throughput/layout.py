@@ -3,10 +3,10 @@
 An operational model, as :mod:`xttsbench.throughput.pace` has it: each resource needs a time for a batch, and the
 slowest sets the pace. A worker makes batches with its processors and hands over one at a time to each client (tried on
 TensorFlow 2.21: a client has one request at a worker under way, whatever the latency, and a request takes one round
-trip), so that a worker's own limit is the longest of making, processor time over processors, and a request. Sending,
-which a request waits for, has half of the cores, if there are less than two, while the next batch is being made. What
-all workers give together is limited by the client's processors and network, by the dispatcher where it hands out
-splits, and by the step.
+trip), so that a worker's own limit is the longest of making, processor time over processors, and a request. Of a worker
+with less than a core, what a request waits for is halted with the rest as far as its quota is used up. What all workers
+give together is limited by the client's processors and network, by the dispatcher where it hands out splits, and by the
+step.
 """
 
 from __future__ import annotations
@@ -100,14 +100,12 @@ class Found:
 def found(needs: Needs, layout: Layout) -> Found:
     """Throughput of a layout by the needs of a batch."""
     moved_s = needs.wire_bytes * _BITS / layout.gbit_s
-    slowed = 1 / min(layout.cores, 1.0)  # less than a core takes so much longer for what one thread does
-    own_request_s = needs.request_s + needs.sending_s * (slowed - 1)
-    making_s = (needs.worker_cpu_s - needs.sending_s) * slowed
-    beside_s = needs.sending_s * (max(2 / layout.cores, 1.0) - slowed)  # sending shares the cores with making
-    request_s = _shared(own_request_s + layout.latency_s + moved_s, beside_s, making_s)
-    far = layout.latency_s + moved_s[0] > own_request_s[0]
+    halted_s = needs.sending_s * (1 / min(layout.cores, 1.0) - 1)
+    busy_s = needs.worker_cpu_s / layout.cores
+    request_s = _halted(needs.request_s + layout.latency_s + moved_s, halted_s, layout.replicas * busy_s)
+    far = layout.latency_s + moved_s[0] > needs.request_s[0] + halted_s[0]
     worker = {
-        WORKERS: needs.worker_cpu_s / layout.cores,
+        WORKERS: busy_s,
         PIPELINE: needs.making_s[layout.cores],
         NETWORK if far else REQUESTS: np.maximum(request_s / layout.replicas, moved_s),
         DISPATCHER: needs.splits * (needs.split_s + layout.latency_s),
@@ -132,10 +130,11 @@ def found(needs: Needs, layout: Layout) -> Found:
     )
 
 
-def _shared(alone_s: FloatArray, longer_s: FloatArray, busy_s: FloatArray) -> FloatArray:
-    """A time that is so much longer while something else runs, which takes ``busy_s`` out of each such time.
+def _halted(alone_s: FloatArray, longer_s: FloatArray, busy_s: FloatArray) -> FloatArray:
+    """Time of a request that is longer by ``longer_s`` where the quota is used up, and else by a share of that.
 
-    The solution of ``t = alone_s + longer_s * busy_s / t``; above ``busy_s`` only, below which that is the limit.
+    The share is that of the time which the quota is used for: the solution of ``t = alone_s + longer_s * busy_s / t``.
+    One below ``busy_s`` has no meaning: then it is the quota that limits.
     """
     return (alone_s + np.sqrt(alone_s**2 + 4 * longer_s * busy_s)) / 2
 

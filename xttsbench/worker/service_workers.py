@@ -1,7 +1,8 @@
 """The trial that runs the input of a target on one, two, ... workers of the tf.data service, on this machine.
 
 Each number of workers has a service of its own, so that they take turns; each worker is held to its quota of cores.
-What can leave the pipeline is repeated on the workers, since an epoch that ends would be measured with them.
+The input is repeated on the workers, since the end of an epoch would be measured with them. One of which a part has to
+stay in this process is refused: it would be that part that is measured.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from xttsbench.fixes.graph.edit import from_graph
+from xttsbench.fixes.graph.edit import does_not_apply, from_graph
+from xttsbench.fixes.service.leaving import at, leaving
 from xttsbench.fixes.service.rewrite import moved
-from xttsbench.pipeline.read import read_graph
+from xttsbench.pipeline.read import described, read_graph
 from xttsbench.records.scale import WorkersRate
 from xttsbench.records.trial import TrialSpec
 from xttsbench.service import loopback
@@ -32,12 +34,16 @@ def run_on_workers(spec: TrialSpec, loaded: Loaded, _: Step | None, bench: Bench
 
     Raises:
         ExhaustedError: the dataset has no batch.
-        InvalidInputError: nothing of the pipeline can leave this process.
+        InvalidInputError: a part of the pipeline cannot leave this process.
         ServiceError: a server did not start.
     """
     asked = spec.workers
     assert asked is not None  # a trial of this kind has it
     graph, order = read_graph(loaded.dataset), random.Random(spec.seed)
+    found = leaving(described(graph))
+    if found.after is not None and found.pins:
+        pin = found.pins[0]
+        raise does_not_apply("service", f"a part of the input has to stay in this process: at {at(pin)}, {pin.why}")
     with contextlib.ExitStack() as running:
         inputs = {}
         for count in range(1, asked.most + 1):
@@ -45,12 +51,12 @@ def run_on_workers(spec: TrialSpec, loaded: Loaded, _: Step | None, bench: Bench
             cluster = running.enter_context(loopback(count, cores=asked.cores))
             edited = moved(graph, cluster, "service", endless=True)
             inputs[count] = iter(from_graph(edited, loaded.dataset.element_spec, source=loaded.dataset))
-        each_s, found = spec.window_s / (_ROUNDS * asked.most), list[WorkersRate]()
+        each_s, rates = spec.window_s / (_ROUNDS * asked.most), list[WorkersRate]()
         for number in range(_ROUNDS):
             for count in order.sample(sorted(inputs), len(inputs)):
                 bench.channel.phase(f"workers {number}")
-                found.append(_stretch(inputs[count], count, each_s))
-                bench.channel.part("workers", [*found])
+                rates.append(_stretch(inputs[count], count, each_s))
+                bench.channel.part("workers", [*rates])
         inputs.clear()  # before the services end
 
 

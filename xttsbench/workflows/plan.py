@@ -1,6 +1,7 @@
 """``xttsbench plan``: from a run of ``diagnose`` and the measured costs of the tf.data service to larger layouts.
 
-The trials of that run are copied into the plan's own, and one trial is added, in which a service runs on this machine.
+The trials of that run are copied into the plan's own, and one trial is added, in which a service runs on this machine,
+or a second one, of the input on several workers.
 All that is predicted follows from these files.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from xttsbench.errors import InvalidInputError
+from xttsbench.evidence import known_cpus
 from xttsbench.execution.child import now_utc
 from xttsbench.execution.journal import append_trial
 from xttsbench.execution.limits import Limits
@@ -79,6 +81,12 @@ def plan(request: Request, *, progress: Progress | None = None) -> Outcome:
             f"--measure {request.measure} runs the input by itself, and {diagnosed.plan.target} is a script; name a "
             "function that makes its dataset, as module:function, to diagnose, and plan from that run."
         )
+    most = int(max((known_cpus(diagnosed.environment) or 1.0) - 1.0, _WORKER_CORES) / _WORKER_CORES)
+    if request.measure > most:
+        raise InvalidInputError(
+            f"--measure {request.measure}: so many workers of {_WORKER_CORES:g} cores do not fit into this machine "
+            f"beside the client; --measure {most} does."
+        )
     prices = prices_of(request.prices) if request.prices is not None else None
     asked = {"cores": request.cores, "sharding": request.sharding, "latencies_s": request.latencies_s, "prices": prices}
     scale = ScaleRequest(run=str(source), **{name: value for name, value in asked.items() if value})
@@ -131,8 +139,8 @@ def _measured(
         if request.measure:
             spec = job_of(run.plan, _WORKERS_S * request.measure).spec(len(source.trials) + 1, "workers", block=-1)
             asked = Workers(most=request.measure, cores=_WORKER_CORES)
-            limit_s = _TRIAL_S * (1 + request.measure)
-            session.run(spec.model_copy(update={"workers": asked, "emulated_ms": ()}), Limits(limit_s, _TRIAL_S))
+            limit_s = 2 * _TRIAL_S * (1 + request.measure)  # a shuffle may take minutes to fill at a quarter of a core
+            session.run(spec.model_copy(update={"workers": asked, "emulated_ms": ()}), Limits(limit_s, limit_s))
         return session.trials
 
 

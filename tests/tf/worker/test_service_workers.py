@@ -35,7 +35,8 @@ def test_each_round_has_each_number_of_workers_and_an_input_that_waits_comes_fas
     assert drawn[2] > 1.3 * drawn[1]
 
 
-def test_an_input_that_cannot_leave_is_refused(bench) -> None:
+@pytest.mark.parametrize("part", [lambda data: data, lambda data: tf.data.Dataset.range(4).cache().batch(2)])
+def test_an_input_of_which_a_part_cannot_leave_is_refused(bench, part) -> None:
     held = tf.data.Dataset.from_generator(lambda: iter([1, 2]), output_signature=tf.TensorSpec([], tf.int32))
     with pytest.raises(InvalidInputError, match="does not apply"):
-        run_on_workers(spec(1, 1.0), SimpleNamespace(dataset=held), None, bench)
+        run_on_workers(spec(1, 1.0), SimpleNamespace(dataset=part(held)), None, bench)

@@ -116,7 +116,7 @@ def test_a_rank_that_ends_with_collectives_left_for_others_is_named_before_the_o
     assert (found.findings[0].fault, found.findings[0].rank, found.findings[0].line) == ("hang", 1, LINE)
     assert found.sentence == (
         f"Rank 1 has no data left after 10 batches at {LINE} and has ended; rank 0 waited for it in a collective, and "
-        "raised an error for that with code 1."
+        "raised an error with code 1."
     )
     # With as many collectives it left nobody waiting: what failed afterwards did so by itself.
     found = judge([rank(rank_run(0, begun=50), **failed), left])

@@ -51,7 +51,7 @@ def test_with_an_infinite_network_and_costs_of_nothing_step_or_workers_set_the_p
         ({"worker_cpu_s": 12e-3}, {"cores": 2.0}, WORKERS, 6e-3),
         ({"making_s": 30e-3}, {}, PIPELINE, 30e-3),
         ({"request_s": 20e-3}, {}, REQUESTS, 20e-3),
-        ({"request_s": 20e-3, "sending_s": 8e-3}, {"cores": 0.25}, REQUESTS, (44 + (44**2 + 4 * 32 * 8) ** 0.5) / 2e3),
+        ({"request_s": 20e-3, "sending_s": 8e-3}, {"cores": 0.25}, REQUESTS, (20 + (20**2 + 4 * 24 * 40) ** 0.5) / 2e3),
         ({"request_s": 5e-3}, {"latency_s": 20e-3}, NETWORK, 25e-3),
         ({}, {"gbit_s": 0.1}, NETWORK, 80e-3),
         ({}, {"gbit_s": 1.0, "workers": 64}, NETWORK, 8e-3),

@@ -24,7 +24,8 @@ def draw_scale(scene: Scene) -> Figure:
         return words("Nothing was planned", scene.report.unmeasured.get("scale", "The report has no plan."))
     knee = scale.usual
     count = f"{knee.workers.estimate:,.0f} worker{'s' * (knee.workers.estimate != 1)}"
-    title = f"At {knee.gbit_s:g} Gbit/s the {knee.limited_by} sets the pace from {count} of {knee.cores:g} cores on"
+    which = f"{count} of {knee.cores:g} cores at {knee.gbit_s:g} Gbit/s"
+    title = f"From {which} on, the pace is set by the {knee.limited_by}"
     figure = new(title, height_in=4.4)
     left, right = figure.subplots(1, 2)
     late = knee.latency_s

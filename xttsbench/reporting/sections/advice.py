@@ -259,7 +259,7 @@ def _apply(chosen: FixResult, report: Report, place: str) -> str:
     faster = ", and faster too" if patch.verified_speedup is not None and patch.verified_speedup.low > 1.0 else ""
     ran = f"The patched source, the same change, was run as well: the same data{faster}. " if patch.equivalent else ""
     why = f": {patch.why_not.rstrip('.')}" if patch.why_not and not patch.unpatched else ""
-    ran = ran if patch.ran else f"The patched source was not run{why}. "
+    ran = ran if patch.ran else f"The change was measured on the graph; the patched source itself was not run{why}. "
     rest = f" Left to do by hand: {' '.join(patch.unpatched.values())}" if patch.unpatched else ""
     where = f"{place}/patch.diff" if place else "the run's patch.diff"
     return f"Apply {where}, in the directory of this command: {words}. {ran}{rest}".strip()

@@ -78,9 +78,9 @@ def _proof(proof: ScaleProof) -> doc.Table:
 
 
 def _needed(proof: ScaleProof) -> doc.Lines:
-    said = f"Each worker had {proof.cores:g} cores of this machine, and took what it could make, without a step."
+    said = f"Each worker had {proof.cores:g} cores of this machine. Batches were taken as they came, without a step."
     if proof.needed is not None:
-        said += f" {proof.needed.low:,.0f} to {proof.needed.high:,.0f} such workers keep up with the step."
+        said += f" Such workers that would keep up with the step: {units.count_range(proof.needed)}."
     return doc.Lines((said,), "soft")
 
 

@@ -72,7 +72,7 @@ class FitSteps:
         loop.trains = True
         loop.takes(dataset)
         self._recorder.results.datasets += 1
-        self._recorder.results.steps_per_call = int(getattr(model, "steps_per_execution", 1) or 1)
+        self._recorder.results.steps_per_call = steps_per_call(model)
         if owner(locate(model.train_step).file or "") != "framework":
             self._recorder.results.step_function = place_of(model.train_step)
         self.restart()
@@ -228,3 +228,9 @@ class GraphLoops:
             requests.append(GraphTimestamp(asked, body.began_ns, body.batch_size, body.elements))
             self._body_end[group] = body.ended_ns
         return requests
+
+
+def steps_per_call(model: Any) -> int:
+    """Steps that ``fit`` takes in one call: a number in Keras 3, in Keras 2 a variable, which replicas mirror."""
+    found: Any = getattr(model, "steps_per_execution", None) or 1
+    return int(found.numpy() if hasattr(found, "numpy") else found)

@@ -241,14 +241,21 @@ def patch_keras(watched: Watched, patches: Patches, package: str) -> None:
     """The steps of ``fit``, its validation, and the data set that it takes, in one package of Keras."""
     keras = _keras(package)
 
+    def noted(action: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """An error of our own ends no training: it is noted."""
+        try:
+            action(*args, **kwargs)
+        except Exception as error:
+            watched.note_once(f"watching fit failed in part: {type(error).__name__}: {str(error)[:200]}")
+
     def told(before: Callable[..., None] | None, after: Callable[..., None] | None) -> Around:
         def around(original: Callable[..., Any]) -> Callable[..., Any]:
             def call(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
                 if before is not None and watched.active:
-                    before(callbacks)
+                    noted(before, callbacks)
                 result = original(callbacks, *args, **kwargs)
                 if after is not None and watched.active:
-                    after(*args, **kwargs)
+                    noted(after, *args, **kwargs)
                 return result
 
             return call

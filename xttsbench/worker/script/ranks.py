@@ -297,9 +297,11 @@ class Rank:
 
     def _position(self) -> dict[str, Any]:
         watched = self._watched
+        asked = self._asks is not None
+        calling = asked or watched.recorder.watch.calling
         with stacks() as frames:
             key = classify(frames.get(threading.main_thread().ident or 0))
-            elsewhere = python_function_elsewhere(frames.values())
+            elsewhere = python_function_elsewhere(frames.values()) if calling else None
         progress = self._begun, self._ended, watched.requests, *watched.recorder.watch.counts[:1]
         now = time.perf_counter_ns()
         if progress != self._progress:
@@ -307,8 +309,8 @@ class Rank:
         activity = "python"
         if self._begun > self._ended:
             activity = "collective"
-        elif self._asks is not None or watched.recorder.watch.calling:
-            activity = "input" if self._asks is not None else "step"
+        elif calling:
+            activity = "input" if asked else "step"
             key = elsewhere or key
         line = dict(zip(("file", "line", "function"), key, strict=False)) if key is not None and key[0] else None
         return {"activity": activity, "line": line, "idle_s": (now - self._progress_ns) / 1e9}

@@ -47,7 +47,7 @@ def assembled_plan(run: Recorded) -> Report:
     else:
         changed["scale"] = scale
         changed["unmeasured"] |= dict(_unmeasured(scale, run.trials))
-        said = tuple(_sentences(scale))
+        said = tuple(_sentences(scale, run.trials))
     changed |= {"comparison": said, "verdict": base.verdict.model_copy(update={"summary": " ".join(said)})}
     return base.model_copy(update=changed)
 
@@ -65,17 +65,16 @@ def _scale(run: Recorded, asked: ScaleRequest) -> Scale | str:
     evidence = diagnosis.evidence
     if evidence.batches is None or not evidence.batches.cached:
         return "the size of a batch is not known"
-    proof = next((trial for trial in reversed(run.trials) if trial.workers and trial.spec.workers), None)
+    proof = next((trial for trial in reversed(run.trials) if trial.spec.kind == "workers"), None)
     return Planner(diagnosis, costs, asked, proof, np.random.default_rng(run.plan.seed)).scale()
 
 
 def _unmeasured(scale: Scale, trials: Sequence[TrialRecord]) -> Iterator[tuple[str, str]]:
-    asked = next((trial for trial in reversed(trials) if trial.spec.kind == "workers"), None)
     if scale.proof is None:
-        why = "was not asked for: --measure 3" if asked is None else asked.cause or "the trial did not end"
-        yield "scale.proof", why
+        yield "scale.proof", _why_no_proof(trials) or "was not asked for: --measure 3"
     elif scale.proof.needed is None:
-        yield "scale.proof.needed", "the target has no step"
+        known = scale.needs["step_s"].estimate > 0
+        yield "scale.proof.needed", "more workers gave too little more to tell" if known else "the target has no step"
     for name in ("cells", "choices"):
         for index, cell in enumerate(getattr(scale, name)):
             if cell.gbit_s is None:
@@ -84,7 +83,13 @@ def _unmeasured(scale: Scale, trials: Sequence[TrialRecord]) -> Iterator[tuple[s
                 yield f"scale.{name}.{index}.price_per_hour", "no price is known: --prices names a file of them"
 
 
-def _sentences(scale: Scale) -> Iterator[str]:
+def _why_no_proof(trials: Sequence[TrialRecord]) -> str:
+    """Reason why workers that were asked for gave nothing; empty where none were."""
+    asked = next((trial for trial in reversed(trials) if trial.spec.kind == "workers"), None)
+    return "" if asked is None else (asked.cause or "too few batches came").rstrip(".")
+
+
+def _sentences(scale: Scale, trials: Sequence[TrialRecord]) -> Iterator[str]:
     own = [choice for choice in scale.choices if choice.accelerator == 1]
     knee = scale.usual
     for choice in own:
@@ -93,21 +98,22 @@ def _sentences(scale: Scale) -> Iterator[str]:
         price = f", for {choice.price_per_hour:.2f} {scale.currency} an hour" if choice.price_per_hour else ""
         yield f"{who} {keeps} the accelerator busy for {units.percent_interval(choice.utilization)} of the time{price}."
     if not own and knee.utilization.estimate < 1:
-        why = "" if knee.limited_by == STEP else f": the {knee.limited_by} sets the pace"
+        why = "" if knee.limited_by == STEP else f": the pace is set by the {knee.limited_by}"
         yield f"No layout of up to {WORKERS[-1]} workers is sure to keep the accelerator busy for 90 %{why}."
     low, high = math.ceil(knee.workers.low), math.ceil(knee.workers.high)
     range_ = "" if low == high else f" ({low:,} to {high:,})"
     count = f"{_many(math.ceil(knee.workers.estimate))}{range_}"
     yield (
         f"At {knee.gbit_s:g} Gbit/s more than {count} of {knee.cores:g} cores "
-        f"give no more than 5 %: then the {knee.limited_by} sets the pace."
+        f"give no more than 5 %: then the pace is set by the {knee.limited_by}."
     )
+    if why := _why_no_proof(trials) if scale.proof is None else "":
+        yield f"The input was not run on workers of this machine: {why}."
     if scale.proof is not None and scale.proof.needed is not None:
         most, needed = scale.proof.rates[-1], scale.proof.needed
         yield (
             f"Measured here, {_many(most.workers)} of {scale.proof.cores:g} cores gave "
-            f"{units.rate_interval(most.measured_per_s)}; "
-            f"{needed.low:,.0f} to {needed.high:,.0f} keep up with the step."
+            f"{units.rate_interval(most.measured_per_s)}; {units.count_range(needed)} would keep up with the step."
         )
 
 

@@ -47,6 +47,8 @@ _GBIT_S: Final = (1.0, 10.0, 25.0, 100.0)
 _FASTER: Final = (1.0, 2.0, 4.0, 8.0)
 _REPLICAS: Final = (2, 4, 8)
 _CORES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+_EACH: Final = 0.75
+"""Share of what one worker gives that each of several has to give for the number of workers to be extrapolated."""
 _DRAWS: Final = 400
 _NEAR: Final = 1.25  # times that model and measurement may differ by without a word
 _SESSION: Final = 0.02
@@ -213,16 +215,18 @@ class Planner:
             return None
         measured, asked = self._proof.workers, self._proof.spec.workers
         bare = replace(self._needs[False], step_s=np.zeros(_DRAWS), step_cpu_s=np.zeros(_DRAWS))
-        rates = {}
+        rates: dict[int, FloatArray] = {}
         for count in sorted({one.workers for one in measured}):
             stretches = [one.batches / one.wall_s for one in measured if one.workers == count]
-            spread = np.std(stretches, ddof=1) / math.sqrt(len(stretches)) if len(stretches) > 1 else math.inf
-            errors = spread * self._rng.standard_t(max(len(stretches) - 1, 1), _DRAWS - 1)
-            rates[count] = np.maximum(np.mean(stretches) + np.append(0.0, errors), 1e-9)
-        needed = None
-        if self._step.alone_s:
-            a_worker = np.mean([rate / count for count, rate in rates.items()], axis=0)
-            needed = _estimate(np.ceil(1 / (self._step_s * a_worker)))
+            if len(stretches) > 1:  # of one alone there is no telling how far it is off
+                spread = np.std(stretches, ddof=1) / math.sqrt(len(stretches))
+                errors = spread * self._rng.standard_t(len(stretches) - 1, _DRAWS - 1)
+                rates[count] = np.maximum(np.mean(stretches) + np.append(0.0, errors), 1e-9)
+        if not rates:
+            return None
+        needed, each = None, [rate / count for count, rate in rates.items()]
+        if self._step.alone_s and each[-1][0] >= _EACH * each[0][0]:
+            needed = _estimate(np.ceil(1 / (self._step_s * np.mean(each, axis=0))))
         return ScaleProof(
             cores=asked.cores,
             rates=tuple(

@@ -228,6 +228,23 @@ def test_what_workers_here_gave_stands_beside_what_was_planned(build) -> None:
     assert "The input on workers of this machine" in text
 
 
+def test_workers_that_give_little_more_are_not_extrapolated(build) -> None:
+    run = with_workers(build)
+    same = [one.model_copy(update={"batches": 40}) for one in run.trials[-1].workers]
+    last = run.trials[-1].model_copy(update={"workers": tuple(same)})
+    report = assembled_plan(replace(run, trials=(*run.trials[:-1], last)))
+    assert report.scale.proof.needed is None
+    assert "too little more" in report.unmeasured["scale.proof.needed"]
+
+
+def test_a_number_of_workers_that_was_measured_once_is_left_out(build) -> None:
+    run = with_workers(build)
+    for kept, left in ((3, [2]), (1, None)):  # an interrupted trial
+        last = run.trials[-1].model_copy(update={"workers": run.trials[-1].workers[-kept:]})
+        proof = assembled_plan(replace(run, trials=(*run.trials[:-1], last))).scale.proof
+        assert (proof and [one.workers for one in proof.rates]) == left
+
+
 def test_without_a_step_no_number_of_workers_is_needed(build) -> None:
     report = assembled_plan(with_workers(build, step=False))
     assert report.scale.proof.needed is None
@@ -241,3 +258,4 @@ def test_workers_that_were_not_measured_have_their_reason(build) -> None:
     report = assembled_plan(replace(run, trials=(*run.trials[:-1], failed)))
     assert report.scale.proof is None
     assert report.unmeasured["scale.proof"] == "nothing can leave"
+    assert "The input was not run on workers of this machine: nothing can leave." in report.verdict.summary
