@@ -29,7 +29,7 @@ def make(context):
     if CASE != "fit-same-data":
         numbers = numbers.shard(context.num_input_pipelines, context.input_pipeline_id)
     numbers = numbers.map(lambda n: tf.ensure_shape(tf.numpy_function(read, [n], tf.int64), []))
-    data = numbers.map(lambda n: (tf.random.stateless_normal([64], [n, 7]), tf.constant([1.0])))
+    data = numbers.repeat(2).map(lambda n: (tf.random.stateless_normal([64], [n, 7]), tf.constant([1.0])))
     return data.batch(BATCH).prefetch(2)
 
 
