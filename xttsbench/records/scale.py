@@ -143,7 +143,7 @@ class ScaleProof(Record):
     """Measurements of the input on workers of this machine."""
 
     cores: float
-    """Of each worker."""
+    """Cores of each worker."""
     rates: tuple[ScaleMeasured, ...]
     needed: Estimate | None = None
     """Workers of so many cores that make batches as fast as the step takes them; ``None`` without a step, or where more

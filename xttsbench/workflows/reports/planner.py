@@ -210,7 +210,7 @@ class Planner:
                 yield min((_choice(*one, trainer) for one in fit), key=_worth)
 
     def _measured_here(self) -> ScaleProof | None:
-        """What workers of this machine gave, beside what the model has for them."""
+        """Rates on workers of this machine, measured and by the model; ``None`` where none were measured."""
         if self._proof is None or self._proof.spec.workers is None:
             return None
         measured, asked = self._proof.workers, self._proof.spec.workers

@@ -162,7 +162,7 @@ def test_a_patch_that_was_not_run_is_said_to_be_such() -> None:
         update = {"ran": False, "equivalent": None, "verified_speedup": None, "why_not": why}
         patch = chosen.patch.model_copy(update=update)
         fixes = tuple(one if one is not chosen else one.model_copy(update={"patch": patch}) for one in report.fixes)
-        assert f"The patched source {said}" in flat(screen(report.model_copy(update={"fixes": fixes})))
+        assert f"the patched source itself {said}" in flat(screen(report.model_copy(update={"fixes": fixes})))
 
 
 def test_a_fix_that_no_edit_can_write_says_why() -> None:
