@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev diagnose test test-unit test-all browser matrix check lint types schema docs bench proof soak audit clean
+.PHONY: help install dev diagnose test test-unit test-all browser ray matrix check lint types schema docs bench proof soak audit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -76,6 +76,12 @@ browser: dev ## tests of report.html in a headless Chromium, which is installed 
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,browser]' --constraint constraints.txt
 	@test -n "$$XTTSBENCH_CHROMIUM" || command -v chromium || command -v chromium-browser || command -v google-chrome || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends chromium fonts-dejavu-core; }
 	$(PYTEST) tests/browser
+
+# Ray comes into an environment of its own, which has all else from .venv: its packages are of no use without it.
+RAY := build/ray
+ray: dev ## tests of --on ray, on a cluster of several nodes on loopback; ten minutes
+	@test -d $(RAY)/ray || $(BIN)/python -m pip install --quiet --target $(RAY) 'ray>=2.47' --constraint constraints.txt
+	PYTHONPATH=$(CURDIR):$(CURDIR)/$(RAY) $(PYTEST) tests/e2e/test_on_ray.py
 
 check: dev ## lint, formatting, types, layers, links of the documentation
 	@$(MAKE) --no-print-directory --jobs 2 types lint

@@ -168,6 +168,58 @@ def _different(comparison: Comparison, arm: PlannedVariant) -> set[str]:
     return {key for key in ours.keys() | theirs.keys() if ours.get(key, missing) != theirs.get(key, missing)}
 
 
+@dataclass(frozen=True)
+class Part:
+    """Part of a comparison that one device measures: some configurations, with the baseline beside them.
+
+    Attributes:
+        comparison: these configurations.
+        block: number of its processes; where each round takes new ones, of the first.
+        rounds: at most; with 0 only the data are compared.
+        first: number of its first trial; ``None`` for as many as there were before.
+    """
+
+    comparison: Comparison
+    block: int
+    rounds: int
+    first: int | None = None
+
+
+_TOGETHER: Final = 4
+"""Fewest candidates of a part: its baseline costs as much as one or two, and parts are not paired with one another."""
+
+
+def divide(
+    whole: Comparison, now: Comparison, block: int, rounds: Sequence[int], devices: int, *, apart: bool = False
+) -> tuple[Part, ...]:
+    """Parts of a comparison for devices that measure at a time; a single one where there is one device.
+
+    Candidates are shared out where that is allowed (``apart``) and they are many; devices that are left measure the
+    same ones in processes of their own. What follows depends on the number of devices, and not on which they are.
+
+    Args:
+        whole: comparison of the run, by which trials are numbered.
+        now: configurations that are measured now.
+        block: number of the first part.
+        rounds: for each process of a configuration that may be measured at a time.
+        devices: how many there are.
+        apart: whether candidates may be in parts of their own.
+    """
+    if devices == 1:
+        return (Part(now, block, rounds[0]),)
+    names = [arm.id for arm in now.arms if arm.role == "candidate"]
+    groups = max(min(devices, len(names) // _TOGETHER), 1) if apart else 1
+    numbers = (len(whole.arms) + 1) * len(whole.accelerators)
+    parts = []
+    for copied in rounds[: max(devices // groups, 1)]:
+        for group in range(groups):
+            others = {*names} - {*names[group::groups]}
+            arms = tuple(arm for arm in now.arms if arm.id not in others)
+            parts.append(Part(now.model_copy(update={"arms": arms}), block, copied, 1 + block * numbers))
+            block += max(copied, 1)
+    return tuple(parts)
+
+
 PARITY_BATCHES: Final = 4
 """Batches that are compared: a slow loader takes tenths of a second for each, and the baseline is read twice."""
 LOSS_STEPS: Final = 3

@@ -52,6 +52,8 @@ ENDS = {
     "xttsbench prove data.py:make faster.py:make --any-order --accelerator emulated:10": 5,
     # The stored run is of another machine.
     "xttsbench plan reports/20261121T080000Z-diagnose-make --prices machines.yaml": 5,
+    "xttsbench sweep --grid full --on ray:head:6379 --out reports/cluster": 2,  # there is no such cluster
+    "xttsbench sweep --grid full --on ray:head:6379 --out reports/cluster --resume": 2,
 }
 """Commands that a page shows to be refused, or to fail a gate, and those that lack here what they are about."""
 ELSEWHERE = ("xttsbench service dispatcher", "xttsbench service worker", "xttsbench data attach s3:")

@@ -17,6 +17,7 @@ from xttsbench.planning import (
     Slot,
     arm_trial,
     block_order,
+    divide,
     expected_s,
     only_step_differs,
     other_batches,
@@ -269,3 +270,36 @@ def test_arms_that_an_emulated_accelerator_cannot_tell_apart_are_refused(build) 
     assert plan(arms=arms)
     with pytest.raises(InvalidInputError, match="'emulated accelerator, 10 ms a step' is there twice"):
         plan(build.emulated(), build.emulated())
+
+
+def _parts(build, candidates: int, devices: int, rounds=(3, 3, 3), **how: Any) -> list[tuple[int, int, str]]:
+    whole = build.comparison(*"abcdefghijklmnop"[: candidates + 1], blocks=6)
+    parts = divide(whole, whole, 5, rounds, devices, **how)
+    for part in parts:
+        assert part.comparison.arms[0] == whole.baseline  # each has what it is compared with
+        assert part.comparison.arms[-1].role == "aa"
+    return [(part.block, part.rounds, "".join(arm.id for arm in part.comparison.arms[1:-1])) for part in parts]
+
+
+def test_one_device_measures_all_configurations_in_one_part(build) -> None:
+    assert _parts(build, 9, 1, apart=True) == [(5, 3, "bcdefghij")]
+
+
+def test_many_configurations_are_shared_out_and_few_are_measured_in_several_processes_at_a_time(build) -> None:
+    assert _parts(build, 8, 2, apart=True) == [(5, 3, "bdfh"), (8, 3, "cegi")]
+    assert _parts(build, 3, 3, apart=True) == [(5, 3, "bcd"), (8, 3, "bcd"), (11, 3, "bcd")]
+    assert _parts(build, 8, 4, (3, 2), apart=True) == [(5, 3, "bdfh"), (8, 3, "cegi"), (11, 2, "bdfh"), (13, 2, "cegi")]
+    assert _parts(build, 8, 2) == [(5, 3, "bcdefghi"), (8, 3, "bcdefghi")]
+
+
+@given(devices=st.integers(2, 9), candidates=st.integers(1, 15), rounds=st.integers(1, 12))
+def test_no_two_trials_of_parts_have_one_number(build, devices: int, candidates: int, rounds: int) -> None:
+    whole = build.comparison(*"abcdefghijklmnop"[: candidates + 1], blocks=6)
+    first = divide(whole, whole, 0, [rounds] * devices, devices, apart=True)
+    then = max(part.block + part.rounds for part in first)
+    numbers = [
+        part.first + number
+        for part in (*first, *divide(whole, whole, then, [rounds], devices))
+        for number in range(len(part.comparison.arms) * part.rounds)
+    ]
+    assert len({*numbers}) == len(numbers)

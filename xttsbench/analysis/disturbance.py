@@ -151,9 +151,11 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
 
     What others took in a round is what they took in all of its turns together: in the longest of one turn it varies so
     much where time is stolen at random, and steadily, that every third round would be left out. The canary is slow
-    where it is so at both ends of a turn. A round of which nothing was read is valid.
+    where it is so at both ends of a turn. A round of which nothing was read is valid. Quiet is what it is on the
+    round's own machine: another one may be slower, and have other neighbours.
     """
     rounds = set()
+    machines: dict[RoundKey, str | None] = {}
     read: dict[RoundKey, list[tuple[float, float]]] = defaultdict(list)
     canary: dict[RoundKey, float] = {}
     left: dict[str, dict[RoundKey, float]] = defaultdict(dict)
@@ -161,6 +163,7 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
         for number, spans, canaries in _turns(trial):
             key = (trial.spec.block, number)
             rounds.add(key)
+            machines[key] = node_of(trial)
             if canaries:
                 canary[key] = max(canary.get(key, 0.0), min(canaries))
             if (share := (seen := shares(trial.readings.host, spans)).taken) is not None:
@@ -169,11 +172,25 @@ def gate(trials: Sequence[TrialRecord]) -> Gate:
                     left[trial.spec.arm or ""][key] = math.log(seen.left)
     taken = {key: _weighted(values) for key, values in read.items()}
     quiet = _quiet(taken.values()) if taken else None
-    disturbed = {key for key, share in taken.items() if quiet is not None and share > quiet + ABOVE_QUIET}
-    slow = {key for key, took in canary.items() if took > _quiet(canary.values()) * _SLOW_CANARY} - disturbed
+    usual, pace = _quiet_by(taken, machines), _quiet_by(canary, machines)
+    disturbed = {key for key, share in taken.items() if share > usual[machines[key]] + ABOVE_QUIET}
+    slow = {key for key, took in canary.items() if took > pace[machines[key]] * _SLOW_CANARY} - disturbed
     disturbed |= slow
     paired = {(one.spec.block, mark.round) for one in trials for mark in one.rounds if mark.input_idle is not None}
     return Gate(frozenset(rounds), frozenset(disturbed), frozenset(slow), quiet, left, frozenset(paired))
+
+
+def node_of(trial: TrialRecord) -> str | None:
+    """Machine of a cluster that measured a trial; ``None`` for the run's own."""
+    return trial.machine.node if trial.machine is not None else None
+
+
+def _quiet_by(values: Mapping[RoundKey, float], machines: Mapping[RoundKey, str | None]) -> Mapping[str | None, float]:
+    """Quiet level of each machine."""
+    found: dict[str | None, list[float]] = defaultdict(list)
+    for key, value in values.items():
+        found[machines[key]].append(value)
+    return {machine: _quiet(own) for machine, own in found.items()}
 
 
 def without(steps: Steps, block: int, rounds: Collection[RoundKey]) -> Steps:
@@ -238,8 +255,12 @@ def _turns(trial: TrialRecord) -> Iterator[tuple[int, Sequence[Span], list[float
 
 def _pieces(trials: Sequence[TrialRecord]) -> Iterator[_Piece]:
     """The turns in pieces of a second, in seconds since the first reading of the session."""
-    zero_ns = min((host.t_ns[0] for trial in trials if (host := trial.readings.host) and host.t_ns), default=0)
+    zeros: dict[str | None, int] = {}  # each machine has a clock of its own
     for trial in trials:
+        if (host := trial.readings.host) and host.t_ns:
+            zeros[node_of(trial)] = min(zeros.get(node_of(trial), host.t_ns[0]), host.t_ns[0])
+    for trial in trials:
+        zero_ns = zeros.get(node_of(trial), 0)
         for span in turns_of(trial):
             edges = np.linspace(span.start_ns, span.end_ns, max(round(span.seconds / _PIECE_S), 1) + 1).astype(np.int64)
             for start_ns, end_ns in pairwise(edges.tolist()):

@@ -19,6 +19,7 @@ from xttsbench.cli.options import (
     Budget,
     Data,
     KeepWrites,
+    On,
     Repeat,
     Resume,
     Seed,
@@ -302,6 +303,7 @@ def run(
     budget: Budget = None,
     data: Data = None,
     seed: Seed = None,
+    on: On = None,
     resume: Resume = False,
 ) -> None:
     """Measure the configurations of a scenario against its baseline: what each is worth, with an interval.
@@ -347,6 +349,7 @@ def sweep(
     budget: Budget = None,
     data: Data = None,
     seed: Seed = None,
+    on: On = None,
     resume: Resume = False,
 ) -> None:
     """Measure the configurations of a grid until one has won or none can, and write best.yaml.

@@ -65,6 +65,14 @@ Redact = Annotated[
     bool, typer.Option("--redact", help="Leave argument values, absolute paths and names out of what is written.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out names.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ray[:ADDRESS]",
+        help="Measure on the devices of a Ray cluster: each GPU, or of a machine without one its processors (default: "
+        "this machine).",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, max=256, help="Processes (default: the allowed cores, or fewer where there is little work)."),

@@ -120,7 +120,7 @@ def keep_trials(directory: Path, kept: Sequence[TrialRecord]) -> None:
     others = [record for record in found if (record.spec, record.started_utc) not in known]
     for record in others:
         _append(directory / BROKEN_OFF, record.model_dump_json(), _parse, ADVICE, durable=True)
-    if others or len(found) != len(kept):
+    if known != [(record.spec, record.started_utc) for record in found]:
         for file in files:
             _replace_records(file, kept if file.name == TRIALS else [])
 

@@ -23,6 +23,21 @@ Figure = float | int | str | bool | None
 Stage = Literal["start", "import", "devices", "xla", "done"]
 
 
+class MeasuredOn(Record):
+    """Machine of a cluster on which a trial was measured, and its device; trials of two are never paired."""
+
+    node: str  # Of the cluster's own naming, so that machines are told apart without their names
+    host: str
+    device: str  # ``CPU`` or ``GPU`` with its number on that machine
+    processor: str | None = None  # Model
+    fingerprint: str  # Of hardware and versions, as in ``environment.json``
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        return f"{self.host} ({self.node}), {self.device}"
+
+
 class Check(Record):
     """Result of one check."""
 

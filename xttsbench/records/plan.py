@@ -105,6 +105,8 @@ class RunPlan(Record):
     assume_pure: tuple[str, ...] = ()  # Functions (``module.function``) that the user says are pure
     tries: tuple[str, ...] = ()  # Fixes that are verified whatever is expected of them
     verified: bool = True  # Whether fixes are verified, where there is time
+    devices: int | None = Field(None, ge=1)
+    """Devices of a cluster on which blocks are measured at a time; ``None`` for this machine alone."""
     keep_writes: bool = False  # Whether the first run of a script writes to the disk
     repeat: bool = False  # Whether a script may be run again, whatever it writes
     redact: bool = False  # Whether values of arguments, paths and names are left out of every file

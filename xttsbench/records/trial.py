@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from xttsbench.records.base import SCHEMA_VERSION, Location, Record
 from xttsbench.records.code import Checkout, ScriptAgain, ScriptRun, SourceFact, StepOps
+from xttsbench.records.machine import MeasuredOn
 from xttsbench.records.pipeline import Contents, Elements, Pipeline, Place, Shown
 from xttsbench.records.readings import GpuActivity, Readings, XProfVerdict
 from xttsbench.records.scale import Served, ServiceCost, Workers, WorkersRate
@@ -303,6 +304,7 @@ class TrialRecord(Record):
 
     schema_version: int = Field(SCHEMA_VERSION, strict=True)
     spec: TrialSpec
+    machine: MeasuredOn | None = None  # ``None`` where it ran on the machine of ``environment.json``
     status: TrialStatus
     cause: str | None = None
     error: TrialError | None = None

@@ -58,6 +58,7 @@ def open_run(
     *,
     began: float | None = None,
     clear: bool = False,
+    machine: Mapping[str, Any] | None = None,
     needs_tensorflow: bool = True,
 ) -> Iterator[Recorded]:
     """Make a run's directory, with its environment and its plan in it, and hold it until the run has its report.
@@ -68,6 +69,7 @@ def open_run(
         name: of the directory there.
         began: see :class:`Recorded`; now without it.
         clear: see :func:`xttsbench.execution.run_directory.make_run_directory`.
+        machine: its environment, where another machine measures; this one's without it.
         needs_tensorflow: other processes load it; not where this one has, or does without.
 
     Raises:
@@ -78,7 +80,8 @@ def open_run(
         require_tensorflow()
     plan, now = plan.sealed(secrets.token_hex(8)), datetime.fromisoformat(plan.created_utc)
     with make_run_directory(out, name, now, clear=clear) as directory, finishes():
-        run = Recorded(directory, plan, read_machine(directory), began=time.monotonic() if began is None else began)
+        machine = machine or read_machine(directory)
+        run = Recorded(directory, plan, machine, began=time.monotonic() if began is None else began)
         # The plan comes last: with it the directory is a run's.
         kept = run.kept
         write_first(directory, {ENVIRONMENT: kept.environment, PLAN: kept.plan.model_dump(mode="json")})

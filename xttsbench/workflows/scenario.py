@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from xttsbench.comparison import sweep as sweeps
 from xttsbench.comparison.arms import interim_status
@@ -28,9 +29,8 @@ from xttsbench.execution.child import now_utc
 from xttsbench.execution.ending import finishes
 from xttsbench.execution.journal import trials_to_keep
 from xttsbench.execution.run_directory import PLAN, lock_run, read_environment, read_plan, write_first
-from xttsbench.planning import IMPORT_S, expected_s, plan_comparison, plan_procedure
+from xttsbench.planning import IMPORT_S, Part, divide, expected_s, plan_comparison, plan_procedure
 from xttsbench.probes.environment import environment as read_machine
-from xttsbench.records.base import Record
 from xttsbench.records.plan import Comparison, Procedure, RunPlan
 from xttsbench.records.trial import TrialRecord, interrupted
 from xttsbench.scenario.load import changed, load_scenario
@@ -39,12 +39,20 @@ from xttsbench.shipped import locate
 from xttsbench.targets.configuration import configuration_problems
 from xttsbench.targets.spec import parse_target
 from xttsbench.workflows.code_identity import code_identity, data_identity
-from xttsbench.workflows.measure.arms import Trials, compare_arms
+from xttsbench.workflows.measure.arms import Trials, compare_parts
 from xttsbench.workflows.measure.recorded import Recorded
 from xttsbench.workflows.measure.session import Progress, Session, Silent
 from xttsbench.workflows.measure.turns import TURN_S, AfterRound
+from xttsbench.workflows.resumed import differences
 from xttsbench.workflows.runs import REPORT_S, Outcome, finish, open_run
 from xttsbench.xtts.data.pool import Progress as DataProgress
+
+if TYPE_CHECKING:
+    from xttsbench.workflows.measure.cluster import Cluster
+
+
+Compare = Callable[..., list[TrialRecord]]
+"""Runs the parts of a comparison: :func:`~xttsbench.workflows.measure.arms.compare_parts`, or on a cluster."""
 
 
 def run(request: Request, *, progress: Progress | None = None, data_progress: DataProgress | None = None) -> Outcome:
@@ -56,11 +64,26 @@ def run(request: Request, *, progress: Progress | None = None, data_progress: Da
         UsageError, InvalidInputError: the request or the scenario is wrong; nothing has been run.
         HelperError: TensorFlow cannot be started here.
     """
-    with begin(request, "run", data_progress) as begun:
-        return finish(replace(begun, trials=_measured(begun, request, progress or Silent())))
+    with _cluster(request.on) as cluster, begin(request, "run", data_progress, cluster) as begun:
+        return finish(replace(begun, trials=_measured(begun, request, progress or Silent(), _on(cluster, begun))))
 
 
-def _measured(begun: Recorded, request: Request, told: Progress) -> Sequence[TrialRecord]:
+def _cluster(on: str | None) -> AbstractContextManager[Cluster | None]:
+    if on is None:
+        return nullcontext()
+    # Here and not above: it is for those who have a cluster.
+    from xttsbench.workflows.measure.cluster import connected
+
+    return connected(on)
+
+
+def _on(cluster: Cluster | None, run: Recorded) -> dict[str, Any]:
+    """What measures the parts of a run's comparison, and how many at a time."""
+    compare = compare_parts if cluster is None else cluster.compare
+    return {"compare": compare, "devices": run.plan.devices or 1}
+
+
+def _measured(begun: Recorded, request: Request, told: Progress, on: Mapping[str, Any]) -> Sequence[TrialRecord]:
     plan, comparison = begun.plan, begun.comparison
 
     def tell(done: int, rounds: int, trials: Sequence[TrialRecord]) -> None:
@@ -68,54 +91,66 @@ def _measured(begun: Recorded, request: Request, told: Progress) -> Sequence[Tri
 
     with begun.session(told, print_to_stderr=request.print_to_stderr) as session:
         until_s = max(plan.budget_s - REPORT_S, session.spent_s + 1.0)
-        measure(comparison, session, until_s=until_s, seed=plan.seed, after_round=tell)
+        measure(comparison, session, until_s=until_s, seed=plan.seed, after_round=tell, **on)
     return session.trials
 
 
 def measure(
-    comparison: Comparison, session: Trials, *, until_s: float, seed: int, after_round: AfterRound | None = None
+    comparison: Comparison,
+    session: Trials,
+    *,
+    until_s: float,
+    seed: int,
+    after_round: AfterRound | None = None,
+    compare: Compare = compare_parts,
+    devices: int = 1,
 ) -> None:
     """Measure configurations until each is decided in two processes, or has as many rounds as the comparison asks for.
 
     A process lives through some rounds; then a new one of each configuration that is not decided goes on, since more
     rounds in the same one show little of what others would do. Everything has to be over at ``until_s`` seconds of the
-    session, which has the trials.
+    session, which has the trials. Several ``devices`` measure so many processes of each at a time.
     """
-    left, plan, processes = comparison.blocks, comparison, min(MIN_PROCESSES, comparison.blocks)
+    left, processes = comparison.blocks, min(MIN_PROCESSES, comparison.blocks)
     alone = all(arm.role != "candidate" for arm in comparison.arms)
     each = left if alone else min(sweeps.LEAST_ROUNDS, math.ceil(left / processes))
     block = 0
-    while left > 0:
-        rounds = min(each, left)
-        ran = compare_arms(
-            plan,
+    if devices > 1:  # their data once, before any of them measures
+        compare([Part(comparison, 0, 0)], session, budget_s=until_s - session.spent_s, parity=True, seed=seed)
+        if interrupted(session.trials) or parity_found(comparison, session.trials).failed is not None:
+            return
+    while left > 0 and (plan := _undecided(comparison, session, processes)) is not None:
+        parts = divide(comparison, plan, block, [min(each, left - done) for done in range(0, left, each)], devices)
+        ran = compare(
+            parts,
             session,
-            first_block=block,
-            rounds=rounds,
-            budget_s=(until_s - session.spent_s) * rounds / left,
-            parity=not block,
+            budget_s=(until_s - session.spent_s) * sum(part.rounds for part in parts) / left,
+            parity=not block and devices == 1,
             seed=seed,
             # In its first process a configuration is measured until that can say no more.
             enough=(lambda trials: settled_arms(comparison, trials, processes)) if block else None,
             after_round=after_round,
         )
         measured = [trial for trial in ran if trial.spec.kind == "arm"]
-        if not measured or measured[-1].status == "interrupted":
+        if not measured or interrupted(measured):
             return
-        done = max(max(1, len(trial.rounds)) for trial in measured)
-        left -= max(done, len({trial.spec.block for trial in measured}))
+        rounds: Counter[Any] = Counter()
+        for trial in measured:
+            rounds[trial.spec.arm, trial.spec.emulated_ms] += max(1, len(trial.rounds))
+        left -= max(rounds.values())
         block = max(trial.spec.block for trial in measured) + 1
-        gone = set(parity_found(comparison, session.trials).differences)
-        gone |= settled_arms(comparison, session.trials, processes)
-        arms = tuple(arm for arm in comparison.arms if arm.id not in gone)
-        used = tuple(group.accelerator for group in collect(comparison, session.trials) if group.ended is None)
-        if not used or (not alone and not any(arm.role == "candidate" for arm in arms)):
-            return
-        plan = comparison.model_copy(update={"arms": arms, "accelerators": used})
 
 
-_MAY_DIFFER: Final = frozenset({"command", "created_utc", "budget_s"})
-"""Fields of a plan that say nothing about what is measured."""
+def _undecided(comparison: Comparison, session: Trials, processes: int) -> Comparison | None:
+    """What is left to measure of a comparison; ``None`` where that is nothing."""
+    gone = set(parity_found(comparison, session.trials).differences)
+    gone |= settled_arms(comparison, session.trials, processes)
+    arms = tuple(arm for arm in comparison.arms if arm.id not in gone)
+    used = tuple(group.accelerator for group in collect(comparison, session.trials) if group.ended is None)
+    alone = all(arm.role != "candidate" for arm in comparison.arms)
+    if not used or (not alone and not any(arm.role == "candidate" for arm in arms)):
+        return None
+    return comparison.model_copy(update={"arms": arms, "accelerators": used})
 
 
 @dataclass(frozen=True)
@@ -132,6 +167,8 @@ class Request:
         resume: go on with the run in ``out``.
         print_to_stderr: what the target prints goes to standard error.
         redact: leave values of arguments, paths and names out of every file.
+        on: a cluster whose devices measure, see :func:`~xttsbench.workflows.measure.cluster.connected`; ``None`` for
+            this machine.
         command: as it was typed, for the report.
     """
 
@@ -147,6 +184,7 @@ class Request:
     resume: bool = False
     print_to_stderr: bool = False
     redact: bool = False
+    on: str | None = None
     command: str = "xttsbench run"
 
 
@@ -172,9 +210,14 @@ def _scenario(request: Request, path: Path, most_arms: int) -> Scenario:
 
 @contextmanager
 def begin(
-    request: Request, kind: Literal["run", "sweep"], data_progress: DataProgress | None = None
+    request: Request,
+    kind: Literal["run", "sweep"],
+    data_progress: DataProgress | None = None,
+    cluster: Cluster | None = None,
 ) -> Iterator[Recorded]:
     """Plan a run, make what it reads, and open its directory, which is held until the run has its report.
+
+    The devices of a cluster are asked whether they would measure the same.
 
     Raises:
         UsageError, InvalidInputError: the request or the scenario is wrong, the run cannot be gone on with, or nothing
@@ -215,22 +258,28 @@ def begin(
         code=code_identity(comparison.target, bundled=comparison.bundled),
         data=data_identity([arm.kwargs.get("data") for arm in comparison.arms] if comparison.bundled else []),
     )
+    if cluster is not None:
+        plan = plan.model_copy(update={"devices": cluster.admit(plan)})
     if request.resume and request.out is not None and (request.out / PLAN).exists():
         with lock_run(request.out), finishes():
-            yield _go_on(request.out, plan, began)
+            yield _go_on(request.out, plan, began, cluster.environments if cluster else [read_machine(request.out)])
         return
-    with open_run(plan, request.out, scenario.name, began=began, clear=request.resume) as run:
+    machine = cluster.environments[0] if cluster is not None else None
+    with open_run(plan, request.out, scenario.name, began=began, clear=request.resume, machine=machine) as run:
         yield run
 
 
-def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
+def _go_on(directory: Path, plan: RunPlan, began: float, machines: Sequence[Mapping[str, Any]]) -> Recorded:
     before, machine = read_plan(directory), read_environment(directory)
     plan = plan.model_copy(update={"redact": plan.redact or before.redact})
     plan = plan.sealed(before.hidden.salt if before.hidden else secrets.token_hex(8))
-    plan = plan.model_copy(update={"command": before.command, "created_utc": before.created_utc})
+    same: dict[str, Any] = {"command": before.command, "created_utc": before.created_utc}
+    if before.devices is not None:  # what is measured follows from how many there were, wherever it is measured now
+        same["devices"] = before.devices
+    plan = plan.model_copy(update=same)
     run = Recorded(directory, plan, machine)
     reasons = differences(run.redaction.kept(before), run.kept.plan)
-    if machine.get("fingerprint") != read_machine(directory)["fingerprint"]:
+    if machine.get("fingerprint") not in [one["fingerprint"] for one in machines]:
         reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
     if reasons:
         raise UsageError(
@@ -240,34 +289,8 @@ def _go_on(directory: Path, plan: RunPlan, began: float) -> Recorded:
     if run.kept.plan != before:
         write_first(directory, {PLAN: run.kept.plan.model_dump(mode="json")})
     trials = trials_to_keep(directory)
-    return replace(run, trials=trials, began=began - sum(trial.duration_s for trial in trials))
-
-
-def differences(before: RunPlan, now: RunPlan) -> list[str]:
-    """Why trials of the one plan are not comparable with those of the other, one sentence each."""
-    names = {
-        "kind": "it is a run of another command",
-        "code": "the target's code has changed",
-        "data": "the data set has changed",
-        "seed": f"the seed was {before.seed} and is {now.seed}",
-        "comparison": "the scenario has changed",
-        "procedure": "the scenario's sweep has changed",
-        "redact": "what it has written so far was without --redact",
-    }
-    different = [name for name in _different(before, now) if name not in _MAY_DIFFER]
-    if "hidden" in different and before.hidden is not None:
-        different = ["hidden"]  # what else differs may be no more than that
-        secret = ", ".join(before.hidden.names)
-        names["hidden"] = f"{secret} needs the value that the run began with, which no file holds, so give it again"
-    found = [names[name] for name in different if name in names]
-    if "comparison" in different and before.comparison is not None and now.comparison is not None:
-        fields = _different(before.comparison, now.comparison)
-        found[found.index(names["comparison"])] += f" ({', '.join(fields)})"
-    return found or [f"{name} differs" for name in different]
-
-
-def _different(before: Record, now: Record) -> list[str]:
-    return [name for name in type(now).model_fields if getattr(before, name) != getattr(now, name)]
+    took_s = sum(trial.duration_s for trial in trials) / (plan.devices or 1)
+    return replace(run, trials=trials, began=began - took_s)
 
 
 _PARITY_S: Final = 15.0  # kept for comparing the data before the first round
@@ -283,29 +306,34 @@ def sweep(request: Request, *, progress: Progress | None = None, data_progress: 
         HelperError: TensorFlow cannot be started here.
     """
     told = progress or Silent()
-    with begin(request, "sweep", data_progress) as run:
+    with _cluster(request.on) as cluster, begin(request, "sweep", data_progress, cluster) as run:
         plan, until_s = run.plan, run.plan.budget_s - REPORT_S
         procedure = plan.procedure or Procedure()
         with run.session(told, print_to_stderr=request.print_to_stderr) as session:
-            search(run.comparison, procedure, session, until_s=until_s, seed=plan.seed, progress=told)
+            on = _on(cluster, run)
+            search(run.comparison, procedure, session, until_s=until_s, seed=plan.seed, progress=told, **on)
         return finish(replace(run, trials=session.trials))
 
 
 def search(
-    comparison: Comparison, procedure: Procedure, session: Session, *, until_s: float, seed: int, progress: Progress
+    comparison: Comparison,
+    procedure: Procedure,
+    session: Session,
+    *,
+    until_s: float,
+    seed: int,
+    progress: Progress,
+    compare: Compare = compare_parts,
+    devices: int = 1,
 ) -> None:
     """Measure round after round; all that is found is in ``session.trials``.
 
-    No block begins that is not expected to end ``until_s`` seconds after the run began.
+    No block begins that is not expected to end ``until_s`` seconds after the run began. Several ``devices`` share the
+    configurations, or measure so many processes of each at a time.
     """
-    compare_arms(  # their data alone
-        comparison,
-        session,
-        rounds=0,
-        budget_s=until_s - session.spent_s,
-        window_s=comparison.window_s,
-        seed=seed,
-    )
+    window_s = comparison.window_s
+    data = [Part(comparison, 0, 0)]
+    compare(data, session, budget_s=until_s - session.spent_s, window_s=window_s, parity=True, seed=seed)
 
     def need_no_more(trials: Sequence[TrialRecord]) -> set[str]:
         """Candidates that need no more turns; asked after each round, so it also tells the user how all stand."""
@@ -317,16 +345,17 @@ def search(
         return sweeps.enough(comparison, procedure, state)
 
     while not interrupted(session.trials):
-        now = sweeps.next_round(comparison, procedure, sweeps.seen_in(comparison, session.trials))
+        seen = sweeps.seen_in(comparison, session.trials)
+        now = sweeps.next_round(comparison, procedure, seen)
         if now is None:
             return
-        ran = compare_arms(
-            now.comparison,
+        had = max(seen.processes.get(arm.id, 0) for arm in now.comparison.arms if arm.role == "candidate")
+        rounds = [now.rounds] * max(procedure.blocks - had, 1)
+        ran = compare(
+            divide(comparison, now.comparison, now.first_block, rounds, devices, apart=True),
             session,
-            first_block=now.first_block,
-            rounds=now.rounds,
             budget_s=until_s - session.spent_s,
-            window_s=comparison.window_s,
+            window_s=window_s,
             parity=False,
             seed=seed,
             enough=need_no_more,

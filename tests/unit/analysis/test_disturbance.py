@@ -9,6 +9,7 @@ import pytest
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, shares
 from xttsbench.analysis.readings import Span
+from xttsbench.records.machine import MeasuredOn
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import RoundMark, TrialRecord
 
@@ -284,3 +285,12 @@ def test_the_only_round_that_has_the_step_alone_is_kept_beside_a_long_quiet_stre
     assert gate([marked(True, None)]).disturbed == {(0, 0)}
     assert gate([marked(True, None)]).invalid == frozenset()
     assert gate([marked(True, True)]).invalid == {(0, 0)}
+
+
+def test_a_round_is_judged_by_the_quiet_ones_of_its_own_machine(turns) -> None:
+    """A slower machine of a cluster is not a disturbed one."""
+    fast, slow = turns(HostReadings(), 6, canary=[400] * 6), turns(HostReadings(), 6, canary=[800] * 5 + [900], block=1)
+    assert gate([fast, slow]).disturbed == {(1, number) for number in range(6)}
+    at = [MeasuredOn(node=name, host="h", device="CPU", fingerprint="f") for name in "ab"]
+    beside = [one.model_copy(update={"machine": machine}) for one, machine in zip((fast, slow), at, strict=True)]
+    assert gate(beside).disturbed == {(1, 5)}

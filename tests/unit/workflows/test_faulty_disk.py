@@ -132,7 +132,7 @@ def measured(out: Path, trials: list[TrialRecord]) -> Outcome:
         with run.session(None) as session:
             for trial in trials:
                 session.keep_rounds([trial])
-                session._keep(trial, "a trial")
+                session.keep(trial, "a trial")
         return finish(replace(run, trials=session.trials))
 
 

@@ -9,11 +9,11 @@ they do not, each round is a complete block of fresh processes, one after anothe
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
 from xttsbench.execution.limits import Limits
-from xttsbench.planning import arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
+from xttsbench.planning import Part, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
 from xttsbench.records.plan import Comparison
 from xttsbench.records.trial import TrialRecord, TrialSpec, interrupted
 from xttsbench.workflows.measure.session import Session
@@ -63,6 +63,7 @@ def compare_arms(
     seed: int = 0,
     enough: Enough | None = None,
     after_round: AfterRound | None = None,
+    first: int | None = None,
 ) -> list[TrialRecord]:
     """Run the trials of a comparison; they are in ``session.trials`` and in the journal too.
 
@@ -82,6 +83,7 @@ def compare_arms(
         enough: which candidates need no more rounds; without it those that are clearly faster, clearly slower, or no
             different, each accelerator by itself.
         after_round: called after each round.
+        first: number of the first trial of a configuration; as many as the session has had without it.
 
     Returns:
         The new trials. One with the status ``interrupted`` is the last.
@@ -103,10 +105,21 @@ def compare_arms(
         seed=seed,
         enough=enough,
         after_round=after_round,
+        ahead=0 if first is None else first - len(session.trials),
     )
     why_alone = _in_turns(wanted, session)
     if why_alone is not None and not interrupted(session.trials[before:]):
         _in_blocks(wanted, session, why_alone, earlier)
+    return session.trials[before:]
+
+
+def compare_parts(parts: Sequence[Part], session: Trials, *, budget_s: float, **how: Any) -> list[TrialRecord]:
+    """Run the parts of a comparison here, one after another; for the rest see :func:`compare_arms`."""
+    until_s, before = session.spent_s + budget_s, len(session.trials)
+    for left, part in zip(range(len(parts), 0, -1), parts, strict=True):
+        how |= {"first_block": part.block, "rounds": part.rounds, "first": part.first}
+        if interrupted(compare_arms(part.comparison, session, budget_s=(until_s - session.spent_s) / left, **how)):
+            break
     return session.trials[before:]
 
 
@@ -164,9 +177,8 @@ def _in_blocks(wanted: Rounds, session: Trials, why: str, earlier: Collection[st
             gone = ended[slot.accelerator.label]
             if not goes_on(comparison.arms, gone | refused):
                 continue
-            spec = arm_trial(
-                comparison, slot, number=len(session.trials), block=block, window_s=window_s, seed=wanted.seed
-            )
+            ahead = len(session.trials) + wanted.ahead
+            spec = arm_trial(comparison, slot, number=ahead, block=block, window_s=window_s, seed=wanted.seed)
             label = f"round {number + 1} of {wanted.most}: {slot.arm.id}, {slot.accelerator.label}"
             record = session.run(spec, limits, label, note=note)
             if record.status == "interrupted":

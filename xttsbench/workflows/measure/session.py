@@ -140,7 +140,7 @@ class Session:
             with suppress(OSError):
                 (self._directory / ROUNDS).unlink()
             if self._goes_on and not interrupted(self.trials):  # some may have been measured again in another order
-                keep_trials(self._directory, [self._redaction.kept(record) for record in self.trials])
+                self.replace_all([*self.trials])
 
     def run(
         self,
@@ -179,7 +179,7 @@ class Session:
                 break
         if note is not None:
             record = record.model_copy(update={"notes": (*record.notes, note)})
-        return self._keep(record, label or described(spec))
+        return self.keep(record, label or described(spec))
 
     def run_all(self, specs: Sequence[TrialSpec], limits: Limits, *, most: int = 1) -> list[TrialRecord]:
         """Run trials of one block in which nothing is timed, up to ``most`` of them at a time; see :meth:`run`.
@@ -206,7 +206,7 @@ class Session:
                         child.follow(self.at_pace(limits, ()))
                 except KeyboardInterrupt:
                     child.collected.interrupted()
-                found.append(self._keep(child.end(), described(spec)))
+                found.append(self.keep(child.end(), described(spec)))
         except HelperError:
             if not self._works:
                 raise
@@ -224,7 +224,7 @@ class Session:
         self._sources.begin(spec.target)
         if (path := self._sources.changed()) is not None:
             never = _never_begun(spec, "interrupted", said_changed(path))
-            self._keep(never.model_copy(update={"changed_file": path}), spec.trial_id)
+            self.keep(never.model_copy(update={"changed_file": path}), spec.trial_id)
         return path is not None
 
     def _child(self, spec: TrialSpec) -> Child:
@@ -304,7 +304,7 @@ class Session:
         Raises:
             JournalError: the journal cannot be written.
         """
-        return self._keep(live.end(), label)
+        return self.keep(live.end(), label)
 
     def keep_rounds(self, living: Sequence[TrialRecord]) -> None:
         """Write down what trials that take turns have measured so far; see :meth:`close`."""
@@ -314,14 +314,23 @@ class Session:
         self, spec: TrialSpec, status: TrialStatus = "interrupted", cause: str = "interrupted before the trial began"
     ) -> TrialRecord:
         """Keep that a trial never began: the user ended the run before, or the helper is gone."""
-        return self._keep(_never_begun(spec, status, cause), spec.trial_id)
+        return self.keep(_never_begun(spec, status, cause), spec.trial_id)
 
-    def _keep(self, record: TrialRecord, label: str) -> TrialRecord:
+    def keep(self, record: TrialRecord, label: str) -> TrialRecord:
+        """Keep a trial that has ended, and write it to the journal; raises :class:`JournalError` where it cannot be."""
         record = self._sources.judged(record)
         self.trials.append(record)
-        append_trial(self._directory, self._redaction.kept(record))
+        self._write(record)
         self._progress.done(label, record.status, record.duration_s)
         return record
+
+    def _write(self, record: TrialRecord) -> None:
+        append_trial(self._directory, self._redaction.kept(record))
+
+    def replace_all(self, trials: Sequence[TrialRecord]) -> None:
+        """Have these trials in place of those so far, in the journal as well; others go to a file beside it."""
+        self.trials[:] = trials
+        keep_trials(self._directory, [self._redaction.kept(record) for record in trials])
 
     def had(self, spec: TrialSpec) -> bool:
         """Whether a run that goes on has had this very trial."""

@@ -67,6 +67,7 @@ class Rounds:
         seed: of the order, and of the trials.
         enough: see :data:`Enough`; ``None`` for those that are clearly faster, clearly slower, or no different.
         after_round: see :data:`AfterRound`.
+        ahead: by how much the numbers of the trials are ahead of those that the session has had.
     """
 
     comparison: Comparison
@@ -79,6 +80,7 @@ class Rounds:
     seed: int
     enough: Enough | None
     after_round: AfterRound | None
+    ahead: int = 0
 
     @property
     def arms(self) -> tuple[PlannedVariant, ...]:
@@ -124,7 +126,7 @@ class Group:
         Returns:
             Why the configurations cannot live side by side, in which case nothing was kept; ``None`` where they could.
         """
-        numbered = enumerate(self.wanted.arms, start=len(self.session.trials))
+        numbered = enumerate(self.wanted.arms, start=len(self.session.trials) + self.wanted.ahead)
         specs = {arm.id: self._spec(arm, number) for number, arm in numbered}
         if self._had_before(specs):
             return None

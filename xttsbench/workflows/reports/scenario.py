@@ -92,6 +92,7 @@ def _warnings(
         reasons = dict.fromkeys(unknown.values())
         found += [f"{', '.join(arm for arm in unknown if unknown[arm] == reason)}: {reason}" for reason in reasons]
     measured = [trial for trial in trials if trial.spec.kind == "arm"]
+    found += _machines(measured)
     rounds = max((sum(map(_rounds, own)) for own in _by_arm(measured)), default=0)
     stopped = interrupted(trials) or any(group.ended for group in compared.groups)
     if plan.kind != "sweep" and measured and rounds < comparison.blocks and not stopped and _runs_on(compared):
@@ -105,6 +106,19 @@ def _warnings(
             f"fit into the budget of {plan.budget_s:g} s"
         )
     return tuple(dict.fromkeys(found))
+
+
+def _machines(trials: Sequence[TrialRecord]) -> list[str]:
+    """Machines of a cluster that measured, and what that means; nothing where there is only one."""
+    found = {one.label: one.fingerprint for trial in trials if (one := trial.machine) is not None}
+    if len(found) < 2:
+        return []
+    kinds = len({*found.values()})
+    mixed = f", which are of {kinds} kinds, so that an effect is the mean over unlike machines" if kinds > 1 else ""
+    return [
+        f"measured on {len(found)} devices of a cluster{mixed}: {', '.join(sorted(found))}; a configuration is "
+        "compared with the baseline in turns on one device, and step times are means over devices"
+    ]
 
 
 def _rounds(trial: TrialRecord) -> int:
