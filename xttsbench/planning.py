@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -190,7 +190,14 @@ _TOGETHER: Final = 4
 
 
 def divide(
-    whole: Comparison, now: Comparison, block: int, rounds: Sequence[int], devices: int, *, apart: bool = False
+    whole: Comparison,
+    now: Comparison,
+    block: int,
+    rounds: Sequence[int],
+    devices: int,
+    *,
+    apart: bool = False,
+    beside: Collection[str] = (),
 ) -> tuple[Part, ...]:
     """Parts of a comparison for devices that measure at a time; a single one where there is one device.
 
@@ -204,10 +211,11 @@ def divide(
         rounds: for each process of a configuration that may be measured at a time.
         devices: how many there are.
         apart: whether candidates may be in parts of their own.
+        beside: candidates that are in all parts.
     """
     if devices == 1:
         return (Part(now, block, rounds[0]),)
-    names = [arm.id for arm in now.arms if arm.role == "candidate"]
+    names = [arm.id for arm in now.arms if arm.role == "candidate" and arm.id not in beside]
     groups = max(min(devices, len(names) // _TOGETHER), 1) if apart else 1
     numbers = (len(whole.arms) + 1) * len(whole.accelerators)
     parts = []

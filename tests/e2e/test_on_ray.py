@@ -188,6 +188,17 @@ def test_a_sweep_whose_command_is_killed_is_resumed(tmp_path: Path, nodes) -> No
     assert report(tmp_path)["best"]["config"]["ms"] == 20
 
 
+def test_a_sweep_on_one_device_keeps_all_of_its_blocks(tmp_path: Path, nodes) -> None:
+    cluster = nodes(1)
+    ended(sweep(tmp_path, "--on", cluster.on))
+    trials = journal(tmp_path)
+    each_block_is_one_machine_s_with_its_baseline(trials)
+    lines = (tmp_path / "out" / "trials.jsonl").read_text().splitlines()
+    assert len({one.spec.trial_id for one in trials}) == len(trials) == len(lines)
+    assert len({one.spec.block for one in trials}) > 1
+    assert report(tmp_path)["best"]["config"]["ms"] == 20
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_all_blocks_and_leaves_a_report(tmp_path: Path, nodes, number, code) -> None:
     cluster = nodes(2)
@@ -197,7 +208,7 @@ def test_a_signal_ends_all_blocks_and_leaves_a_report(tmp_path: Path, nodes, num
     ended(process, code)
     assert {one.status for one in journal(tmp_path) if one.spec.kind == "arm"} <= {"interrupted", "ok"}
     assert any(one.status == "interrupted" and one.rounds for one in journal(tmp_path))
-    assert report(tmp_path)["arms"]
+    assert any(arm["rounds"] for arm in report(tmp_path)["arms"])
     wait_until(lambda: not trials_alive(), seconds=20)
     written = "".join(file.read_text() for file in (tmp_path / "out").glob("*.json*"))
     assert str(ROOT) not in written
@@ -271,6 +282,7 @@ def _decided_alike(folder: Path, cluster: Nodes, monkeypatch: pytest.MonkeyPatch
     ended(sweep(here, "--resume", text=text))
     ended(sweep(there, "--resume", "--on", cluster.on, text=text))
     for place in (here, there):
+        assert not (place / "out" / "broken-off.jsonl").exists()
         assert Counter(one.model_dump_json() for one in journal(place)) == Counter(
             one.model_dump_json() for one in samples
         )
@@ -279,6 +291,21 @@ def _decided_alike(folder: Path, cluster: Nodes, monkeypatch: pytest.MonkeyPatch
     for part in ("arms", "best", "comparison", "aa", "parity", "verdict", "disturbance", "warnings"):
         assert report(here)[part] == report(there)[part]
     return report(here)["best"]["arm"]
+
+
+class Broken(Device):
+    """A device of a machine on which this package cannot be imported."""
+
+    def __init__(self) -> None:
+        raise ImportError("no xttsbench there")
+
+
+class Nice(Device):
+    """A device that says at which priority it runs."""
+
+    def nice(self) -> int:
+        """Its niceness."""
+        return os.nice(0)
 
 
 class OtherCode(Device):
@@ -309,8 +336,27 @@ def test_each_gpu_of_a_machine_is_a_device_with_its_share_of_the_processors(tmp_
     cluster = nodes(1, num_cpus=2, num_gpus=2)
     monkeypatch.chdir(tmp_path)
     Stored(tmp_path, 1)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     ray.init(address=cluster.cluster.address, log_to_driver=False)
-    own = Cluster(ray)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    own = Cluster(ray, actor=Nice)
     with begin(Request(scenario="mine.yaml", out=tmp_path / "out"), "sweep", None, own) as run:
         assert run.plan.devices == 2
         assert sorted(held.machine.device for held in own._free) == ["GPU 0", "GPU 1"]
+        assert len({held.machine.fingerprint for held in own._free}) == 1
+        assert [ray.get(held.actor.nice.remote()) for held in own._free] == [os.nice(0)] * 2
+
+
+def test_a_machine_without_this_package_is_refused_and_one_without_processors_measures_nothing(
+    tmp_path, nodes, monkeypatch
+) -> None:
+    cluster = nodes(1)
+    cluster.cluster.add_node(num_cpus=0, num_gpus=1, **MEMORY)
+    monkeypatch.chdir(tmp_path)
+    Stored(tmp_path, 1)
+    ray.init(address=cluster.cluster.address, log_to_driver=False)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    own, request = Cluster(ray, actor=Broken), Request(scenario="mine.yaml", out=tmp_path / "out")
+    assert len(own._places()) == 1
+    with pytest.raises(InvalidInputError, match="no xttsbench there"), begin(request, "sweep", None, own):
+        pass

@@ -18,6 +18,7 @@ from xttsbench.evidence import Evidence
 from xttsbench.execution.journal import TRIALS, append_trial
 from xttsbench.execution.run_directory import ENVIRONMENT, PLAN, write_json
 from xttsbench.records.base import Estimate
+from xttsbench.records.machine import MeasuredOn
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant, RunPlan
 from xttsbench.records.report import Verdict
 from xttsbench.records.rows import COLUMNS
@@ -64,6 +65,12 @@ def trial(kind: str = "ladder", *segments: Segment, number: int = 0, block: int 
         segments=segments,
         **fields,
     )
+
+
+def on(record: TrialRecord, node: str) -> TrialRecord:
+    """The trial as that machine of a cluster measured it."""
+    machine = MeasuredOn(node=node, host="h", device="CPU", fingerprint="f")
+    return record.model_copy(update={"machine": machine})
 
 
 def compiled(**changes: Any) -> StepProfile:
@@ -247,7 +254,7 @@ def run_directory(
 
 @pytest.fixture(scope="session")
 def build() -> SimpleNamespace:
-    builders = (estimate, segment, trial, compiled, eager, opaque, noisy, ladder, steps)
+    builders = (estimate, segment, trial, on, compiled, eager, opaque, noisy, ladder, steps)
     builders += (comparison, emulated, arm_trial, dead, parity, run_plan, run_directory)
     return SimpleNamespace(**{builder.__name__: builder for builder in builders})
 

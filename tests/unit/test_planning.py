@@ -292,6 +292,10 @@ def test_many_configurations_are_shared_out_and_few_are_measured_in_several_proc
     assert _parts(build, 8, 2) == [(5, 3, "bcdefghi"), (8, 3, "bcdefghi")]
 
 
+def test_what_has_to_be_beaten_is_in_every_part(build) -> None:
+    assert _parts(build, 9, 2, apart=True, beside=("c",)) == [(5, 3, "bcegi"), (8, 3, "cdfhj")]
+
+
 @given(devices=st.integers(2, 9), candidates=st.integers(1, 15), rounds=st.integers(1, 12))
 def test_no_two_trials_of_parts_have_one_number(build, devices: int, candidates: int, rounds: int) -> None:
     whole = build.comparison(*"abcdefghijklmnop"[: candidates + 1], blocks=6)

@@ -211,7 +211,8 @@ def disturbance_of(trials: Sequence[TrialRecord]) -> Disturbance | None:
     quota = [shares(trial.readings.host, turns_of(trial)) for trial in trials]
     stopped = [(one.seconds, one.throttled) for one in quota if one.throttled is not None]
     throttled = _weighted(stopped) if stopped else None
-    words = [_machine(pieces)]
+    # Each machine of a cluster has a clock of its own.
+    words = [_machine(pieces) if len({node_of(trial) for trial in trials}) < 2 else _who(pieces)]
     if throttled is not None and throttled >= _QUIETLY:
         words.append(f"the processor quota stopped its threads for {_percent(throttled)} of the time")
     if widened or disturbed * _MANY >= max(rounds, 1):  # a few of many change neither the verdict nor its interval
@@ -255,12 +256,8 @@ def _turns(trial: TrialRecord) -> Iterator[tuple[int, Sequence[Span], list[float
 
 def _pieces(trials: Sequence[TrialRecord]) -> Iterator[_Piece]:
     """The turns in pieces of a second, in seconds since the first reading of the session."""
-    zeros: dict[str | None, int] = {}  # each machine has a clock of its own
+    zero_ns = min((host.t_ns[0] for trial in trials if (host := trial.readings.host) and host.t_ns), default=0)
     for trial in trials:
-        if (host := trial.readings.host) and host.t_ns:
-            zeros[node_of(trial)] = min(zeros.get(node_of(trial), host.t_ns[0]), host.t_ns[0])
-    for trial in trials:
-        zero_ns = zeros.get(node_of(trial), 0)
         for span in turns_of(trial):
             edges = np.linspace(span.start_ns, span.end_ns, max(round(span.seconds / _PIECE_S), 1) + 1).astype(np.int64)
             for start_ns, end_ns in pairwise(edges.tolist()):

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from xttsbench.analysis.disturbance import without
+from xttsbench.analysis.disturbance import node_of, without
 from xttsbench.analysis.steps import Steps, measured, steady
 from xttsbench.records.plan import Accelerator, Comparison, PlannedVariant
 from xttsbench.records.trial import Parity, TrialRecord
@@ -141,8 +141,12 @@ def collect(
     """
     names = set(groups) or {comparison.name}
     own: defaultdict[tuple[str | None, tuple[float, ...]], list[TrialRecord]] = defaultdict(list)
-    for trial in trials:
-        if trial.spec.kind == "arm" and trial.spec.group in names:
+    arms = [trial for trial in trials if trial.spec.kind == "arm" and trial.spec.group in names]
+    baselines = [trial for trial in arms if trial.spec.arm == comparison.baseline.id]
+    at = {(one.spec.block, one.spec.emulated_ms): node_of(one) for one in baselines}
+    for trial in arms:
+        # Two machines are never in one ratio: a killed run that was resumed may have half a block of each.
+        if at.get((trial.spec.block, trial.spec.emulated_ms), node_of(trial)) == node_of(trial):
             own[trial.spec.arm, trial.spec.emulated_ms].append(trial)
     return tuple(
         GroupRuns(

@@ -100,11 +100,13 @@ class Round:
         comparison: these configurations.
         first_block: number of the processes.
         rounds: that they live through.
+        beaten: configuration that the others have to beat, in a sequence; empty where there is none.
     """
 
     comparison: Comparison
     first_block: int
     rounds: int
+    beaten: tuple[str, ...] = ()
 
 
 def seen_in(comparison: Comparison, trials: Sequence[TrialRecord]) -> Seen:
@@ -179,7 +181,7 @@ def next_round(comparison: Comparison, procedure: Procedure, seen: Seen) -> Roun
     narrowed = comparison.model_copy(
         update={"arms": (*arms, again(comparison)) if twice else arms, "accelerators": comparison.accelerators[:1]}
     )
-    return Round(narrowed, seen.next_block, rounds_of_a_process(state.round_scale))
+    return Round(narrowed, seen.next_block, rounds_of_a_process(state.round_scale), state.winners[:1])
 
 
 def rounds_of_a_process(round_scale: float) -> int:

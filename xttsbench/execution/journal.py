@@ -68,8 +68,8 @@ def keep_rounds(directory: Path, living: Sequence[TrialRecord]) -> None:
 def read_trials(directory: Path) -> list[TrialRecord]:
     """All whole trials of a journal; a torn last line, from a kill while it was written, is left out.
 
-    So is a trial that was run again when the run went on, since it was interrupted or one that took turns with it was.
-    Of trials that took turns when everything was killed their whole rounds are there.
+    So is a trial that was run again when the run went on, since it was interrupted, or one beside it was. Of
+    trials that took turns when everything was killed their whole rounds are there.
 
     Raises:
         JournalError: there is no journal, a line in the middle is not a trial, or the schema is another version's.
@@ -81,7 +81,8 @@ def read_trials(directory: Path) -> list[TrialRecord]:
         *(
             record
             for index, record in enumerate(records)
-            if last[record.spec.trial_id] == index or not (record.spec.turns or record.status == "interrupted")
+            if last[record.spec.trial_id] == index
+            or not (record.spec.turns or records[last[record.spec.trial_id]].machine or record.status == "interrupted")
         ),
         *(record for record in living if record.spec.trial_id not in last),
     ]

@@ -242,6 +242,7 @@ def begin(
 
         prepare([arm.kwargs for arm in comparison.arms], data_progress)
     began = time.monotonic()
+    resumed = request.out if request.resume and request.out is not None and (request.out / PLAN).exists() else None
     plan = RunPlan(
         kind=kind,
         command=request.command,
@@ -252,7 +253,7 @@ def begin(
         steps=comparison.steps,
         budget_s=scenario.budget_s,
         seed=scenario.seed,
-        redact=request.redact,
+        redact=request.redact or (resumed is not None and read_plan(resumed).redact),
         comparison=comparison,
         procedure=plan_procedure(scenario, request.blocks) if is_sweep else None,
         code=code_identity(comparison.target, bundled=comparison.bundled),
@@ -260,18 +261,18 @@ def begin(
     )
     if cluster is not None:
         plan = plan.model_copy(update={"devices": cluster.admit(plan)})
-    if request.resume and request.out is not None and (request.out / PLAN).exists():
-        with lock_run(request.out), finishes():
-            yield _go_on(request.out, plan, began, cluster.environments if cluster else [read_machine(request.out)])
+    if resumed is not None:
+        with lock_run(resumed), finishes():
+            # The machines of a cluster may be unlike, and change while the run goes on.
+            yield _go_on(resumed, plan, began, None if cluster else read_machine(resumed))
         return
     machine = cluster.environments[0] if cluster is not None else None
     with open_run(plan, request.out, scenario.name, began=began, clear=request.resume, machine=machine) as run:
         yield run
 
 
-def _go_on(directory: Path, plan: RunPlan, began: float, machines: Sequence[Mapping[str, Any]]) -> Recorded:
+def _go_on(directory: Path, plan: RunPlan, began: float, here: Mapping[str, Any] | None) -> Recorded:
     before, machine = read_plan(directory), read_environment(directory)
-    plan = plan.model_copy(update={"redact": plan.redact or before.redact})
     plan = plan.sealed(before.hidden.salt if before.hidden else secrets.token_hex(8))
     same: dict[str, Any] = {"command": before.command, "created_utc": before.created_utc}
     if before.devices is not None:  # what is measured follows from how many there were, wherever it is measured now
@@ -279,7 +280,7 @@ def _go_on(directory: Path, plan: RunPlan, began: float, machines: Sequence[Mapp
     plan = plan.model_copy(update=same)
     run = Recorded(directory, plan, machine)
     reasons = differences(run.redaction.kept(before), run.kept.plan)
-    if machine.get("fingerprint") not in [one["fingerprint"] for one in machines]:
+    if here is not None and machine.get("fingerprint") != here["fingerprint"]:
         reasons.append("the machine or the version of TensorFlow is another one (environment.json)")
     if reasons:
         raise UsageError(
@@ -352,7 +353,7 @@ def search(
         had = max(seen.processes.get(arm.id, 0) for arm in now.comparison.arms if arm.role == "candidate")
         rounds = [now.rounds] * max(procedure.blocks - had, 1)
         ran = compare(
-            divide(comparison, now.comparison, now.first_block, rounds, devices, apart=True),
+            divide(comparison, now.comparison, now.first_block, rounds, devices, apart=True, beside=now.beaten),
             session,
             budget_s=until_s - session.spent_s,
             window_s=window_s,

@@ -9,7 +9,6 @@ import pytest
 
 from xttsbench.analysis.disturbance import ABOVE_QUIET, disturbance_of, gate, shares
 from xttsbench.analysis.readings import Span
-from xttsbench.records.machine import MeasuredOn
 from xttsbench.records.readings import HostReadings, Readings
 from xttsbench.records.trial import RoundMark, TrialRecord
 
@@ -287,10 +286,18 @@ def test_the_only_round_that_has_the_step_alone_is_kept_beside_a_long_quiet_stre
     assert gate([marked(True, True)]).invalid == {(0, 0)}
 
 
-def test_a_round_is_judged_by_the_quiet_ones_of_its_own_machine(turns) -> None:
+def test_a_round_is_judged_by_the_quiet_ones_of_its_own_machine(turns, build) -> None:
     """A slower machine of a cluster is not a disturbed one."""
     fast, slow = turns(HostReadings(), 6, canary=[400] * 6), turns(HostReadings(), 6, canary=[800] * 5 + [900], block=1)
     assert gate([fast, slow]).disturbed == {(1, number) for number in range(6)}
-    at = [MeasuredOn(node=name, host="h", device="CPU", fingerprint="f") for name in "ab"]
-    beside = [one.model_copy(update={"machine": machine}) for one, machine in zip((fast, slow), at, strict=True)]
-    assert gate(beside).disturbed == {(1, 5)}
+    assert gate([build.on(fast, "a"), build.on(slow, "b")]).disturbed == {(1, 5)}
+
+
+def test_of_several_machines_no_times_are_told(turns, build) -> None:
+    """Each has a clock of its own."""
+    loud = host(20, foreign=lambda second: 1.0 if 4 <= second < 10 else 0.0)
+    at_home = [turns(loud, 10), turns(host(20), 10, block=1)]
+    assert "in 3 stretches" in disturbance_of(at_home).sentence
+    beside = [build.on(trial, node) for trial, node in zip(at_home, "ab", strict=True)]
+    assert disturbance_of(beside).sentence.startswith("others used 8 % of the processor")
+    assert "stretches" not in disturbance_of(beside).sentence

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.analysis.test_disturbance import S, host
 from xttsbench.analysis.disturbance import gate
 from xttsbench.comparison.arms import compare
-from xttsbench.comparison.runs import Taken, parity_found, taken_in
+from xttsbench.comparison.runs import Taken, collect, parity_found, taken_in
 from xttsbench.records.trial import Parity, RoundMark, TrialRecord
 
 
@@ -129,3 +129,13 @@ def test_the_share_that_was_left_is_read_from_the_turns(build) -> None:
     trial = trial.model_copy(update={"spec": spec, "rounds": marks, "readings": own})
     found = gate([trial]).left["a"]
     assert [round(float(np.exp(found[0, number])), 2) for number in range(3)] == [1.0, 0.5, 1.0]
+
+
+def test_a_trial_beside_the_baseline_of_another_machine_is_left_out(build) -> None:
+    comparison = build.comparison("a", "b", again=False)
+    trials = [
+        build.on(build.arm_trial(arm, 0.02, block=block), node)
+        for arm, block, node in (("b", 0, "n0"), ("a", 0, "n1"), ("a", 1, "n1"), ("b", 1, "n1"), ("b", 2, "n2"))
+    ]
+    (group,) = collect(comparison, trials)
+    assert [[*runs.trials] for runs in group.arms] == [[0, 1], [1, 2]]

@@ -382,3 +382,10 @@ def test_two_hundred_arms_take_a_quarter_of_the_grid_s_turns_and_lose_little(sim
         assert sweep.choice.proven
         assert rates[chosen] >= 0.98 * max(rates)
         assert sweep.turns <= 0.25 * len(rates) * procedure.blocks
+
+
+def test_what_has_to_be_beaten_is_told(sweep) -> None:
+    made, state = sweep({"a": 100, "b": 130, "c": 129, "d": 101})
+    assert made[0].beaten == ()
+    assert made[-1].beaten == state.winners[:1] == ("b",)
+    assert "b" in ids(made[-1])

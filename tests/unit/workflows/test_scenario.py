@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -17,7 +17,7 @@ from xttsbench.execution.journal import TRIALS, append_trial, read_trials
 from xttsbench.execution.limits import Limits
 from xttsbench.execution.run_directory import lock_run, read_plan
 from xttsbench.files import DRAFT_PREFIX
-from xttsbench.records.plan import Procedure
+from xttsbench.records.plan import Procedure, RunPlan
 from xttsbench.records.trial import Parity, TrialRecord
 from xttsbench.workflows import runs
 from xttsbench.workflows import scenario as module
@@ -428,3 +428,21 @@ def test_two_minutes_are_enough_for_five_configurations_and_half_a_minute_is_ref
         sweep(Request(str(scenario), budget_s=30.0, out=out, command="xttsbench sweep"))
     assert float(str(refused.value).split(" takes ")[1].split()[0]) < 120
     assert not out.exists()
+
+
+def test_on_a_cluster_a_run_goes_on_redacted_and_on_unlike_machines(tmp_path: Path, start: Any) -> None:
+    class Machines:
+        environments = ({"fingerprint": "f"},)
+        asked: ClassVar[list[RunPlan]] = []
+
+        def admit(self, plan: RunPlan) -> int:
+            self.asked.append(plan)
+            return 2
+
+    start()  # writes the scenario
+    for fields in ({"redact": True}, {"resume": True}):
+        request = Request(scenario="mine.yaml", out=tmp_path / "two", **fields)  # type: ignore[arg-type]
+        with begin(request, "run", None, Machines()) as run:  # type: ignore[arg-type]
+            assert run.plan.devices == 2
+        Machines.environments = ({"fingerprint": "of a machine that joined"},)
+    assert [plan.redact for plan in Machines.asked] == [True, True]

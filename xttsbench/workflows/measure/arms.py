@@ -9,8 +9,10 @@ they do not, each round is a complete block of fresh processes, one after anothe
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
+from xttsbench.analysis.disturbance import node_of
 from xttsbench.comparison.runs import ParityFound, parity_found, reading
 from xttsbench.execution.limits import Limits
 from xttsbench.planning import Part, arm_trial, block_order, expected_s, parity_arms, parity_trial, window_within
@@ -144,7 +146,7 @@ def _in_turns(wanted: Rounds, session: Trials) -> str | None:
     return None
 
 
-def _in_blocks(wanted: Rounds, session: Trials, why: str, earlier: Collection[str]) -> None:
+def _in_blocks(wanted: Rounds, session: Trials, why: str, earlier: set[str]) -> None:
     """Measure the configurations in complete blocks of fresh processes, one round each.
 
     What an ``earlier`` session ran takes no time of this one, and is counted as if it had.
@@ -173,12 +175,15 @@ def _in_blocks(wanted: Rounds, session: Trials, why: str, earlier: Collection[st
         ]
         if not slots or begun + block_s > wanted.until_s:
             return
+        trial_of = partial(arm_trial, comparison, block=block, window_s=window_s, seed=wanted.seed)
+        numbered = enumerate(slots, start=len(session.trials) + wanted.ahead)
+        earlier -= _measured_anew([trial_of(slot, number=number).trial_id for number, slot in numbered], session)
         for slot in slots:
             gone = ended[slot.accelerator.label]
             if not goes_on(comparison.arms, gone | refused):
                 continue
             ahead = len(session.trials) + wanted.ahead
-            spec = arm_trial(comparison, slot, number=ahead, block=block, window_s=window_s, seed=wanted.seed)
+            spec = trial_of(slot, number=ahead)
             label = f"round {number + 1} of {wanted.most}: {slot.arm.id}, {slot.accelerator.label}"
             record = session.run(spec, limits, label, note=note)
             if record.status == "interrupted":
@@ -196,6 +201,17 @@ def _in_blocks(wanted: Rounds, session: Trials, why: str, earlier: Collection[st
         ]
         if not left and any(arm.role == "candidate" for arm in comparison.arms):
             return
+
+
+def _measured_anew(block: Sequence[str], session: Trials) -> set[str]:
+    """Trials of a block that are run again, all of them where a machine of a cluster has measured a part of it."""
+    had = [session.earlier.get(name) for name in block]
+    nodes = {node_of(one) for one in had if one is not None}
+    if nodes <= {None} or (None not in had and len(nodes) == 1):
+        return set()
+    for name in block:
+        session.earlier.pop(name, None)
+    return {*block}
 
 
 def _window_before(comparison: Comparison, session: Trials) -> float | None:

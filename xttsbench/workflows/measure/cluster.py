@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from xttsbench.errors import HelperError, InvalidInputError, UsageError, first_line
@@ -76,6 +76,7 @@ class _Held:
     machine: MeasuredOn | None = None
     part: Part | None = None
     living: tuple[TrialRecord, ...] = ()
+    began: bool = False
 
     @property
     def label(self) -> str:
@@ -145,7 +146,9 @@ class Cluster:
             except self._ray.exceptions.RayTaskError as error:
                 refused.append(f"{held.label}: {first_line(error.cause)}")
                 continue
-            except self._ray.exceptions.RayError:  # it is gone already
+            except self._ray.exceptions.RayError as error:
+                if held.place in self._places():  # else it is gone already
+                    refused.append(f"{held.label}: {str(error).strip().splitlines()[-1]}")
                 continue
             held.machine = said.machine
             if said.refused is not None:
@@ -160,7 +163,7 @@ class Cluster:
         found = set()
         for node in self._ray.nodes():
             gpus, cpus = (int(node["Resources"].get(name, 0)) for name in ("GPU", "CPU"))
-            devices = gpus or min(cpus, 1)
+            devices = (gpus or 1) if cpus else 0
             for index in range(devices if node["Alive"] else 0):
                 place = {"node": node["NodeID"], "index": index, "devices": devices}
                 found.add(Place(**place, gpu=bool(gpus), cpus=cpus // devices))
@@ -171,6 +174,7 @@ class Cluster:
 
         there = NodeAffinitySchedulingStrategy(place.node, soft=False)
         sized = {"num_cpus": place.cpus, "num_gpus": int(place.gpu), "scheduling_strategy": there}
+        sized["runtime_env"] = {"env_vars": {"RAY_worker_niceness": "0"}}  # its workers give way to all others
         actor = self._actor.options(max_concurrency=2, **sized).remote()
         asked = Admission(place=place, **self._wanted)
         self._opening[actor.admit.remote(asked.model_dump_json())] = _Held(place, actor)
@@ -179,7 +183,8 @@ class Cluster:
         """Run the parts of a comparison on the devices; see :func:`~xttsbench.workflows.measure.arms.compare_arms`."""
         enough: Enough | None = how.pop("enough", None)
         after_round: AfterRound | None = how.pop("after_round", None)
-        before, waiting, until_s = len(session.trials), deque(parts), session.spent_s + budget_s
+        before, until_s = len(session.trials), session.spent_s + budget_s
+        waiting = deque(replace(part, first=before) if part.first is None and before else part for part in parts)
         lost: dict[int, list[str]] = {}  # by block: devices
         someone_s = session.spent_s
         try:
@@ -188,7 +193,8 @@ class Cluster:
                     for why in self._look(0.0 if self._running or self._free else _LISTENS_S):
                         session.announce(f"not used: {why}")
                     while waiting and self._free:
-                        self._give(waiting.popleft(), session, until_s, how, asks=enough is not None)
+                        self._give(waiting[0], session, until_s, how, asks=enough is not None)
+                        waiting.popleft()
                     if self._running:
                         someone_s = session.spent_s
                     elif session.spent_s - someone_s > _NOBODY_S:
@@ -198,12 +204,18 @@ class Cluster:
                     held = self._running.pop(message)
                     try:
                         told = Told.model_validate_json(self._ray.get(message))
+                        held.began = True
                     except self._ray.exceptions.RayError as error:
-                        waiting.appendleft(part := self._lose(held, session, before, first_line(error), lost))
-                        if len(lost[part.block]) == MOST_LOSSES:
+                        told = Told(failed=first_line(error))
+                        self._known.discard(held.place)  # where its machine lives it may be opened again
+                    if told.failed is not None:
+                        waiting.appendleft(part := self._lose(held, session, before, told.failed, lost))
+                        if len(lost.get(part.block, ())) == MOST_LOSSES:
                             _end(session, part, f"devices were lost in it: {', '.join(lost[part.block])}")
                         continue
                     self._take(told, held, session, lost)
+                    if told.trial is not None and told.trial.status == "interrupted":
+                        raise KeyboardInterrupt
                     trials = [*session.trials, *self._living(), *held.living]
                     if told.rounds and held.part is not None and after_round is not None:
                         after_round(max(len(one.rounds) for one in told.rounds), held.part.rounds, trials)
@@ -225,7 +237,7 @@ class Cluster:
         if session.source_changed(_spec(part)):
             raise KeyboardInterrupt  # the run ends, as if the user had asked for it
         held = self._free.popleft()
-        held.part, held.living = part, ()
+        held.part, held.living, held.began = part, (), False
         named = {"first_block": part.block, "rounds": part.rounds, "first": part.first}
         order = PartOrder(
             comparison=part.comparison,
@@ -237,8 +249,6 @@ class Cluster:
         self._running[held.actor.hear.remote()] = held
 
     def _take(self, told: Told, held: _Held, session: Session, lost: dict[int, list[str]]) -> None:
-        if told.failed is not None:
-            raise HelperError(f"{held.label}: {told.failed}")
         if told.says is not None:
             session.announce(f"{held.label}: {told.says}")
         if told.rounds is not None:
@@ -261,11 +271,11 @@ class Cluster:
         if held.part is None:
             raise HelperError(f"{held.label}: {why}")
         self._ray.kill(held.actor)
-        self._known.discard(held.place)  # where its machine lives it may be opened again
-        lost.setdefault(held.part.block, []).append(held.label)
-        session.announce(f"{held.label} is lost ({why}); its block {held.part.block} is measured again")
+        if held.began:  # else it was gone before
+            lost.setdefault(held.part.block, []).append(held.label)
+        session.announce(f"{held.label} is lost ({why}); block {held.part.block} is measured elsewhere")
         came = session.trials[before:]
-        left = [one for one in came if one.machine != held.machine or one.spec.block not in held.blocks]
+        left = [one for one in came if one.spec.block not in held.blocks]
         if len(left) < len(came):
             session.keep_rounds([])
             session.replace_all([*session.trials[:before], *left])
@@ -277,8 +287,10 @@ class Cluster:
         for held in self._running.values():
             self._ray.kill(held.actor)
         ended = {"status": "interrupted", "cause": "interrupted while its turns went on"}
-        for record in self._living():
-            session.keep(record.model_copy(update=ended), record.spec.trial_id)
+        for held in self._running.values():
+            for record in held.living:  # one of each part, as at home
+                update = ended if record is held.living[-1] else {}
+                session.keep(record.model_copy(update=update), record.spec.trial_id)
         if not interrupted(session.trials):
             parts = [held.part for held in self._running.values() if held.part is not None]
             session.never_begun(_spec([*parts, *waiting][0]))
@@ -290,6 +302,7 @@ class Cluster:
 
 def _end(session: Session, part: Part, why: str) -> None:
     """End the run, as if the user had asked for it, at a part that nobody can measure."""
+    session.announce(f"the run ends: {why}")
     session.never_begun(_spec(part), cause=why)
     raise KeyboardInterrupt
 

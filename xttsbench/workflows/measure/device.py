@@ -2,7 +2,7 @@
 
 It is the parent of that machine's trials. What measures there is what measures at home
 (:mod:`xttsbench.workflows.measure.arms`); only the journal is elsewhere, so each trial, and each round of those that
-take turns, is told to the run as JSON. Nothing is written on this machine. No engine is imported here.
+take turns, is told to the run as JSON. No file of the run is written on this machine. No engine is imported here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import platform
 import queue
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from xttsbench.errors import HelperError, XttsbenchError, first_line
-from xttsbench.probes.environment import environment, guard, require_tensorflow
+from xttsbench.probes.environment import environment, fingerprint, guard, require_tensorflow
 from xttsbench.records.machine import MeasuredOn
 from xttsbench.records.trial import TrialRecord, TrialSpec
 from xttsbench.targets.spec import parse_target
@@ -28,6 +27,7 @@ from xttsbench.workflows.measure.session import Session, Silent
 
 ANSWER_S: Final = 120.0
 """Seconds that a device waits for an answer, with its trials stopped."""
+_CHOSEN: Final = "CUDA_VISIBLE_DEVICES"
 _ENGINE_SETS: Final = "OMP_NUM_THREADS"  # Ray does, for processes that are no trials
 
 
@@ -44,6 +44,8 @@ class Device:
         self._answers: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
         self._admission: Admission
         self._machine: MeasuredOn
+        self.processors: Sequence[int] = ()
+        """Processors of this device: its share of the machine's."""
 
     def admit(self, text: str) -> str:
         """Take a run on, given as :class:`Admission`; returns :class:`Admitted`."""
@@ -56,14 +58,22 @@ class Device:
             refused = _why_refused(wanted)
         except XttsbenchError as error:
             refused = str(error)
-        found, place = environment(), wanted.place
-        self._machine = MeasuredOn(
+        found, place, every = environment(), wanted.place, sorted(os.sched_getaffinity(0))
+        # Once, while this thread may still use all: a part narrows the thread that measures it.
+        share = max(len(every) // place.devices, 1)
+        self.processors = every[place.index * share :][:share] or every[-1:]
+        # The engine chooses a GPU for each of its processes, so that equal machines would be told apart by that.
+        found["fingerprint"] = fingerprint(found | {"variables": {}})
+        hides = guard(Path(os.devnull), wanted.plan)
+        found = hides.kept(found)
+        machine = MeasuredOn(
             node=place.node[:8],
             host=platform.node(),
-            device=f"GPU {place.index}" if place.gpu else "CPU",
+            device=f"GPU {os.environ.get(_CHOSEN, place.index)}" if place.gpu else "CPU",
             processor=found["cpu"]["model"],
             fingerprint=found["fingerprint"],
         )
+        self._machine = hides.kept(machine)
         return Admitted(machine=self._machine, environment=found, refused=refused).model_dump_json()
 
     def hear(self, done: list[str] | None = None) -> str:
@@ -74,31 +84,26 @@ class Device:
 
     def measure(self, text: str) -> None:
         """Measure a part, given as :class:`PartOrder`."""
-        order, plan = PartOrder.model_validate_json(text), self._admission.plan
+        plan, nowhere = self._admission.plan, Path(os.devnull)
         try:
-            os.sched_setaffinity(0, self.processors())  # of this thread, and of what it starts
-            with tempfile.TemporaryDirectory(prefix="xttsbench-part-") as name:
-                session = _TellingSession(
-                    Path(name),
-                    tell=self._tell,
-                    machine=self._machine,
-                    earlier=order.earlier,
-                    log=Path(os.devnull) if plan.redact else None,
-                    budget_s=order.how["budget_s"],
-                    redaction=guard(Path(name), plan),
-                )
-                with session:
-                    compare_arms(order.comparison, session, enough=self._ask if order.asks else None, **order.how)
+            order = PartOrder.model_validate_json(text)
+            os.sched_setaffinity(0, self.processors)  # of this thread, and of what it starts
+            session = _TellingSession(
+                nowhere,
+                tell=self._tell,
+                machine=self._machine,
+                earlier=order.earlier,
+                log=nowhere if plan.redact else None,
+                budget_s=order.how["budget_s"],
+                redaction=guard(nowhere, plan),
+            )
+            with session:
+                compare_arms(order.comparison, session, enough=self._ask if order.asks else None, **order.how)
         except Exception as error:
             known = isinstance(error, XttsbenchError)
             self._tell(failed=str(error) if known else f"{type(error).__name__}: {first_line(error)}")
-        self._tell(ends=True)
-
-    def processors(self) -> Sequence[int]:
-        """Processors of this device: its share of the machine's."""
-        every, place = sorted(os.sched_getaffinity(0)), self._admission.place
-        share = max(len(every) // place.devices, 1)
-        return every[place.index * share :][:share] or every[-1:]
+        finally:
+            self._tell(ends=True)
 
     def _tell(self, **what: Any) -> None:
         self._told.put(Told(**what).model_dump_json())

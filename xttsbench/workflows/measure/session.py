@@ -140,6 +140,7 @@ class Session:
             with suppress(OSError):
                 (self._directory / ROUNDS).unlink()
             if self._goes_on and not interrupted(self.trials):  # some may have been measured again in another order
+                self.earlier.clear()
                 self.replace_all([*self.trials])
 
     def run(
@@ -328,9 +329,12 @@ class Session:
         append_trial(self._directory, self._redaction.kept(record))
 
     def replace_all(self, trials: Sequence[TrialRecord]) -> None:
-        """Have these trials in place of those so far, in the journal as well; others go to a file beside it."""
+        """Have these trials in place of those so far, in the journal as well; others go to a file beside it.
+
+        Those of a run that goes on which were not asked for yet stay in the journal, before them.
+        """
         self.trials[:] = trials
-        keep_trials(self._directory, [self._redaction.kept(record) for record in trials])
+        keep_trials(self._directory, [self._redaction.kept(record) for record in (*self.earlier.values(), *trials)])
 
     def had(self, spec: TrialSpec) -> bool:
         """Whether a run that goes on has had this very trial."""

@@ -277,3 +277,18 @@ def test_arms_that_are_decided_get_no_more_rounds(build) -> None:
     assert sorted(name for name in names(trials) if name.startswith("1:")) == ["1:a", "1:a:again", "1:c"]
     assert {trial.spec.block for trial in trials} == {0, 1}
     assert asked == [5, 8]
+
+
+@pytest.mark.parametrize("half", [["n0", "n0", None], ["n0", "n1", "n1"]])
+def test_a_block_of_a_cluster_that_is_not_whole_of_one_machine_is_measured_again(build, half) -> None:
+    """Else one machine's configuration would be compared with another's baseline."""
+    comparison, _, trials = run(build, "a", "b", rounds=2, parity=False)
+    at = [*["n0"] * 3, *half]
+    journal = [build.on(trial, node) for trial, node in zip(trials, at, strict=True) if node]
+    session = Fake(build)
+    session.earlier = {one.spec.trial_id: one for one in journal}
+    compare_arms(comparison, session, budget_s=1e6, rounds=2, parity=False)
+    assert [*session.earlier] == [one.spec.trial_id for one in journal[:3]]
+    session.earlier = {one.spec.trial_id: one.model_copy(update={"machine": None}) for one in journal}
+    compare_arms(comparison, session, first_block=0, budget_s=1e6, rounds=2, parity=False)
+    assert len(session.earlier) == len(journal), "at home each trial counts by itself"

@@ -68,10 +68,10 @@ def test_processors_are_shared_by_the_devices_of_a_machine_and_variables_are_the
     monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "0")
     place = {"node": "n1", "index": 1, "devices": 3, "gpu": True}
     device, found = admit(place=place, variables={"TF_NUM_INTEROP_THREADS": "2"})
-    assert (device.processors(), found["machine"]["device"]) == ([2, 3], "GPU 1")
+    assert (device.processors, found["machine"]["device"]) == ([2, 3], "GPU 1")
     assert "OMP_NUM_THREADS" not in os.environ
     assert os.environ["TF_NUM_INTEROP_THREADS"] == "2"
-    assert admit(place=place | {"devices": 9})[0].processors() == [1]
+    assert admit(place=place | {"devices": 9})[0].processors == [1]
 
 
 def test_what_is_told_of_a_part_bears_the_machine_and_no_secret(admit, build, monkeypatch) -> None:
@@ -96,6 +96,49 @@ def test_what_is_told_of_a_part_bears_the_machine_and_no_secret(admit, build, mo
     assert said[2]["trial"]["machine"]["node"] == said[0]["rounds"][0]["machine"]["node"] == "n1"
     assert said[2]["trial"]["notes"] == ["token=***"]
     assert said[3]["failed"] == "ValueError: broke"
+
+
+def test_a_part_is_measured_with_the_same_processors_as_the_one_before(admit, build, monkeypatch) -> None:
+    allowed = {0, 1, 2, 3, 4, 5}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
+    narrowed = []
+
+    def narrow(_: int, processors: list[int]) -> None:
+        narrowed.append(processors)
+        allowed.intersection_update(processors)  # of the thread, which measures the next part as well
+
+    monkeypatch.setattr(os, "sched_setaffinity", narrow)
+    monkeypatch.setattr(module, "compare_arms", lambda *_, **__: None)
+    device, _ = admit(place={"node": "n1", "index": 1, "devices": 2, "gpu": True})
+    order = PartOrder(comparison=build.comparison("a", "b"), how={"budget_s": 9.0}).model_dump_json()
+    for _ in range(2):
+        device.measure(order)
+    assert narrowed == [[3, 4, 5]] * 2
+
+
+def test_an_order_that_cannot_be_read_is_told(admit) -> None:
+    device, _ = admit()
+    device.measure("{}")
+    told = [json.loads(device.hear()) for _ in range(2)]
+    assert told[0]["failed"].startswith("ValidationError")
+    assert told[1]["ends"]
+
+
+def test_equal_machines_are_one_kind_whichever_gpu_a_process_was_given(admit, monkeypatch) -> None:
+    monkeypatch.setattr("xttsbench.probes.environment._gpus", lambda _: {"gpus": [{"name": "H"}], "gpu_driver": "1"})
+    found = []
+    for number in ("0", "3"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", number)
+        found.append(admit(place={"node": "n1", "gpu": True})[1]["machine"])
+    assert [one["device"] for one in found] == ["GPU 0", "GPU 3"]
+    assert found[0]["fingerprint"] == found[1]["fingerprint"]
+
+
+def test_with_redact_no_name_of_a_machine_leaves_it(admit, build, monkeypatch) -> None:
+    monkeypatch.setattr("platform.node", lambda: "secret-node-7")
+    assert admit()[1]["machine"]["host"] == "secret-node-7"
+    plan = build.run_plan(kind="sweep", comparison=build.comparison("a", "b"), redact=True, code=None)
+    assert "secret-node-7" not in json.dumps(admit(plan=plan)[1])
 
 
 @pytest.mark.parametrize("on", ["slurm", "Ray", "ray+tls:host"])

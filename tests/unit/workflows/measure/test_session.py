@@ -307,3 +307,29 @@ def test_with_one_at_a_time_each_is_run_by_itself(world) -> None:
     with Session(world.directory, budget_s=10) as session:
         assert [trial.status for trial in session.run_all([spec(), spec()], LIMITS)] == ["ok", "ok"]
     assert len(world.ran) == 2
+
+
+def test_trials_that_are_not_asked_for_yet_stay_in_the_journal(world, build) -> None:
+    asked = [spec().model_copy(update={"trial_id": str(n)}) for n in range(3)]
+    with Session(world.directory, budget_s=10) as session:
+        for one in asked:
+            session.run(one, LIMITS)
+    with Session(world.directory, earlier=read_trials(world.directory), budget_s=10) as session:
+        session.run(asked[0], LIMITS)
+        session.replace_all(session.trials)
+        assert len(read_trials(world.directory)) == 3
+        assert not (world.directory / BROKEN_OFF).exists()
+    assert len(read_trials(world.directory)) == 1
+
+
+def test_of_a_trial_that_another_machine_measured_again_the_last_counts(world, build) -> None:
+    for node in ("n0", "n1"):
+        append_trial(world.directory, build.on(build.arm_trial("a"), node))
+    assert [one.machine.node for one in read_trials(world.directory)] == ["n1"]
+
+
+def test_that_a_part_of_a_cluster_never_went_on_hides_no_trial_of_it(world, build) -> None:
+    trial = build.on(build.arm_trial("a"), "n0")
+    append_trial(world.directory, trial)
+    append_trial(world.directory, TrialRecord(spec=trial.spec, status="interrupted", started_utc="t", duration_s=0.0))
+    assert [one.status for one in read_trials(world.directory)] == ["ok", "interrupted"]
