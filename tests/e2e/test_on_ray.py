@@ -18,6 +18,7 @@ import psutil
 import pytest
 import yaml
 
+from tests.e2e.parent import python
 from tests.unit.conftest import arm_trial, trial
 from xttsbench.errors import InvalidInputError
 from xttsbench.execution.journal import read_trials
@@ -360,3 +361,15 @@ def test_a_machine_without_this_package_is_refused_and_one_without_processors_me
     assert len(own._places()) == 1
     with pytest.raises(InvalidInputError, match="no xttsbench there"), begin(request, "sweep", None, own):
         pass
+
+
+def test_tasks_of_ray_that_train_together_are_reported_as_one_job(tmp_path: Path) -> None:
+    done = python(
+        ROOT / "tests" / "targets" / "ranks_ray.py", tmp_path / "job", cwd=tmp_path, PYTHONPATH=os.environ["PYTHONPATH"]
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    done = python("-m", "xttsbench", "report", "--json", tmp_path / "job")
+    found = json.loads(done.stdout)["findings"][0]
+    assert (found["fault"], found["rank"], found["cause"]) == ("straggler", 1, "input")
+    text = (ROOT / "tests" / "targets" / "ranks_ray.py").read_text("utf-8").splitlines()[found["line"]["line"] - 1]
+    assert "time.sleep" in text
