@@ -97,7 +97,6 @@ class Round:
     """Next round of a sweep: configurations, in new processes.
 
     Attributes:
-        comparison: these configurations.
         first_block: number of the processes.
         rounds: that they live through.
         beaten: configuration that the others have to beat, in a sequence; empty where there is none.

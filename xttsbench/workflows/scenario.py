@@ -78,7 +78,7 @@ def _cluster(on: str | None) -> AbstractContextManager[Cluster | None]:
 
 
 def _on(cluster: Cluster | None, run: Recorded) -> dict[str, Any]:
-    """What measures the parts of a run's comparison, and how many at a time."""
+    """Function that measures the parts of a run's comparison, and number of those that it measures at a time."""
     compare = compare_parts if cluster is None else cluster.compare
     return {"compare": compare, "devices": run.plan.devices or 1}
 
@@ -142,7 +142,7 @@ def measure(
 
 
 def _undecided(comparison: Comparison, session: Trials, processes: int) -> Comparison | None:
-    """What is left to measure of a comparison; ``None`` where that is nothing."""
+    """Rest of a comparison that is left to be measured; ``None`` where there is none."""
     gone = set(parity_found(comparison, session.trials).differences)
     gone |= settled_arms(comparison, session.trials, processes)
     arms = tuple(arm for arm in comparison.arms if arm.id not in gone)

@@ -57,7 +57,7 @@ def connected(on: str) -> Iterator[Cluster]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(
             f"--on {on}: no Ray cluster answers ({first_line(error)}); start one with 'ray start --head', and name "
-            "its address, as in --on ray:HOST:6379."
+            "its address, as in --on ray:192.0.2.1:6379."
         ) from error
     finally:
         signal.signal(signal.SIGTERM, before)  # Ray's own ends the process without a report
@@ -261,7 +261,7 @@ class Cluster:
             session.trials.append(had)
             return
         if before := lost.get(held.blocks.start):
-            note = f"block {held.blocks.start} was measured again, since {', '.join(before)} was lost in it"
+            note = f"repeat {held.blocks.start} was measured again, since {', '.join(before)} was lost in it"
             record = record.model_copy(update={"notes": (*record.notes, note)})
         held.living = tuple(one for one in held.living if one.spec.trial_id != record.spec.trial_id)
         session.keep(record, f"{held.label}: {record.spec.arm or record.spec.kind}")
@@ -273,7 +273,7 @@ class Cluster:
         self._ray.kill(held.actor)
         if held.began:  # else it was gone before
             lost.setdefault(held.part.block, []).append(held.label)
-        session.announce(f"{held.label} is lost ({why}); block {held.part.block} is measured elsewhere")
+        session.announce(f"{held.label} is lost ({why}); repeat {held.part.block} is measured elsewhere")
         came = session.trials[before:]
         left = [one for one in came if one.spec.block not in held.blocks]
         if len(left) < len(came):

@@ -1,4 +1,4 @@
-"""What a run and a device of a cluster tell one another, as JSON: the run that is measured, its parts, the answers."""
+"""Messages between a run and a device of a cluster, as JSON: the run that is measured, its parts, the answers."""
 
 from __future__ import annotations
 
