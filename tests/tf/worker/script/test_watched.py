@@ -87,7 +87,8 @@ def test_steps_of_the_script_are_profiled_and_not_timed(
     assert 5 <= profile["steps"] <= 20
     gpu = profile["gpu"]
     assert sum(gpu["host_s"].values()) == pytest.approx(gpu["step_s"])
-    assert gpu["host_s"]["input"] > 0.001  # the pipeline sleeps 8 ms for each batch, beside a step of 5 at most
+    # The pipeline sleeps 8 ms for each batch, beside a step of 5; one that takes longer has nothing to wait for.
+    assert gpu["host_s"]["input"] > 0.001 or gpu["step_s"] > 0.009
     began_ns, ended_ns = gpu["step_starts_ns"][0], gpu["step_ends_ns"][-1]
     assert not [start for start in ran.column("as_is", "start_ns") if began_ns < start < ended_ns]
     _counts_the_clips_of_all_replicas(ran)
