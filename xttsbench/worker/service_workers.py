@@ -49,7 +49,7 @@ def run_on_workers(spec: TrialSpec, loaded: Loaded, _: Step | None, bench: Bench
         for count in range(1, asked.most + 1):
             bench.channel.phase(f"start of {count}")
             cluster = running.enter_context(loopback(count, cores=asked.cores))
-            edited = moved(graph, cluster, "service", endless=True)
+            edited = moved(graph, cluster, "service", found.after, endless=True)
             inputs[count] = iter(from_graph(edited, loaded.dataset.element_spec, source=loaded.dataset))
         each_s, rates = spec.window_s / (_ROUNDS * asked.most), list[WorkersRate]()
         for number in range(_ROUNDS):
